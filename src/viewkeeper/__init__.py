@@ -1,0 +1,107 @@
+"""ViewKeeper: materialized views over key-value stores, kept fresh from the store's own log.
+
+In: `import viewkeeper as vk`. Out: the public names, listed in `__all__` and described in docs/api.md. Always:
+importing this module loads no other; a name loads its module on first use, so that a script that only puts and gets
+never waits for Spark, DuckDB or the SQL parser.
+
+Layers of the package, lowest first; a module imports only from layers below its own:
+
+    errors, model < ports, events, settings < sql < plan < optimize
+      < logs | flow | views | stores | check < engine < client < cli, bench
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from viewkeeper.check.report import CheckReport
+    from viewkeeper.client.connect import connect
+    from viewkeeper.client.result import Result
+    from viewkeeper.errors import (
+        BadRow,
+        CorruptStore,
+        DuplicateName,
+        EpochFailed,
+        EpochRecordLost,
+        Fenced,
+        ForeignToken,
+        InputError,
+        InvariantBroken,
+        JavaMissing,
+        LogDiverged,
+        NameInUse,
+        NewerFormat,
+        NotReady,
+        PipelineRunning,
+        ProtocolError,
+        ReadError,
+        SqlError,
+        StaleRead,
+        StoreError,
+        StoreFull,
+        TypeMismatch,
+        UnknownName,
+        UnsupportedSql,
+        ViewKeeperError,
+    )
+    from viewkeeper.model.reads import Bounded
+    from viewkeeper.model.token import Token
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "connect",
+    "Bounded",
+    "CheckReport",
+    "Result",
+    "Token",
+    # errors, in the order of the tree in errors.py
+    "ViewKeeperError",
+    "InputError",
+    "SqlError",
+    "UnsupportedSql",
+    "TypeMismatch",
+    "UnknownName",
+    "DuplicateName",
+    "NameInUse",
+    "BadRow",
+    "StoreError",
+    "CorruptStore",
+    "NewerFormat",
+    "StoreFull",
+    "PipelineRunning",
+    "JavaMissing",
+    "ReadError",
+    "StaleRead",
+    "NotReady",
+    "ForeignToken",
+    "ProtocolError",
+    "Fenced",
+    "LogDiverged",
+    "EpochRecordLost",
+    "EpochFailed",
+    "InvariantBroken",
+]
+
+_HOMES = {
+    "connect": "viewkeeper.client.connect",
+    "Bounded": "viewkeeper.model.reads",
+    "CheckReport": "viewkeeper.check.report",
+    "Result": "viewkeeper.client.result",
+    "Token": "viewkeeper.model.token",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load the module that is the home of a public name, and keep the name here for the next use."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "viewkeeper.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

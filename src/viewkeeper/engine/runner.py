@@ -1,0 +1,75 @@
+"""Runners: an epoch on the driver, or as one Spark job.
+
+In: the plan and the epoch in flight. Out: nothing, once every receipt is in hand. Always: both run `views.program` over
+the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
+from viewkeeper.errors import EpochFailed, Fenced, ViewKeeperError
+from viewkeeper.flow.coordinator import require_receipts
+from viewkeeper.flow.ring import owners_of_places
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.positions import count_between
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.store import Store
+from viewkeeper.views.program import plan_units, run_here
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Below this many changes the job's own overhead is larger than the work (`benchmarks/`, small epochs).
+SMALL_EPOCH_CHANGES = 20_000
+
+
+class SparkRunner:
+    """Small epochs here, large ones as a Spark job with a task for each view manager."""
+
+    def __init__(
+        self,
+        store: Store,
+        session: Callable[[], SparkSession],
+        *,
+        view_managers: int,
+        small_changes: int = SMALL_EPOCH_CHANGES,
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._small_changes = small_changes
+        self.view_managers = view_managers
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+        changes = count_between(epoch.start, epoch.stop.positions)
+        if epoch.backfill:
+            changes = max(changes, self._store.base_rows())
+        if changes <= self._small_changes:
+            run_here(self._store, plan, epoch)
+        else:
+            self._run_job(plan, epoch)
+
+    def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+        managers = self.view_managers
+        owners = tuple(owners_of_places(self._store.places, managers))
+        units = tuple(plan_units(plan, epoch, pieces=managers))
+        task = EpochTask(self._store.url, epoch, units, owners)
+        blocks = self._session().range(0, len(units), 1, max(len(units), 1)).mapInArrow(task.read, BLOCKS_SCHEMA)
+        receipts = blocks.repartitionById(managers, "manager").mapInArrow(task.apply, RECEIPTS_SCHEMA)
+        try:
+            got = [(row["manager"], row["units"]) for row in receipts.collect()]
+        except Exception as error:
+            raise _translate(error, epoch) from error
+        require_receipts([unit.number for unit in units], range(managers), got)
+
+
+def _translate(error: Exception, epoch: Inflight) -> ViewKeeperError:
+    """Our error for a job that failed; the task's own error is in its text."""
+    text = str(error)
+    if "viewkeeper.errors.Fenced" in text:
+        return Fenced(f"epoch {epoch.epoch} met a newer epoch", "another pipeline has taken over")
+    told = [line.strip() for line in text.splitlines() if "viewkeeper.errors." in line or line.startswith("Error")]
+    reason = told[-1] if told else (text.splitlines() or [type(error).__name__])[0]
+    return EpochFailed(f"epoch {epoch.epoch} failed: {reason[:300]}", "it stays in flight and is run again")

@@ -1,0 +1,74 @@
+"""The Spark session that epochs run in.
+
+In: a session of the user's, or nothing. Out: a session whose settings the epoch program needs. Always: a user's session
+keeps its own settings (ours are those of a sibling session on the same context); Spark's Python is the interpreter that
+runs us; without Java 17 the error comes before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewkeeper.errors import JavaMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JAVA_MIN = 17
+# AQE may drop a stage whose result it no longer needs, and with it the stage's writes (R18a).
+_EPOCH_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+}
+
+
+def require_java() -> None:
+    """Raise JavaMissing unless a Java that Spark can use is here."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if not java or not Path(java).exists() or os.environ.get("VIEWKEEPER_JAVA") == "none":
+        raise JavaMissing("Spark needs Java 17 and none was found", hint)
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = re.search(r'version "(\d+)', told)
+    if not version or int(version[1]) < _JAVA_MIN:
+        raise JavaMissing(f"Spark needs Java 17, {java} is {version[1] if version else 'unknown'}", hint)
+
+
+def default_session(view_managers: int) -> SparkSession:
+    """A local session with a task slot for each view manager, up to the number of cores; lost tasks are tried again."""
+    require_java()
+    from pyspark.sql import SparkSession
+
+    slots = max(1, min(view_managers, os.cpu_count() or 1))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master(f"local[{slots},4]")
+        .appName("viewkeeper")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.speculation", "false")
+        .config("spark.sql.shuffle.partitions", str(slots))
+    )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def epoch_session(session: SparkSession) -> SparkSession:
+    """A sibling of `session` with the settings that epochs need."""
+    sibling = session.newSession()
+    for name, value in _EPOCH_SETTINGS.items():
+        sibling.conf.set(name, value)
+    return sibling

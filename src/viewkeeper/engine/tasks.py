@@ -1,0 +1,69 @@
+"""Tasks: what runs in a Spark executor's Python worker.
+
+In: the store's URL, the epoch in flight and the units of work, all as plain values. Out: blocks for the shuffle, then
+receipts. Always: the work itself is `views.program`; here it is only carried in and out of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from viewkeeper.engine.blocks import from_block, to_block
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.stores.open import open_shared
+from viewkeeper.views.program import Unit, apply_inputs, read_unit, split_by_manager
+
+BLOCKS_SCHEMA = "manager int, node int, unit int, block binary"
+RECEIPTS_SCHEMA = "manager int, units array<int>, records bigint"
+_ACKNOWLEDGEMENT = -1  # as a node: the unit is read to its end
+_BLOCKS_ARROW = pa.schema([("manager", pa.int32()), ("node", pa.int32()), ("unit", pa.int32()), ("block", pa.binary())])
+_RECEIPTS_ARROW = pa.schema([("manager", pa.int32()), ("units", pa.list_(pa.int32())), ("records", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTask:
+    """Everything a task needs; it travels to executors by value."""
+
+    url: str
+    epoch: Inflight
+    units: tuple[Unit, ...]
+    owners: tuple[int, ...]
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Units in, blocks out."""
+        store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
+        managers = max(self.owners) + 1
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                unit = self.units[number]
+                for node, table in read_unit(store, plan, self.epoch, unit):
+                    for manager, part in split_by_manager(table, self.owners):
+                        yield _block(manager, node, unit.number, to_block(part))
+                failpoint("task.read")
+                yield _block(unit.number % managers, _ACKNOWLEDGEMENT, unit.number, None)
+
+    def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Blocks in, one receipt out."""
+        manager = TaskContext.get().partitionId()
+        store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
+        units, inputs = [], []
+        for batch in batches:
+            for row in batch.to_pylist():
+                if row["node"] == _ACKNOWLEDGEMENT:
+                    units.append(row["unit"])
+                else:
+                    inputs.append((row["node"], from_block(row["block"])))
+        owned = frozenset(place for place, owner in enumerate(self.owners) if owner == manager)
+        records = apply_inputs(store, plan, self.epoch, inputs, owned)
+        failpoint("task.applied")
+        yield pa.record_batch([[manager], [units], [records]], schema=_RECEIPTS_ARROW)
+
+
+def _block(manager: int, node: int, unit: int, block: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch([[manager], [node], [unit], [block]], schema=_BLOCKS_ARROW)

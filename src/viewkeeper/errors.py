@@ -1,0 +1,140 @@
+"""The error tree: one root, and each branch answers "who can put it right?".
+
+    ViewKeeperError
+    ├── InputError            the caller: the statement, row, key or argument is wrong; nothing was written
+    │   ├── SqlError          the statement's text
+    │   │   ├── UnsupportedSql    a clause, function or type ViewKeeper does not maintain
+    │   │   └── TypeMismatch      an expression whose types do not fit
+    │   ├── UnknownName       a table, view or column that does not exist
+    │   ├── DuplicateName     a name that is taken
+    │   ├── NameInUse         dropping what others need
+    │   └── BadRow            a value of the wrong type, a key missing or NULL
+    ├── StoreError            the operator: the store's place, format or disk
+    │   ├── CorruptStore
+    │   ├── NewerFormat
+    │   ├── StoreFull
+    │   ├── PipelineRunning   a second pipeline while the first lives
+    │   └── JavaMissing       no Java 17 where Spark is needed
+    ├── ReadError             the reader: wait, run the pipeline, or ask for less
+    │   ├── StaleRead
+    │   ├── NotReady
+    │   └── ForeignToken
+    └── ProtocolError         the epoch protocol stopped itself before harm was done
+        ├── Fenced            a newer epoch or a newer pipeline owns the store
+        ├── LogDiverged       the log is not the one the epoch record speaks of
+        ├── EpochRecordLost   records are newer than the epoch record
+        ├── EpochFailed       an epoch could not finish; the next run takes it up again
+        └── InvariantBroken   a bug: wrong data was about to reach the store
+
+A message is a short fact; `hint` is the way out. Every error pickles, because errors cross process borders.
+"""
+
+from __future__ import annotations
+
+
+class ViewKeeperError(Exception):
+    """Root of all errors that ViewKeeper raises on purpose."""
+
+    def __init__(self, fact: str, hint: str | None = None) -> None:
+        super().__init__(fact, hint)
+        self.fact = fact
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.fact}; {self.hint}" if self.hint else self.fact
+
+
+class InputError(ViewKeeperError):
+    """The caller's statement, row, key or argument is wrong; nothing was written."""
+
+
+class SqlError(InputError):
+    """The statement cannot be understood."""
+
+
+class UnsupportedSql(SqlError):
+    """A clause, function or type that ViewKeeper does not maintain."""
+
+
+class TypeMismatch(SqlError):
+    """An expression whose operand types do not fit."""
+
+
+class UnknownName(InputError):
+    """A table, view or column that does not exist."""
+
+
+class DuplicateName(InputError):
+    """A name that is already taken."""
+
+
+class NameInUse(InputError):
+    """Something others depend on cannot be dropped."""
+
+
+class BadRow(InputError):
+    """A value of the wrong type, or a key that is missing or NULL."""
+
+
+class StoreError(ViewKeeperError):
+    """The store's place, format or disk is at fault."""
+
+
+class CorruptStore(StoreError):
+    """The directory is not a readable store."""
+
+
+class NewerFormat(StoreError):
+    """The store was written by a newer version of ViewKeeper."""
+
+
+class StoreFull(StoreError):
+    """No space left; everything acknowledged stays readable."""
+
+
+class PipelineRunning(StoreError):
+    """Another pipeline of this store is alive."""
+
+
+class JavaMissing(StoreError):
+    """Spark needs Java 17 and none was found."""
+
+
+class ReadError(ViewKeeperError):
+    """The read cannot be answered as asked, now."""
+
+
+class StaleRead(ReadError):
+    """The view did not become fresh enough in time."""
+
+
+class NotReady(ReadError):
+    """The view has not been filled yet."""
+
+
+class ForeignToken(ReadError):
+    """A token of another store, or of this store before a restore."""
+
+
+class ProtocolError(ViewKeeperError):
+    """The epoch protocol stopped itself before harm was done."""
+
+
+class Fenced(ProtocolError):
+    """A newer epoch or a newer pipeline owns the store."""
+
+
+class LogDiverged(ProtocolError):
+    """The log is not the one the epoch record speaks of."""
+
+
+class EpochRecordLost(ProtocolError):
+    """Records are newer than the epoch record."""
+
+
+class EpochFailed(ProtocolError):
+    """An epoch could not finish; the next run takes it up again."""
+
+
+class InvariantBroken(ProtocolError):
+    """A bug: wrong data was about to reach the store."""

@@ -1,0 +1,167 @@
+"""The coordinator: begins, runs and commits epochs, one after the other (`epochs.md`, sections 1 and 2).
+
+In: the store, and a runner that does an epoch's work. Out: committed epochs. Always: the store's epoch record is the
+truth (R5, R9); whoever finds an epoch in flight runs that one, unchanged; the syncs stand where R10 puts them; an epoch is
+committed only with the receipts of all its work (R18a).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from viewkeeper.errors import EpochFailed, Fenced, LogDiverged
+from viewkeeper.events import Event, EventSink
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model import epochs
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.positions import Positions, count_between, covers
+from viewkeeper.plan.catalog import Catalog, physical_plan
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.store import Store
+
+CHANGES_PER_EPOCH_MAX = 500_000
+
+
+class Runner(Protocol):
+    """Does the work of an epoch."""
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+        """Apply the epoch to all view tables; return only with every receipt in hand, raise otherwise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An epoch that this coordinator committed."""
+
+    epoch: int
+    changes: int
+    seconds: float
+
+
+class Coordinator:
+    """The one who moves a store's views from epoch to epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        *,
+        changes_max: int = CHANGES_PER_EPOCH_MAX,
+        events: EventSink | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._changes_max = changes_max
+        self._events = events or (lambda event: None)
+        self._clock = clock
+        self._owner = uuid.uuid4().hex
+        self._take_over()
+
+    def step(self) -> Committed | None:
+        """Finish the epoch in flight, or begin, run and commit the next; None when there is nothing to do."""
+        started = self._clock()
+        record = self._store.read_epoch_record()
+        if record.owner != self._owner:
+            raise Fenced("another pipeline took this store over", "stop this one")
+        if record.inflight is None:
+            record = self._begin(record)
+            if record.inflight is None:
+                return None
+        epoch = record.inflight
+        self._run(epoch)
+        self._commit(epoch)
+        changes = count_between(epoch.start, epoch.stop.positions)
+        done = Committed(epoch.epoch, changes, self._clock() - started)
+        self._events(Event("committed", {"epoch": done.epoch, "changes": changes, "seconds": done.seconds}))
+        return done
+
+    def catch_up(self) -> list[Committed]:
+        """Steps until everything written before the call is committed."""
+        goal = self._store.ends()
+        done = []
+        while not self.has_reached(goal):
+            step = self.step()
+            if step is None:
+                break
+            done.append(step)
+        return done
+
+    def has_reached(self, goal: Positions) -> bool:
+        """Whether `goal` is committed, nothing is in flight and every view is filled."""
+        record = self._store.read_epoch_record()
+        catalog = Catalog.from_json(self._store.read_catalog())
+        filled = all(view.node.table in record.filled for view in catalog.views)
+        return record.inflight is None and filled and covers(record.positions, goal)
+
+    def _take_over(self) -> None:
+        self._swap(lambda record: epochs.take_over(record, self._owner))
+        self._events(Event("took over", {"owner": self._owner}))
+
+    def _begin(self, record: EpochRecord) -> EpochRecord:
+        catalog = Catalog.from_json(self._store.read_catalog())
+        plan = physical_plan(catalog)
+        self._require_same_log(record)
+        stop = self._store.cut(record.positions, changes_max=self._changes_max)
+        tables = tuple(sorted({node.table for node in plan.nodes}))
+        unfilled = [table for table in tables if table not in record.filled]
+        if not unfilled and not count_between(record.positions, stop.positions):
+            return record
+        failpoint("begin.cut")
+        begun = self._swap(lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), tables))
+        failpoint("begin.swapped")
+        self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
+        return begun
+
+    def _run(self, epoch: Inflight) -> None:
+        self._store.sync_epoch_record()  # R10.3, also when another process began the epoch
+        failpoint("run.synced")
+        self._store.raise_fences(epoch.epoch)
+        failpoint("run.fenced")
+        self._runner.run(PhysicalPlan.from_json(epoch.plan), epoch)
+        failpoint("run.receipts")
+
+    def _commit(self, epoch: Inflight) -> None:
+        self._store.sync_views()  # R10.5
+        failpoint("commit.synced")
+        checksums = self._store.checksums(epoch.stop.positions)
+        catalog = Catalog.from_json(self._store.read_catalog())
+        tables = frozenset(view.node.table for view in catalog.views)
+        self._swap(lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables))
+        failpoint("commit.swapped")
+        self._store.sync_epoch_record()  # R10.7
+        failpoint("commit.done")
+
+    def _require_same_log(self, record: EpochRecord) -> None:
+        """R9: the entry at a committed position must be the one that was committed."""
+        now = self._store.checksums(record.positions)
+        for stream, checksum in record.checksums.items():
+            if now.get(stream, checksum) != checksum:
+                raise LogDiverged(
+                    f"the log of node {stream} is not the one that epoch {record.committed} was made from",
+                    "restore the whole store, not a part of it",
+                )
+
+    def _swap(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+        """Swap in what `change` makes of the record, again while others swap theirs in between."""
+        while True:
+            record = self._store.read_epoch_record()
+            changed = change(record)
+            if self._store.swap_epoch_record(record.version, changed):
+                return changed
+
+
+def require_receipts(units: Sequence[int], managers: Sequence[int], got: Sequence[tuple[int, Sequence[int]]]) -> None:
+    """R18a: every manager answered once or more, and every unit's input reached someone."""
+    missing_managers = set(managers) - {manager for manager, _ in got}
+    missing_units = set(units) - {unit for _, reached in got for unit in reached}
+    if missing_managers or missing_units:
+        raise EpochFailed(
+            f"receipts are missing from managers {sorted(missing_managers)} and units {sorted(missing_units)}",
+            "the epoch stays in flight and is run again",
+        )

@@ -1,0 +1,164 @@
+"""The epoch record: the one row that says which epoch is committed and which is under way.
+
+In: steps of the protocol (`epochs.md`, section 1). Out: a new record; the store swaps it in when the version it replaces
+is still there (R5). Always: `last` only grows, an epoch in flight is `last`, and `floor` never passes what a reader of the
+last K committed epochs needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NewType
+
+from viewkeeper.errors import Fenced, InvariantBroken
+from viewkeeper.model.positions import Cut, Positions, positions_from_json, positions_to_json
+
+Epoch = NewType("Epoch", int)
+READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (H4)
+
+
+@dataclass(frozen=True, slots=True)
+class Inflight:
+    """An epoch begun: everything a run or a re-run of it needs."""
+
+    epoch: int
+    start: Positions
+    stop: Cut
+    plan: dict
+    floor: int
+    void: tuple[int, ...]
+    backfill: tuple[int, ...]  # tables that are filled from the base in this epoch, not from the log
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """The state of the pipeline, the truth about all views."""
+
+    version: int
+    incarnation: str
+    generation: int
+    owner: str
+    last: int
+    committed: int
+    positions: Positions  # committed with `committed`
+    stamp: int  # the instant of the committed state
+    checksums: dict[int, int]  # of the log entry at each committed position (R9)
+    recent: tuple[int, ...]  # the newest committed epochs, newest first, at most K
+    floor: int
+    void: tuple[int, ...]
+    filled: dict[int, int]  # table -> the epoch from which on it is readable
+    inflight: Inflight | None
+
+    @staticmethod
+    def first(incarnation: str) -> EpochRecord:
+        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, None)
+
+    def check_invariants(self) -> None:
+        """Raise InvariantBroken where the record contradicts itself."""
+        if self.inflight and self.inflight.epoch != self.last:
+            raise InvariantBroken(f"epoch {self.inflight.epoch} is in flight but {self.last} is the last begun")
+        if not self.floor <= self.committed <= self.last:
+            raise InvariantBroken(f"floor {self.floor}, committed {self.committed} and last {self.last} are out of order")
+        if self.committed in self.void or (self.recent and self.recent[0] != self.committed):
+            raise InvariantBroken(f"epoch {self.committed} is committed, yet void or not the newest")
+
+
+def take_over(record: EpochRecord, owner: str) -> EpochRecord:
+    """The next generation, owned by the nonce `owner`; an epoch in flight stays as it is."""
+    return _next(record, generation=record.generation + 1, owner=owner)
+
+
+def begin(record: EpochRecord, owner: str, stop: Cut, plan: dict, tables: tuple[int, ...]) -> EpochRecord:
+    """Epoch last + 1 over (committed, stop]; `tables` are those that the plan writes."""
+    _require_owner(record, owner)
+    if record.inflight:
+        raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
+    epoch = record.last + 1
+    floor = max(record.floor, record.recent[-1])
+    backfill = tuple(table for table in tables if table not in record.filled)
+    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, backfill)
+    return _next(record, last=epoch, floor=floor, inflight=inflight)
+
+
+def commit(record: EpochRecord, owner: str, epoch: int, checksums: dict[int, int], tables: frozenset[int]) -> EpochRecord:
+    """The epoch in flight becomes the committed one; `tables` are those that still exist."""
+    _require_owner(record, owner)
+    inflight = record.inflight
+    if inflight is None or inflight.epoch != epoch:
+        raise Fenced(f"epoch {epoch} is no longer in flight")
+    filled = {table: first for table, first in record.filled.items() if table in tables}
+    filled |= {table: epoch for table in inflight.backfill if table in tables}
+    return _next(
+        record,
+        committed=epoch,
+        positions=inflight.stop.positions,
+        stamp=inflight.stop.stamp,
+        checksums=checksums,
+        recent=(epoch, *record.recent)[:READABLE_EPOCHS],
+        filled=filled,
+        inflight=None,
+    )
+
+
+def void(record: EpochRecord, owner: str) -> EpochRecord:
+    """Give the epoch in flight up: its number is never used again, and nobody sees what it wrote (R8)."""
+    _require_owner(record, owner)
+    if record.inflight is None:
+        raise InvariantBroken("no epoch is in flight, none can be voided")
+    return _next(record, void=(*record.void, record.inflight.epoch), inflight=None)
+
+
+def _require_owner(record: EpochRecord, owner: str) -> None:
+    if record.owner != owner:
+        raise Fenced("another pipeline took this store over", "stop this one")
+
+
+def _next(record: EpochRecord, **changes: object) -> EpochRecord:
+    changed = replace(record, version=record.version + 1, **changes)
+    changed.check_invariants()
+    return changed
+
+
+def record_to_json(record: EpochRecord) -> dict:
+    value = {name: getattr(record, name) for name in ("version", "incarnation", "generation", "owner", "last")}
+    value |= {name: getattr(record, name) for name in ("committed", "stamp", "floor")}
+    value |= {"recent": list(record.recent), "void": list(record.void), "positions": positions_to_json(record.positions)}
+    value["checksums"] = {str(key): record.checksums[key] for key in sorted(record.checksums)}
+    value["filled"] = {str(key): record.filled[key] for key in sorted(record.filled)}
+    inflight = record.inflight
+    value["inflight"] = inflight and {
+        "epoch": inflight.epoch,
+        "start": positions_to_json(inflight.start),
+        "stop": positions_to_json(inflight.stop.positions),
+        "stamp": inflight.stop.stamp,
+        "plan": inflight.plan,
+        "floor": inflight.floor,
+        "void": list(inflight.void),
+        "backfill": list(inflight.backfill),
+    }
+    return value
+
+
+def record_from_json(value: dict) -> EpochRecord:
+    inflight = value["inflight"]
+    if inflight:
+        stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"])
+        start, plan = positions_from_json(inflight["start"]), inflight["plan"]
+        void_epochs, backfill = tuple(inflight["void"]), tuple(inflight["backfill"])
+        inflight = Inflight(inflight["epoch"], start, stop, plan, inflight["floor"], void_epochs, backfill)
+    return EpochRecord(
+        version=value["version"],
+        incarnation=value["incarnation"],
+        generation=value["generation"],
+        owner=value["owner"],
+        last=value["last"],
+        committed=value["committed"],
+        positions=positions_from_json(value["positions"]),
+        stamp=value["stamp"],
+        checksums={int(key): checksum for key, checksum in value["checksums"].items()},
+        recent=tuple(value["recent"]),
+        floor=value["floor"],
+        void=tuple(value["void"]),
+        filled={int(key): epoch for key, epoch in value["filled"].items()},
+        inflight=inflight,
+    )

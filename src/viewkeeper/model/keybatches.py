@@ -1,0 +1,184 @@
+"""Key batches: the format of `keys`, over Arrow arrays.
+
+In: one Arrow array per key column. Out: an array of key bytes, and the placement hash of each key's first part. Always:
+the same bytes and the same hash as `keys` gives for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.model import keys
+from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
+from viewkeeper.model.schema import Column
+
+_ORDERED = {"INT": ">u4", "DATE": ">u4", "BIGINT": ">u8", "TIMESTAMP": ">u8"}
+_PLAIN = {"INT": np.int32, "DATE": np.int32, "BIGINT": np.int64, "TIMESTAMP": np.int64, "DOUBLE": np.float64}
+
+
+def encode_keys(columns: Sequence[Column], arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
+    """Key bytes of `count` rows, and the placement hash of their first parts."""
+    if not columns:  # aggregates without GROUP BY: the empty key
+        return pa.array([b""] * count, pa.binary()), np.full(count, keys.place(b""), np.uint32)
+    parts = [_encode_part(column.type.kind, _flat(array)) for column, array in zip(columns, arrays, strict=True)]
+    return join(parts).to_arrow(), place_all(parts[0])
+
+
+def place_all(part: Ragged | np.ndarray) -> np.ndarray:
+    """`keys.place` of every string."""
+    if isinstance(part, np.ndarray):
+        part = join([part])
+    if not len(part.data):
+        return np.full(len(part), keys.place(b""), np.uint32)
+    lengths = part.lengths
+    powers = _powers(int(lengths.max()))
+    terms = part.data * powers[np.arange(len(part.data)) - np.repeat(part.offsets[:-1], lengths)]
+    # reduceat answers an element, not a sum of nothing, for an empty string: those are set apart
+    sums = np.add.reduceat(terms, np.minimum(part.offsets[:-1], len(terms) - 1))
+    sums[lengths == 0] = 0
+    return ((sums % keys.PRIME * np.uint64(keys.SPREAD)) >> np.uint64(32)).astype(np.uint32)
+
+
+def decode_keys(columns: Sequence[Column], encoded: pa.Array) -> list[pa.Array]:
+    """One Arrow array per key column."""
+    whole = Ragged.from_arrow(encoded)
+    at = whole.offsets[:-1].copy()
+    arrays = []
+    for column in columns:
+        array, at = _decode_part(column, whole, at)
+        arrays.append(array)
+    return arrays
+
+
+def _powers(count: int) -> np.ndarray:
+    powers = np.empty(count, np.uint64)
+    power = 1
+    for i in range(count):
+        powers[i] = power
+        power = power * 256 % keys.PRIME
+    return powers
+
+
+def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _encode_part(kind: str, array: pa.Array) -> Ragged | np.ndarray:
+    valid = None if not array.null_count else np.asarray(array.is_valid())
+    if kind in ("STRING", "BINARY"):
+        body: Ragged | np.ndarray = _encode_text(array)
+    elif kind == "DECIMAL":
+        body = _encode_decimal(array)
+    elif kind == "BOOLEAN":
+        body = np.asarray(array.fill_null(False)).astype(np.uint8)[:, None]
+    elif kind == "DOUBLE":
+        body = _encode_double(np.asarray(array.fill_null(0.0)))
+    else:
+        signed = np.asarray(_as_integers(kind, array).fill_null(0))
+        width = signed.dtype.itemsize
+        flipped = signed.view(f"u{width}") ^ np.array(1 << (8 * width - 1), f"u{width}")
+        body = flipped.astype(_ORDERED[kind]).view(np.uint8).reshape(-1, width)
+    tag = np.ones((len(array), 1), np.uint8) if valid is None else valid.astype(np.uint8)[:, None]
+    end = np.zeros((len(array), 2), np.uint8)
+    pieces = [tag, body, end] if kind in ("STRING", "BINARY") else [tag, body]
+    if valid is None:
+        return join(pieces) if any(isinstance(piece, Ragged) for piece in pieces) else np.concatenate(pieces, axis=1)
+    whole = join(pieces)
+    return gather(whole.data, whole.offsets[:-1], np.where(valid, whole.lengths, 1))
+
+
+def _as_integers(kind: str, array: pa.Array) -> pa.Array:
+    return array.cast(pa.int64() if _ORDERED[kind] == ">u8" else pa.int32(), safe=False)
+
+
+def _encode_text(array: pa.Array) -> Ragged:
+    body = Ragged.from_arrow(array)
+    if not (body.data == 0).any():
+        return body
+    escaped = [(text or b"").replace(b"\x00", keys.ESCAPE) for text in array.cast(pa.binary()).to_pylist()]
+    return Ragged.from_arrow(pa.array(escaped, pa.binary()))
+
+
+def _encode_double(values: np.ndarray) -> np.ndarray:
+    bits = (values + 0.0).view(np.uint64).copy()
+    bits[np.isnan(values)] = keys.NAN_BITS
+    sign = np.uint64(1 << 63)
+    ordered = np.where(bits & sign, ~bits, bits | sign)
+    return ordered.astype(">u8").view(np.uint8).reshape(-1, 8)
+
+
+def _encode_decimal(array: pa.Array) -> np.ndarray:
+    little = gather_fixed(_decimal_bytes(array), np.arange(len(array)) * 16, 16)
+    big = np.ascontiguousarray(little[:, ::-1])
+    big[:, 0] ^= 0x80
+    return big
+
+
+def _decimal_bytes(array: pa.Array) -> np.ndarray:
+    data = np.frombuffer(array.buffers()[1], np.uint8)
+    return data[array.offset * 16 : (array.offset + len(array)) * 16]
+
+
+def _decode_part(column: Column, whole: Ragged, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    kind = column.type.kind
+    valid = whole.data[at] == 1 if len(at) else np.empty(0, bool)
+    start = at + 1
+    if kind in ("STRING", "BINARY"):
+        return _decode_text(kind, whole, start, valid)
+    width = 1 if kind == "BOOLEAN" else keys.INTEGER_WIDTHS.get(kind, 8)
+    body = np.zeros((len(at), width), np.uint8)
+    body[valid] = gather_fixed(whole.data, start[valid], width)
+    return _decode_fixed(column, body, valid), np.where(valid, start + width, start)
+
+
+def _decode_fixed(column: Column, body: np.ndarray, valid: np.ndarray) -> pa.Array:
+    kind = column.type.kind
+    bits = None if valid.all() else pack_bits(valid)
+    if kind == "BOOLEAN":
+        return pa.array(body[:, 0] == 1, pa.bool_(), mask=~valid)
+    if kind == "DECIMAL":
+        body[:, 0] ^= 0x80
+        data = np.ascontiguousarray(body[:, ::-1])
+        return pa.Array.from_buffers(column.type.arrow, len(body), [bits, pa.py_buffer(data)])
+    width = body.shape[1]
+    flipped = body.view(f">u{width}")[:, 0].astype(f"u{width}")
+    sign = np.array(1 << (8 * width - 1), f"u{width}")
+    if kind == "DOUBLE":
+        plain = np.where(flipped & sign, flipped & ~sign, ~flipped)
+    else:
+        plain = flipped ^ sign
+    data = np.ascontiguousarray(plain).view(_PLAIN[kind])
+    return pa.Array.from_buffers(column.type.arrow, len(body), [bits, pa.py_buffer(data)])
+
+
+def _decode_text(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    zeros = np.flatnonzero(whole.data == 0)
+    first = np.where(valid, start, 0)
+    if len(zeros):
+        end = zeros[np.minimum(np.searchsorted(zeros, first), len(zeros) - 1)]
+    else:
+        end = first
+    following = whole.data[np.minimum(end + 1, len(whole.data) - 1)] if len(whole.data) else np.empty(0, np.uint8)
+    if (following[valid] != 0).any():  # an escaped NUL somewhere: find the true ends one by one
+        return _decode_escaped(kind, whole, start, valid)
+    body = gather(whole.data, first, np.where(valid, end - first, 0))
+    return body.to_arrow(valid=valid, text=kind == "STRING"), np.where(valid, end + 2, start)
+
+
+def _decode_escaped(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    data = whole.data.tobytes()
+    texts: list[bytes | None] = []
+    ends = start.copy()
+    for i in range(len(start)):
+        if not valid[i]:
+            texts.append(None)
+            continue
+        end = keys.find_terminator(data, int(start[i]))
+        texts.append(data[int(start[i]) : end].replace(keys.ESCAPE, b"\x00"))
+        ends[i] = end + 2
+    array = pa.array(texts, pa.binary())
+    return pc.cast(array, pa.string()) if kind == "STRING" else array, ends

@@ -1,0 +1,108 @@
+"""Ragged: many byte strings as one array of bytes and one of offsets, handled without a loop over them.
+
+In and out: Arrow binary arrays, or numpy matrices of bytes where all strings have one width. Always: row i of an answer
+belongs to row i of what came in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """`data[offsets[i]:offsets[i + 1]]` is string i."""
+
+    data: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @staticmethod
+    def from_arrow(array: pa.Array) -> Ragged:
+        """Of a binary or string array; NULL becomes the empty string."""
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if array.null_count:
+            array = array.fill_null("" if pa.types.is_string(array.type) else b"")
+        large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+        _, offsets, data = array.buffers()
+        kind = np.int64 if large else np.int32
+        if offsets is None or not len(array):
+            return Ragged(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
+        bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        body = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        return Ragged(body[bounds[0] : bounds[-1]], bounds - bounds[0])
+
+    def to_arrow(self, *, valid: np.ndarray | None = None, text: bool = False) -> pa.Array:
+        """As a binary (or string) array; where `valid` is False the value is NULL."""
+        kind = pa.string() if text else pa.binary()
+        if self.offsets[-1] > 0x7FFFFFFF:
+            kind = pa.large_string() if text else pa.large_binary()
+        offsets = self.offsets.astype(np.int32 if kind in (pa.string(), pa.binary()) else np.int64)
+        bits = None if valid is None or valid.all() else pack_bits(valid)
+        data = np.ascontiguousarray(self.data)
+        return pa.Array.from_buffers(kind, len(self), [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def cut(self, starts: np.ndarray, lengths: np.ndarray) -> Ragged:
+        """From each string the piece at `starts` (inside it) of `lengths` bytes."""
+        return gather(self.data, self.offsets[:-1] + starts, lengths)
+
+
+def pack_bits(flags: np.ndarray) -> pa.Buffer:
+    """Booleans as an Arrow validity bitmap."""
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Ragged:
+    """The pieces `data[starts[i] : starts[i] + lengths[i]]`."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    total = int(offsets[-1])
+    if len(starts) and total == len(starts) * int(lengths[0]) and (lengths == lengths[0]).all():
+        return Ragged(gather_fixed(data, starts, int(lengths[0])).reshape(-1), offsets)
+    index = np.repeat(starts - offsets[:-1], lengths) + np.arange(total)
+    return Ragged(data[index], offsets)
+
+
+def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
+    """The pieces of `width` bytes at `starts`, as a matrix with one row each."""
+    count = len(starts)
+    if not count or not width:
+        return np.empty((count, width), np.uint8)
+    step = int(starts[1] - starts[0]) if count > 1 else width
+    evenly = step >= width and int(starts[-1] - starts[0]) == step * (count - 1) and bool((np.diff(starts) == step).all())
+    if evenly:  # one stride: no index needed
+        return np.lib.stride_tricks.as_strided(data[int(starts[0]) :], (count, width), (step, 1))
+    return data[starts[:, None] + np.arange(width)]
+
+
+def join(parts: list[Ragged | np.ndarray]) -> Ragged:
+    """Row by row, the parts one after the other; a matrix is a part of fixed width."""
+    count = len(parts[0])
+    if all(isinstance(part, np.ndarray) for part in parts):
+        whole = np.concatenate(parts, axis=1)
+        return Ragged(whole.reshape(-1), np.arange(count + 1, dtype=np.int64) * whole.shape[1])
+    lengths = sum(part.shape[1] if isinstance(part, np.ndarray) else part.lengths for part in parts)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    at = offsets[:-1].copy()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            if part.shape[1]:
+                data[at[:, None] + np.arange(part.shape[1])] = part
+            at += part.shape[1]
+        else:
+            sizes = part.lengths
+            data[np.repeat(at - part.offsets[:-1], sizes) + np.arange(len(part.data))] = part.data
+            at += sizes
+    return Ragged(data, offsets)

@@ -1,0 +1,70 @@
+"""Schemas: the columns of a table, and which of them are its key.
+
+In: columns in declared order and the names of the key columns. Out: frozen values that go to JSON and back. Always: a
+column's position never changes, because columns are only ever added at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from viewkeeper.errors import UnknownName
+from viewkeeper.model.types import SqlType, parse_type
+
+TableId = NewType("TableId", int)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named, typed column; `nullable` is False for key columns of base tables."""
+
+    name: str
+    type: SqlType
+    nullable: bool = True
+
+    def to_json(self) -> list[object]:
+        return [self.name, str(self.type), self.nullable]
+
+    @staticmethod
+    def from_json(value: list) -> Column:
+        return Column(value[0], parse_type(value[1]), value[2])
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A base table: all columns in declared order, and the names of the key columns in key order."""
+
+    id: TableId
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(self.column(name) for name in self.key)
+
+    @property
+    def value_columns(self) -> tuple[Column, ...]:
+        """The columns stored in the row's bytes: all that are not in the key."""
+        return tuple(column for column in self.columns if column.name not in self.key)
+
+    def position(self, name: str) -> int:
+        """Place of the column called `name` (any case) among `columns`."""
+        for position, column in enumerate(self.columns):
+            if column.name.lower() == name.lower():
+                return position
+        names = ", ".join(column.name for column in self.columns)
+        raise UnknownName(f"table {self.name} has no column {name}", f"its columns are {names}")
+
+    def column(self, name: str) -> Column:
+        return self.columns[self.position(name)]
+
+    def to_json(self) -> dict[str, object]:
+        columns = [column.to_json() for column in self.columns]
+        return {"id": self.id, "name": self.name, "columns": columns, "key": list(self.key)}
+
+    @staticmethod
+    def from_json(value: dict) -> TableSchema:
+        columns = tuple(Column.from_json(column) for column in value["columns"])
+        return TableSchema(TableId(value["id"]), value["name"], columns, tuple(value["key"]))

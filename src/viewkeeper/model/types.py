@@ -1,0 +1,149 @@
+"""The SQL types: one value per type, and its name in each engine we speak to.
+
+In: a type's SQL name. Out: a frozen `SqlType` with its Arrow, DuckDB and Spark faces. Always: equal types are equal
+values, and a type's `str` parses back to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewkeeper.errors import UnsupportedSql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A sum of DECIMAL(p,s) has precision p+10 in Spark; 28 is the last p whose sums fit 38 digits, hence 128 bits.
+SUMMABLE_PRECISION_MAX = 28
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A SQL type; `precision` and `scale` are 0 except for DECIMAL."""
+
+    kind: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})" if self.kind == "DECIMAL" else self.kind
+
+    @property
+    def width(self) -> int | None:
+        """Bytes of a value in a row, None when it varies."""
+        return _WIDTHS[self.kind]
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("INT", "BIGINT")
+
+    @property
+    def is_exact(self) -> bool:
+        """Integers and DECIMAL: what a view can sum without rounding."""
+        return self.kind in ("INT", "BIGINT", "DECIMAL")
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.is_exact or self.kind == "DOUBLE"
+
+    @property
+    def duckdb(self) -> str:
+        return str(self) if self.kind == "DECIMAL" else _DUCKDB[self.kind]
+
+    @property
+    def spark(self) -> str:
+        return "DECIMAL(38,0)" if self.kind == "INT128" else str(self)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """Arrow type inside ViewKeeper; TIMESTAMP is naive there and means UTC."""
+        import pyarrow as pa
+
+        match self.kind:
+            case "DECIMAL":
+                return pa.decimal128(self.precision, self.scale)
+            case "INT128":
+                return pa.decimal128(38, 0)
+            case "TIMESTAMP":
+                return pa.timestamp("us")
+            case _:
+                return getattr(pa, _ARROW[self.kind])()
+
+
+_WIDTHS = {
+    "BOOLEAN": 1,
+    "INT": 4,
+    "BIGINT": 8,
+    "DOUBLE": 8,
+    "DECIMAL": 16,
+    "DATE": 4,
+    "TIMESTAMP": 8,
+    "INT128": 16,
+    "STRING": None,
+    "BINARY": None,
+}
+_DUCKDB = {
+    "BOOLEAN": "BOOLEAN",
+    "INT": "INTEGER",
+    "BIGINT": "BIGINT",
+    "DOUBLE": "DOUBLE",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP",
+    "INT128": "HUGEINT",
+    "STRING": "VARCHAR",
+    "BINARY": "BLOB",
+}
+_ARROW = {
+    "BOOLEAN": "bool_",
+    "INT": "int32",
+    "BIGINT": "int64",
+    "DOUBLE": "float64",
+    "DATE": "date32",
+    "STRING": "string",
+    "BINARY": "binary",
+}
+
+BOOLEAN = SqlType("BOOLEAN")
+INT = SqlType("INT")
+BIGINT = SqlType("BIGINT")
+DOUBLE = SqlType("DOUBLE")
+STRING = SqlType("STRING")
+BINARY = SqlType("BINARY")
+DATE = SqlType("DATE")
+TIMESTAMP = SqlType("TIMESTAMP")
+INT128 = SqlType("INT128")  # accumulators only: users never declare it
+
+_SYNONYMS = {
+    "BOOL": "BOOLEAN",
+    "INTEGER": "INT",
+    "LONG": "BIGINT",
+    "TEXT": "STRING",
+    "VARCHAR": "STRING",
+    "BYTES": "BINARY",
+    "BLOB": "BINARY",
+    "NUMERIC": "DECIMAL",
+    "DEC": "DECIMAL",
+}
+
+
+def decimal(precision: int, scale: int) -> SqlType:
+    """DECIMAL(precision, scale), refused outside 1..38 digits."""
+    if not 1 <= precision <= 38 or not 0 <= scale <= precision:
+        raise UnsupportedSql(
+            f"DECIMAL({precision},{scale}) is not a type", "precision is 1 to 38, scale 0 to precision"
+        )
+    return SqlType("DECIMAL", precision, scale)
+
+
+def parse_type(text: str) -> SqlType:
+    """The type that `text` names, as a user or a stored schema writes it."""
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", text.upper())
+    name = match and _SYNONYMS.get(match[1], match[1])
+    if not match or name not in _WIDTHS or (match[2] and name != "DECIMAL"):
+        known = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP"
+        raise UnsupportedSql(f"type {text.strip()} is not supported", f"use one of {known}")
+    if name == "DECIMAL":
+        return decimal(int(match[2] or 10), int(match[3] or 0))
+    return SqlType(name)

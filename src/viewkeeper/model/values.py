@@ -1,0 +1,145 @@
+"""Values: a Python value of a column, checked once at the border and turned into what is stored.
+
+In: what a caller passes. Out: the stored form (DECIMAL as its unscaled integer, DATE as days, TIMESTAMP as microseconds
+since 1970 in UTC). Always: what does not fit exactly is refused with the column's name; nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+
+from viewkeeper.errors import BadRow
+from viewkeeper.model.schema import Column
+
+Stored = bool | int | float | str | bytes | None
+_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def to_stored(column: Column, value: object) -> Stored:
+    """The stored form of `value`, or BadRow when it does not fit the column."""
+    if value is None:
+        return None
+    return _TO_STORED[column.type.kind](column, value)
+
+
+def from_stored(column: Column, stored: Stored) -> object:
+    """What a reader gets for a stored form; the inverse of `to_stored`."""
+    if stored is None:
+        return None
+    convert = _FROM_STORED.get(column.type.kind)
+    return stored if convert is None else convert(column, stored)
+
+
+def _refuse(column: Column, value: object, hint: str | None = None) -> BadRow:
+    shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
+    return BadRow(f"column {column.name} is {column.type}, not {type(value).__name__} {shown}", hint)
+
+
+def _boolean(column: Column, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse(column, value)
+    return value
+
+
+def _integer(bits: int) -> Callable[[Column, object], int]:
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def check(column: Column, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _refuse(column, value)
+        if not low <= value <= high:
+            raise _refuse(column, value, f"{column.type} holds {low} to {high}")
+        return int(value)
+
+    return check
+
+
+def _double(column: Column, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refuse(column, value)
+    return float(value)
+
+
+def _decimal(column: Column, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _refuse(column, value, "pass a Decimal or an int")
+    sign, digits, exponent = Decimal(value).as_tuple()
+    if not isinstance(exponent, int):
+        raise _refuse(column, value, "NaN and infinity are not DECIMAL values")
+    shift = exponent + column.type.scale
+    unscaled = int("".join(map(str, digits)) or "0")
+    if shift < 0:
+        unscaled, rest = divmod(unscaled, 10 ** min(-shift, len(digits) + 1))
+        if rest:
+            raise _refuse(column, value, f"it has more than {column.type.scale} decimals")
+    elif shift > 38 and unscaled:
+        raise _refuse(column, value, f"it has more than {column.type.precision} digits")
+    else:
+        unscaled *= 10 ** min(shift, 38)
+    if unscaled >= 10**column.type.precision:
+        raise _refuse(column, value, f"it has more than {column.type.precision} digits")
+    return -unscaled if sign else unscaled
+
+
+def _string(column: Column, value: object) -> str:
+    if not isinstance(value, str):
+        raise _refuse(column, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _refuse(column, value, "the text holds a lone surrogate, which is not Unicode") from None
+    return value
+
+
+def _binary(column: Column, value: object) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise _refuse(column, value)
+    return bytes(value)
+
+
+def _date(column: Column, value: object) -> int:
+    if isinstance(value, dt.datetime) or not isinstance(value, dt.date):
+        raise _refuse(column, value, "pass a datetime.date")
+    return value.toordinal() - _EPOCH_DAY
+
+
+def _timestamp(column: Column, value: object) -> int:
+    if not isinstance(value, dt.datetime):
+        raise _refuse(column, value, "pass a datetime.datetime; a naive one is taken as UTC")
+    aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    return (aware - _EPOCH) // _MICROSECOND
+
+
+def _to_decimal(column: Column, stored: Stored) -> Decimal:
+    digits = str(abs(stored))
+    return Decimal((stored < 0, tuple(map(int, digits)), -column.type.scale))
+
+
+def _to_date(column: Column, stored: Stored) -> dt.date:
+    return dt.date.fromordinal(stored + _EPOCH_DAY)
+
+
+def _to_timestamp(column: Column, stored: Stored) -> dt.datetime:
+    return _EPOCH + dt.timedelta(microseconds=stored)
+
+
+_TO_STORED: dict[str, Callable[[Column, object], Stored]] = {
+    "BOOLEAN": _boolean,
+    "INT": _integer(32),
+    "BIGINT": _integer(64),
+    "DOUBLE": _double,
+    "DECIMAL": _decimal,
+    "STRING": _string,
+    "BINARY": _binary,
+    "DATE": _date,
+    "TIMESTAMP": _timestamp,
+}
+_FROM_STORED: dict[str, Callable[[Column, Stored], object]] = {
+    "DECIMAL": _to_decimal,
+    "DATE": _to_date,
+    "TIMESTAMP": _to_timestamp,
+}

@@ -1,0 +1,46 @@
+"""LogSource: the port through which changes are read.
+
+A range (start, stop] of a stream is read again and again with the same answer, until it is truncated behind what the
+pipeline has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from viewkeeper.model.positions import Cut, Position, Positions, Stream
+
+CHANGES_SCHEMA = pa.schema(
+    [("position", pa.int64()), ("key", pa.binary()), ("before", pa.binary()), ("after", pa.binary())]
+)
+
+
+class LogSource(Protocol):
+    """The changes of a store, stream by stream."""
+
+    def ends(self) -> Positions:
+        """The last position of every stream now; no lock is taken, so the streams are not cut at one instant."""
+        ...
+
+    def cut(self, start: Positions, *, changes_max: int) -> Cut:
+        """One state of the whole base (R17) behind `start`: for each stream the last position up to one instant.
+
+        Never cuts a base transaction; at most about `changes_max` changes lie between `start` and the cut. Everything
+        up to the cut is durable when this returns (R10.1).
+        """
+        ...
+
+    def checksums(self, positions: Positions) -> dict[int, int]:
+        """Of the entry that ends at each stream's position; a stream whose entry is not there is left out."""
+        ...
+
+    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA), in log order; batches are bounded."""
+        ...
+
+    def truncate_log(self, positions: Positions) -> int:
+        """Forget entries that end at or before `positions`, a bounded number per call; answers how many went."""
+        ...

@@ -1,0 +1,123 @@
+"""Store: the port to a key-value store that holds base tables, views and the epoch record.
+
+View programs reach records in terms of epochs, never of bytes; how a version is stored is the store's own matter. The URL
+travels to executors, never a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.ports.log import LogSource
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do; view programs and planner ask here, never by name."""
+
+    before_images: bool
+    cell_timestamps: bool
+    snapshots: bool
+    atomic_multi_row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersions:
+    """Records as an epoch finds them: `rows` as of the epoch before, NULL = absent.
+
+    `applied` marks records this epoch has already written (a re-run), `now` holds what it wrote. `raw` is the store's own.
+    """
+
+    keys: pa.Array
+    rows: pa.Array
+    applied: np.ndarray
+    now: pa.Array
+    raw: object
+
+
+@dataclass(frozen=True, slots=True)
+class VersionWrite:
+    """New rows (NULL = the record goes) for records of one table, as found by `read_versions`."""
+
+    table: int
+    found: StoredVersions
+    chosen: np.ndarray  # positions in `found` to write
+    rows: pa.Array  # one for each chosen
+
+
+class VersionedTables(Protocol):
+    """View and auxiliary tables; a place is a part of them that one manager owns."""
+
+    @property
+    def places(self) -> int:
+        """How many places there are; fixed when the store is made."""
+        ...
+
+    def open_epoch(self, place: int, epoch: Inflight) -> None:
+        """Before an epoch's first read of a place: what no reader needs any more goes (purge)."""
+        ...
+
+    def read_versions(self, place: int, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
+        """Records of distinct `keys`; raises Fenced when one was written by a later epoch (R3)."""
+        ...
+
+    def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        """Store version `epoch` of the records, all of one call or none; raises Fenced unless the place is at it (R1a).
+
+        Versions that no reader at or above the epoch's floor needs go in the same step.
+        """
+        ...
+
+    def raise_fences(self, epoch: int) -> None:
+        """From here on only this epoch, or a later one, writes any place."""
+        ...
+
+    def sync_views(self) -> None:
+        """What was written to the view tables survives a power loss from here on (R10.5)."""
+        ...
+
+
+class Store(LogSource, VersionedTables, Protocol):
+    """Everything the pipeline needs of a store."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def read_epoch_record(self) -> EpochRecord:
+        """The epoch record as last swapped in."""
+        ...
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        """Replace the record if its version is still the expected one; durable when it answers True."""
+        ...
+
+    def sync_epoch_record(self) -> None:
+        """The epoch record as read survives a power loss from here on (R10.3)."""
+        ...
+
+    def read_catalog(self) -> dict:
+        """The catalog's JSON; empty at first."""
+        ...
+
+    def scan_as_of(self, table: TableSchema, stream: Stream, position: Position) -> Iterator[pa.RecordBatch]:
+        """The rows of one stream's part of a base table as of `position`, as batches of (key, row)."""
+        ...
+
+    def base_rows(self) -> int:
+        """How many rows all base tables hold together, about."""
+        ...
+
+    def drop_records(self, table: int) -> None:
+        """Delete every record of a view table that nobody reads any more."""
+        ...

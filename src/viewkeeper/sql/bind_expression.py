@@ -1,0 +1,219 @@
+"""Binding of expressions: from sqlglot's tree to ours.
+
+In: a node and a `Scope`. Out: a bound `Expression`. Always: a node without a rule here is refused, so nothing reaches a
+view whose meaning was not decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.sql import construct
+from viewkeeper.sql.expressions import Call, ColumnRef, Expression, Literal
+from viewkeeper.sql.literals import VOID, read_literal, target_type
+from viewkeeper.sql.refusals import refuse_expression
+
+DEPTH_MAX = 100
+
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div"}
+_COMPARISONS = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+}
+_AGGREGATES = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
+_DATE_PARTS = {exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day"}
+_TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean: one table, under one name. `barred` names the place where aggregates may not stand, if any."""
+
+    table: TableSchema
+    qualifier: str
+    barred: str | None
+    depth: int = 0
+
+
+def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
+    if scope.depth > DEPTH_MAX:
+        raise UnsupportedSql(f"the expression is nested more than {DEPTH_MAX} deep", "split it over several views")
+    scope = replace(scope, depth=scope.depth + 1)
+    literal = read_literal(node)
+    if literal is not None:
+        return Literal(*literal)
+    kind = type(node)
+    if kind in _ARITHMETIC:
+        return construct.arithmetic(_ARITHMETIC[kind], *_sides(node, scope))
+    if kind in _COMPARISONS:
+        return construct.compare(_COMPARISONS[kind], *_sides(node, scope))
+    if kind in _AGGREGATES:
+        return _bind_aggregate(node, scope)
+    if kind in _RULES:
+        return _RULES[kind](node, scope)
+    raise refuse_expression(node)
+
+
+def _sides(node: exp.Expression, scope: Scope) -> tuple[Expression, Expression]:
+    return bind_expression(node.this, scope), bind_expression(node.expression, scope)
+
+
+def _bind_column(node: exp.Column, scope: Scope) -> Expression:
+    if isinstance(node.this, exp.Star):
+        raise SqlError("* stands alone in a select list or in COUNT(*)")
+    if node.args.get("db") or (node.table and node.table.lower() != scope.qualifier.lower()):
+        known = f"the table is called {scope.qualifier} here"
+        raise UnknownName(f"unknown table in {node.sql(dialect='spark')}", known)
+    position = scope.table.position(node.name)
+    column = scope.table.columns[position]
+    return ColumnRef(position, column.name, column.type, column.nullable)
+
+
+def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
+    function = _AGGREGATES[type(node)]
+    if scope.barred is not None:
+        raise SqlError(f"{function}() cannot stand in {scope.barred}", "aggregates belong in the select list")
+    if isinstance(node.this, exp.Distinct):
+        raise UnsupportedSql(
+            f"{function.upper()}(DISTINCT …) is not supported in this version", "group by the value, count when reading"
+        )
+    if node.expressions:
+        raise UnsupportedSql(f"{function} of several arguments is not supported", "count one column, or COUNT(*)")
+    if isinstance(node.this, exp.Star):
+        return construct.aggregate(function, None)
+    inner = replace(scope, barred="another aggregate")
+    return construct.aggregate(function, bind_expression(node.this, inner))
+
+
+def _bind_is(node: exp.Is, scope: Scope) -> Expression:
+    arg = bind_expression(node.this, scope)
+    if isinstance(node.expression, exp.Null):
+        return construct.is_null(arg)
+    if isinstance(node.expression, exp.Boolean):
+        return construct.compare("<=>", construct.boolean(arg, "IS"), Literal(bool(node.expression.this), types.BOOLEAN))
+    raise refuse_expression(node)
+
+
+def _bind_in(node: exp.In, scope: Scope) -> Expression:
+    if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+        raise UnsupportedSql("IN over a subquery is not supported in a view", "list the values")
+    entries = [bind_expression(entry, scope) for entry in node.expressions]
+    if not all(isinstance(entry, Literal) for entry in entries):
+        raise UnsupportedSql("IN takes literals only", "write x = a OR x = b")
+    return construct.is_in(bind_expression(node.this, scope), entries)
+
+
+def _bind_between(node: exp.Between, scope: Scope) -> Expression:
+    if node.args.get("symmetric"):
+        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported in a view")
+    arg = bind_expression(node.this, scope)
+    low = construct.compare(">=", arg, bind_expression(node.args["low"], scope))
+    high = construct.compare("<=", arg, bind_expression(node.args["high"], scope))
+    return construct.logical("and", low, high)
+
+
+def _bind_case(node: exp.Case, scope: Scope) -> Expression:
+    subject = bind_expression(node.this, scope) if node.this else None
+    branches = []
+    for branch in node.args["ifs"]:
+        when = bind_expression(branch.this, scope)
+        when = when if subject is None else construct.compare("=", subject, when)
+        branches.append((when, bind_expression(branch.args["true"], scope)))
+    default = node.args.get("default")
+    return construct.case(branches, bind_expression(default, scope) if default else Literal(None, VOID))
+
+
+def _bind_if(node: exp.If, scope: Scope) -> Expression:
+    otherwise = node.args.get("false")
+    branch = (bind_expression(node.this, scope), bind_expression(node.args["true"], scope))
+    return construct.case([branch], bind_expression(otherwise, scope) if otherwise else Literal(None, VOID))
+
+
+def _bind_cast(node: exp.Cast, scope: Scope) -> Expression:
+    if node.args.get("safe") or node.args.get("format") or node.args.get("default"):
+        raise refuse_expression(node)
+    return construct.cast(bind_expression(node.this, scope), target_type(node))
+
+
+def _bind_concat(node: exp.Expression, scope: Scope) -> Expression:
+    parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
+    return construct.string_call("concat", [bind_expression(part, scope) for part in parts], types.STRING)
+
+
+def _bind_length(node: exp.Length, scope: Scope) -> Expression:
+    arg = bind_expression(node.this, scope)
+    if arg.type == types.BINARY:
+        return Call("length", (arg,), types.INT, arg.nullable)
+    return construct.string_call("length", [arg], types.INT)
+
+
+def _bind_substring(node: exp.Substring, scope: Scope) -> Expression:
+    """From 0 or from behind the engines differ, so the place is a literal that counts from 1."""
+    numbers = [bind_expression(node.args[name], scope) for name in ("start", "length") if node.args.get(name)]
+    least = (1, 0)
+    for number, low in zip(numbers, least, strict=False):
+        if not (isinstance(number, Literal) and number.type == types.INT and int(str(number.value)) >= low):
+            raise UnsupportedSql("substring takes literals: a start from 1 on and a length from 0 on")
+    if not numbers:
+        raise UnsupportedSql("substring needs a start", "substring(x, start, length)")
+    return construct.string_call("substring", [bind_expression(node.this, scope), *numbers], types.STRING)
+
+
+def _bind_trim(node: exp.Trim, scope: Scope) -> Expression:
+    if node.args.get("expression") or node.args.get("collation"):
+        raise UnsupportedSql("trim of other characters than blanks is not supported in a view")
+    name = _TRIMS[str(node.args.get("position") or "").upper()]
+    return construct.string_call(name, [bind_expression(node.this, scope)], types.STRING)
+
+
+def _bind_date_part(node: exp.Expression, scope: Scope) -> Expression:
+    inner = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
+    return construct.date_part(_DATE_PARTS[type(node)], bind_expression(inner, scope))
+
+
+def _bind_like(node: exp.Like, scope: Scope) -> Expression:
+    pattern = bind_expression(node.expression, scope)
+    if not (isinstance(pattern, Literal) and isinstance(pattern.value, str)) or "\\" in pattern.value:
+        raise UnsupportedSql("LIKE takes a literal pattern without backslashes")
+    return construct.string_call("like", [bind_expression(node.this, scope), pattern], types.BOOLEAN)
+
+
+def _bind_coalesce(node: exp.Coalesce, scope: Scope) -> Expression:
+    return construct.coalesce([bind_expression(arg, scope) for arg in (node.this, *node.expressions)])
+
+
+_RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
+    exp.Paren: lambda node, scope: bind_expression(node.this, scope),
+    exp.Column: _bind_column,
+    exp.Neg: lambda node, scope: construct.negate(bind_expression(node.this, scope)),
+    exp.Abs: lambda node, scope: construct.absolute(bind_expression(node.this, scope)),
+    exp.And: lambda node, scope: construct.logical("and", *_sides(node, scope)),
+    exp.Or: lambda node, scope: construct.logical("or", *_sides(node, scope)),
+    exp.Not: lambda node, scope: construct.negation(bind_expression(node.this, scope)),
+    exp.Is: _bind_is,
+    exp.In: _bind_in,
+    exp.Between: _bind_between,
+    exp.Case: _bind_case,
+    exp.If: _bind_if,
+    exp.Coalesce: _bind_coalesce,
+    exp.Nullif: lambda node, scope: construct.null_if(*_sides(node, scope)),
+    exp.Cast: _bind_cast,
+    exp.TryCast: _bind_cast,
+    exp.Concat: _bind_concat,
+    exp.DPipe: _bind_concat,
+    exp.Length: _bind_length,
+    exp.Substring: _bind_substring,
+    exp.Trim: _bind_trim,
+    exp.Like: _bind_like,
+} | dict.fromkeys(_DATE_PARTS, _bind_date_part)

@@ -1,0 +1,207 @@
+"""Typed construction: an operator over bound operands becomes a bound expression.
+
+In: bound operands. Out: a bound expression with type, nullability and `raises`. Always: operands have been cast to the
+types the operator works on, so that an engine has nothing left to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from viewkeeper.errors import SqlError, TypeMismatch, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.model.types import SqlType, decimal
+from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, Expression, Literal
+from viewkeeper.sql.literals import VOID, text_as
+from viewkeeper.sql.type_rules import (
+    as_decimal,
+    average_type,
+    cast_allowed,
+    cast_may_fail,
+    common_type,
+    decimal_result,
+    operand_type,
+    sum_type,
+)
+
+_INTEGER_MAX = {"INT": 2**31, "BIGINT": 2**63}
+
+
+def coerce(expression: Expression, type_: SqlType) -> Expression:
+    """The widening that Spark inserts by itself; it never fails."""
+    if expression.type == type_:
+        return expression
+    if expression.type == VOID:
+        return Literal(None, type_)
+    return Cast(expression, type_, implicit=True, raises=False)
+
+
+def cast(expression: Expression, type_: SqlType) -> Expression:
+    """CAST as the user wrote it."""
+    source = expression.type
+    if not cast_allowed(source, type_):
+        raise UnsupportedSql(f"CAST of {source} to {type_} is not supported in a view", "Spark and DuckDB differ there")
+    if source == VOID:
+        return Literal(None, type_)
+    return Cast(expression, type_, implicit=False, raises=cast_may_fail(source, type_))
+
+
+def boolean(expression: Expression, where: str) -> Expression:
+    if expression.type not in (types.BOOLEAN, VOID):
+        raise TypeMismatch(f"{where} needs BOOLEAN, not {expression.type}", "compare it with something")
+    return coerce(expression, types.BOOLEAN)
+
+
+def typed(expression: Expression, where: str) -> Expression:
+    if expression.type == VOID:
+        raise SqlError(f"NULL has no type in {where}", "write CAST(NULL AS type)")
+    return expression
+
+
+def _narrow(expression: Expression, other: Expression) -> SqlType:
+    """Beside a DECIMAL, Spark gives an integer literal just the digits it has; other integers all of their type's."""
+    if expression.type.is_integer and isinstance(expression, Literal) and other.type.kind == "DECIMAL":
+        return decimal(len(str(abs(expression.value))), 0)
+    return as_decimal(expression.type)
+
+
+def _magnitude_max(expression: Expression) -> int:
+    """What the unscaled value cannot exceed."""
+    if expression.type.is_integer:
+        return abs(int(expression.value)) if isinstance(expression, Literal) else _INTEGER_MAX[expression.type.kind]
+    return 10**expression.type.precision
+
+
+def arithmetic(operator: str, left: Expression, right: Expression) -> Expression:
+    """+ - * / % div, with Spark's result types."""
+    type_ = operand_type(operator, left.type, right.type)
+    nullable = left.nullable or right.nullable
+    if type_ is not None:
+        args = (coerce(left, type_), coerce(right, type_))
+        return Call(operator, args, type_, nullable, _may_fail(operator, type_, right))
+    known = next(side.type for side in (left, right) if side.type.kind == "DECIMAL")
+    left, right = (coerce(side, known) if side.type == VOID else side for side in (left, right))
+    args = (coerce(left, _narrow(left, right)), coerce(right, _narrow(right, left)))
+    result = decimal_result(operator, args[0].type, args[1].type, divisor_max=_magnitude_max(right))
+    raises = operator in ("/", "%") or result.precision == 38
+    return Call(operator, args, result, nullable, raises)
+
+
+def is_nonzero(expression: Expression) -> bool:
+    """A divisor that is certainly not 0."""
+    while isinstance(expression, Cast) and expression.implicit:
+        expression = expression.arg
+    return isinstance(expression, Literal) and bool(expression.value)
+
+
+def _may_fail(operator: str, type_: SqlType, divisor: Expression) -> bool:
+    if operator in ("/", "%", "div"):
+        return not is_nonzero(divisor) or (operator == "div" and divisor.value == -1)  # type: ignore[union-attr]
+    return type_.is_integer
+
+
+def negate(arg: Expression) -> Expression:
+    return _unary_number("neg", arg)
+
+
+def absolute(arg: Expression) -> Expression:
+    return _unary_number("abs", arg)
+
+
+def _unary_number(name: str, arg: Expression) -> Expression:
+    if not arg.type.is_numeric:
+        raise TypeMismatch(f"{'-' if name == 'neg' else name} needs a number, not {arg.type}")
+    return Call(name, (arg,), arg.type, arg.nullable, raises=arg.type.is_integer)
+
+
+def _read_moment(expression: Expression, other: Expression) -> Expression:
+    """A string literal beside a DATE or TIMESTAMP is read as one, as Spark does."""
+    if isinstance(expression, Literal) and expression.type == types.STRING and other.type.kind in ("DATE", "TIMESTAMP"):
+        return Literal(*text_as(str(expression.value), other.type))
+    return expression
+
+
+def compare(operator: str, left: Expression, right: Expression) -> Expression:
+    left, right = _read_moment(left, right), _read_moment(right, left)
+    mixed = "DECIMAL" in (left.type.kind, right.type.kind) and left.type.is_exact and right.type.is_exact
+    if mixed and left.type != right.type:
+        left, right = coerce(left, _narrow(left, right)), coerce(right, _narrow(right, left))
+    type_ = common_type(left.type, right.type, f"the comparison {operator}")
+    type_ = types.BOOLEAN if type_ == VOID else type_
+    args = (coerce(left, type_), coerce(right, type_))
+    nullable = operator != "<=>" and (left.nullable or right.nullable)
+    return Call(operator, args, types.BOOLEAN, nullable)
+
+
+def logical(operator: str, left: Expression, right: Expression) -> Expression:
+    args = (boolean(left, operator.upper()), boolean(right, operator.upper()))
+    return Call(operator, args, types.BOOLEAN, left.nullable or right.nullable)
+
+
+def negation(arg: Expression) -> Expression:
+    return Call("not", (boolean(arg, "NOT"),), types.BOOLEAN, arg.nullable)
+
+
+def is_null(arg: Expression) -> Expression:
+    return Call("is null", (coerce(arg, types.INT) if arg.type == VOID else arg,), types.BOOLEAN, nullable=False)
+
+
+def is_in(arg: Expression, entries: Sequence[Expression]) -> Expression:
+    entries = [_read_moment(entry, arg) for entry in entries]
+    type_ = _common_type([arg, *entries], "IN")
+    args = (coerce(arg, type_), *(coerce(entry, type_) for entry in entries))
+    return Call("in", args, types.BOOLEAN, any(part.nullable for part in args))
+
+
+def _common_type(expressions: Sequence[Expression], where: str) -> SqlType:
+    type_ = VOID
+    for expression in expressions:
+        type_ = common_type(type_, expression.type, where)
+    if type_ == VOID:
+        raise SqlError(f"NULL has no type in {where}", "write CAST(NULL AS type)")
+    return type_
+
+
+def case(branches: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
+    type_ = _common_type([*(value for _, value in branches), default], "CASE")
+    pairs = tuple((boolean(when, "WHEN"), coerce(value, type_)) for when, value in branches)
+    return Case(pairs, coerce(default, type_), type_)
+
+
+def coalesce(args: Sequence[Expression]) -> Expression:
+    type_ = _common_type(args, "COALESCE")
+    return Call("coalesce", tuple(coerce(arg, type_) for arg in args), type_, all(arg.nullable for arg in args))
+
+
+def null_if(left: Expression, right: Expression) -> Expression:
+    typed(left, "NULLIF")
+    return case([(compare("=", left, right), Literal(None, left.type))], left)
+
+
+def string_call(name: str, args: Sequence[Expression], type_: SqlType) -> Expression:
+    """A function whose first argument, and for concat all, are strings."""
+    checked = args if name == "concat" else args[:1]
+    for arg in checked:
+        if arg.type not in (types.STRING, VOID):
+            raise TypeMismatch(f"{name} needs STRING, not {arg.type}", "CAST it to STRING")
+    parts = tuple(coerce(arg, types.STRING) if arg in checked else arg for arg in args)
+    return Call(name, parts, type_, any(arg.nullable for arg in parts))
+
+
+def date_part(name: str, arg: Expression) -> Expression:
+    if arg.type.kind not in ("DATE", "TIMESTAMP"):
+        raise TypeMismatch(f"{name} needs DATE or TIMESTAMP, not {arg.type}")
+    return Call(name, (coerce(arg, types.DATE),), types.INT, arg.nullable)
+
+
+def aggregate(function: str, arg: Expression | None) -> Aggregate:
+    if function == "count":
+        return Aggregate("count", None if arg is None else _countable(arg), types.BIGINT)
+    argument = typed(arg, function.upper()) if arg is not None else None
+    if argument is None:
+        raise SqlError(f"{function.upper()}(*) is not a function", "name what is to be summed")
+    return Aggregate(function, argument, (sum_type if function == "sum" else average_type)(argument.type))
+
+
+def _countable(arg: Expression) -> Expression:
+    return coerce(arg, types.INT) if arg.type == VOID else arg

@@ -1,0 +1,177 @@
+"""CREATE and DROP, read by hand: their grammar is small, and hand-read headers give errors that help.
+
+In: a cursor at CREATE or DROP. Out: a frozen statement. Always: a table that is returned has a key, known types and
+distinct legal names.
+"""
+
+from __future__ import annotations
+
+from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import SqlType, parse_type
+from viewkeeper.sql.syntax import CreateIndex, CreateTable, CreateView, DropTable, DropView
+from viewkeeper.sql.tokens import Cursor
+
+_COLUMN_CLAUSES = {
+    "DEFAULT": "put the value with the row",
+    "GENERATED": "compute it in a view",
+    "REFERENCES": None,
+    "CHECK": None,
+    "UNIQUE": "PRIMARY KEY is the one unique key of a table",
+    "COLLATE": "strings are ordered by their bytes",
+    "COMMENT": "write -- comments in the SQL text",
+}
+_TABLE_CLAUSES = ("FOREIGN", "CONSTRAINT", "UNIQUE", "CHECK")
+
+
+def parse_create(cursor: Cursor) -> CreateTable | CreateView | CreateIndex:
+    cursor.expect("CREATE")
+    if cursor.take("OR", "REPLACE"):
+        raise UnsupportedSql("CREATE OR REPLACE is not supported", "DROP first, or use IF NOT EXISTS")
+    if cursor.word in ("TEMPORARY", "TEMP", "EXTERNAL", "GLOBAL"):
+        raise UnsupportedSql(f"CREATE {cursor.word} is not supported")
+    if cursor.take("TABLE"):
+        return _create_table(cursor)
+    if cursor.take("MATERIALIZED", "VIEW"):
+        return _create_view(cursor)
+    if cursor.take("VIEW"):
+        raise UnsupportedSql("CREATE VIEW is not supported", "write CREATE MATERIALIZED VIEW")
+    if cursor.take("INDEX"):
+        return _create_index(cursor)
+    if cursor.take("UNIQUE", "INDEX"):
+        raise UnsupportedSql("CREATE UNIQUE INDEX is not supported", "PRIMARY KEY is the one unique key of a table")
+    hint = "CREATE TABLE, CREATE MATERIALIZED VIEW or CREATE INDEX"
+    raise cursor.error(f"cannot create {cursor.found}", hint)
+
+
+def _if_not_exists(cursor: Cursor) -> bool:
+    return cursor.take("IF", "NOT", "EXISTS")
+
+
+def _create_view(cursor: Cursor) -> CreateView:
+    if_not_exists = _if_not_exists(cursor)
+    name = cursor.name("view")
+    if cursor.word == "(":
+        raise UnsupportedSql("a column list after the view's name is not supported", "name columns with AS in the SELECT")
+    cursor.expect("AS", hint="CREATE MATERIALIZED VIEW name AS SELECT …")
+    if cursor.word not in ("SELECT", "WITH", "("):
+        raise cursor.error(f"expected SELECT, found {cursor.found}")
+    text = cursor.rest()
+    cursor.parse_rest()
+    return CreateView(name, text, if_not_exists)
+
+
+def _create_index(cursor: Cursor) -> CreateIndex:
+    if_not_exists = _if_not_exists(cursor)
+    name = cursor.name("index")
+    cursor.expect("ON", hint="CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
+    table = cursor.name("table")
+    columns = cursor.names("column")
+    covered = cursor.names("column") if cursor.take("INCLUDE") else ()
+    if cursor.word == "WHERE":
+        raise UnsupportedSql("a partial index (WHERE) is not supported", "make a view with that WHERE")
+    cursor.finish("CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
+    _refuse_duplicates(columns + covered, f"index {name}")
+    return CreateIndex(name, table, columns, covered, if_not_exists)
+
+
+def parse_drop(cursor: Cursor) -> DropTable | DropView:
+    cursor.expect("DROP")
+    is_table = cursor.take("TABLE")
+    if not is_table:
+        cursor.take("MATERIALIZED")
+        if not (cursor.take("VIEW") or cursor.take("INDEX")):
+            raise cursor.error(f"cannot drop {cursor.found}", "DROP TABLE, DROP MATERIALIZED VIEW or DROP INDEX")
+    if_exists = cursor.take("IF", "EXISTS")
+    name = cursor.name("table" if is_table else "view")
+    if cursor.word in ("CASCADE", "RESTRICT", "PURGE"):
+        raise UnsupportedSql(f"{cursor.word} is not supported", "drop the views of a table first")
+    cursor.finish()
+    return DropTable(name, if_exists) if is_table else DropView(name, if_exists)
+
+
+def _create_table(cursor: Cursor) -> CreateTable:
+    if_not_exists = _if_not_exists(cursor)
+    name = cursor.name("table")
+    if cursor.word in ("AS", "LIKE"):
+        raise UnsupportedSql(f"CREATE TABLE … {cursor.word} is not supported", "name the columns and their types")
+    cursor.expect("(", hint="CREATE TABLE name (column TYPE, …, PRIMARY KEY (column, …))")
+    columns: list[Column] = []
+    keys: list[tuple[str, ...]] = []
+    while True:
+        if cursor.take("PRIMARY", "KEY"):
+            keys.append(cursor.names("column"))
+        elif cursor.word in _TABLE_CLAUSES:
+            raise UnsupportedSql(f"{cursor.word} is not supported in CREATE TABLE", "PRIMARY KEY is the only constraint")
+        else:
+            column, is_key = _column(cursor)
+            columns.append(column)
+            keys += [(column.name,)] if is_key else []
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+    if not cursor.done:
+        raise UnsupportedSql(f"{cursor.found.upper()} is not supported in CREATE TABLE", "end it after the columns")
+    return _checked(name, columns, keys, if_not_exists=if_not_exists)
+
+
+def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, if_not_exists: bool) -> CreateTable:
+    _refuse_duplicates(tuple(column.name for column in columns), f"table {name}")
+    if not keys:
+        raise SqlError(f"table {name} has no primary key", "add PRIMARY KEY (column, …)")
+    if len(keys) > 1:
+        raise SqlError(f"table {name} has {len(keys)} primary keys", "name all key columns in one PRIMARY KEY (…)")
+    _refuse_duplicates(keys[0], f"the primary key of {name}")
+    spelled = {column.name.lower(): column.name for column in columns}
+    for part in keys[0]:
+        if part.lower() not in spelled:
+            raise UnknownName(f"the primary key of {name} names {part}", f"its columns are {', '.join(spelled.values())}")
+    key = tuple(spelled[part.lower()] for part in keys[0])
+    final = tuple(Column(c.name, c.type, nullable=c.nullable and c.name not in key) for c in columns)
+    return CreateTable(name, final, key, if_not_exists)
+
+
+def _column(cursor: Cursor) -> tuple[Column, bool]:
+    """One column of CREATE TABLE, and whether it says PRIMARY KEY."""
+    name = cursor.name("column")
+    type_ = _type(cursor, name)
+    nullable, is_key = True, False
+    while cursor.word not in (",", ")", ""):
+        if cursor.take("NOT", "NULL"):
+            nullable = False
+        elif cursor.take("PRIMARY", "KEY"):
+            is_key = True
+        elif not cursor.take("NULL"):
+            if cursor.word in _COLUMN_CLAUSES:
+                raise UnsupportedSql(f"{cursor.word} is not supported in CREATE TABLE", _COLUMN_CLAUSES[cursor.word])
+            raise cursor.error(f"unexpected {cursor.found} after column {name}", "NOT NULL or PRIMARY KEY may follow")
+    return Column(name, type_, nullable), is_key
+
+
+def _type(cursor: Cursor, column: str) -> SqlType:
+    if cursor.word in (",", ")", ""):
+        raise cursor.error(f"column {column} has no type", "write name TYPE, for example id BIGINT")
+    text = cursor.word
+    cursor.place += 1
+    if cursor.take("<"):
+        raise UnsupportedSql(f"type {text}<…> of column {column} is not supported", "nested types are not stored")
+    if cursor.take("("):
+        numbers = []
+        while not cursor.take(")"):
+            if cursor.done:
+                cursor.expect(")")
+            numbers.append(cursor.word)
+            cursor.place += 1
+        text += f"({''.join(numbers)})"
+    type_ = parse_type(text)
+    if type_.kind == "INT128":
+        raise UnsupportedSql("type INT128 is not supported", "use DECIMAL(38,0)")
+    return type_
+
+
+def _refuse_duplicates(names: tuple[str, ...], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise DuplicateName(f"{where} names column {name} twice", "names differ in more than case")
+        seen.add(name.lower())

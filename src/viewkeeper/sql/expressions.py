@@ -1,0 +1,263 @@
+"""Bound expressions: every name is a position, every node knows its type.
+
+In: nothing; the binder makes them. Out: frozen trees. Always: equal expressions are equal values, `text` is the one
+canonical spelling, and a node that says `fallible` is False cannot raise under Spark's ANSI rules.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from viewkeeper.model.types import SqlType
+from viewkeeper.sql.syntax import Value
+
+_INFIX = frozenset({"+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "like", "||"})
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the base table, by position; `name` is for people only."""
+
+    position: int
+    name: str
+    type: SqlType
+    nullable: bool
+
+    @property
+    def fallible(self) -> bool:
+        return False
+
+    @property
+    def text(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: Value
+    type: SqlType
+
+    @property
+    def nullable(self) -> bool:
+        return self.value is None
+
+    @property
+    def fallible(self) -> bool:
+        return False
+
+    @property
+    def text(self) -> str:
+        return _literal_text(self.value, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function; `raises` says whether it can fail by itself, its arguments apart."""
+
+    name: str
+    args: tuple[Expression, ...]
+    type: SqlType
+    nullable: bool
+    raises: bool = False
+
+    @property
+    def fallible(self) -> bool:
+        return self.raises or any(arg.fallible for arg in self.args)
+
+    @property
+    def text(self) -> str:
+        return _call_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A change of type; an implicit one is not part of the text, because the user did not write it."""
+
+    arg: Expression
+    type: SqlType
+    implicit: bool
+    raises: bool
+
+    @property
+    def nullable(self) -> bool:
+        return self.arg.nullable
+
+    @property
+    def fallible(self) -> bool:
+        return self.raises or self.arg.fallible
+
+    @property
+    def text(self) -> str:
+        return self.arg.text if self.implicit else f"cast({self.arg.text} as {str(self.type).lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE WHEN: branches are tried in order, and only the taken one is evaluated."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+    type: SqlType
+
+    @property
+    def nullable(self) -> bool:
+        return self.default.nullable or any(value.nullable for _, value in self.branches)
+
+    @property
+    def fallible(self) -> bool:
+        return self.default.fallible or any(when.fallible or value.fallible for when, value in self.branches)
+
+    @property
+    def text(self) -> str:
+        whens = " ".join(f"when {when.text} then {value.text}" for when, value in self.branches)
+        return f"case {whens} else {self.default.text} end"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """COUNT, SUM or AVG over the rows of a group; `arg` is None for COUNT(*)."""
+
+    function: str
+    arg: Expression | None
+    type: SqlType
+
+    @property
+    def nullable(self) -> bool:
+        return self.function != "count"
+
+    @property
+    def fallible(self) -> bool:
+        """A sum may leave its type; what happens to single rows is the argument's own matter."""
+        return self.function == "sum"
+
+    @property
+    def text(self) -> str:
+        return f"{self.function}({self.arg.text if self.arg else '*'})"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRef:
+    """After γ: the group expression or aggregate at `position` of "group" or "aggregate"."""
+
+    source: str
+    position: int
+    of: Expression
+
+    @property
+    def type(self) -> SqlType:
+        return self.of.type
+
+    @property
+    def nullable(self) -> bool:
+        return self.of.nullable
+
+    @property
+    def fallible(self) -> bool:
+        # The group's value stands ready in the key: it was computed, row by row, before γ.
+        return self.source == "aggregate" and self.of.fallible
+
+    @property
+    def text(self) -> str:
+        return self.of.text
+
+
+Expression = ColumnRef | Literal | Call | Cast | Case | Aggregate | FoldRef
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case Call(args=args):
+            return args
+        case Cast(arg=arg):
+            return (arg,)
+        case Case(branches=branches, default=default):
+            return (*(part for branch in branches for part in branch), default)
+        case Aggregate(arg=arg):
+            return (arg,) if arg is not None else ()
+    return ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and everything in it, from the top down, left to right."""
+    yield expression
+    for child in children(expression):
+        yield from walk(child)
+
+
+def rewrite(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """The tree with each topmost node for which `change` answers replaced by that answer."""
+    changed = change(expression)
+    if changed is not None:
+        return changed
+    match expression:
+        case Call(args=args):
+            return replace(expression, args=tuple(rewrite(arg, change) for arg in args))
+        case Cast(arg=arg):
+            return replace(expression, arg=rewrite(arg, change))
+        case Case(branches=branches, default=default):
+            pairs = tuple((rewrite(when, change), rewrite(value, change)) for when, value in branches)
+            return replace(expression, branches=pairs, default=rewrite(default, change))
+    return expression
+
+
+def columns_of(*expressions: Expression) -> tuple[int, ...]:
+    """Positions of the base columns that are read, in order."""
+    nodes = (node for expression in expressions for node in walk(expression))
+    return tuple(sorted({node.position for node in nodes if isinstance(node, ColumnRef)}))
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    """The parts of a conjunction, in written order."""
+    if isinstance(predicate, Call) and predicate.name == "and":
+        return tuple(part for arg in predicate.args for part in conjuncts(arg))
+    return (predicate,)
+
+
+def _operand(expression: Expression) -> str:
+    """A text that can stand beside an operator."""
+    inner = expression
+    while isinstance(inner, Cast) and inner.implicit:
+        inner = inner.arg
+    is_operator = isinstance(inner, Call) and (inner.name in _INFIX or inner.name in ("not", "neg", "is null", "in"))
+    return f"({inner.text})" if is_operator else inner.text
+
+
+def _call_text(call: Call) -> str:
+    match call.name:
+        case name if name in _INFIX and len(call.args) == 2:
+            return f"{_operand(call.args[0])} {name} {_operand(call.args[1])}"
+        case "not":
+            return f"not {_operand(call.args[0])}"
+        case "neg":
+            return f"-{_operand(call.args[0])}"
+        case "is null":
+            return f"{_operand(call.args[0])} is null"
+        case "in":
+            entries = ", ".join(arg.text for arg in call.args[1:])
+            return f"{_operand(call.args[0])} in ({entries})"
+    return f"{call.name}({', '.join(arg.text for arg in call.args)})"
+
+
+def _literal_text(value: Value, type_: SqlType) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+            return f"'{escaped}'"
+        case bytes():
+            return f"x'{value.hex()}'"
+        case datetime.datetime():
+            return f"timestamp '{value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(' ')}'"
+        case datetime.date():
+            return f"date '{value.isoformat()}'"
+        case float():
+            return f"{value!r}d"
+        case decimal.Decimal():
+            return f"{value:f}" if type_.scale else f"{value:f}bd"
+    return f"{value}l" if type_.kind == "BIGINT" else str(value)

@@ -1,0 +1,95 @@
+"""Refusals: what a view may not contain, and the way round it.
+
+In: a node of sqlglot's tree, or a clause's name. Out: an `UnsupportedSql` to raise. Always: the message names what was
+written, and the hint, where there is one, is something that works.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from viewkeeper.errors import UnsupportedSql
+
+_NOT_DETERMINISTIC = frozenset(
+    "rand random randn uuid now current_date current_timestamp current_time localtimestamp curdate unix_timestamp "
+    "monotonically_increasing_id input_file_name current_user session_user shuffle".split()
+)
+_NOT_YET = frozenset(
+    "min max max_by min_by stddev stddev_pop stddev_samp variance var_pop var_samp corr approx_count_distinct "
+    "approx_distinct percentile median mode collect_list collect_set array_agg count_if bool_and bool_or every some "
+    "logical_and logical_or array_unique_agg listagg string_agg group_concat quantile approx_quantile".split()
+)
+_ORDER_DEPENDENT = frozenset("first last first_value last_value any_value anyvalue".split())
+_HINTS = {
+    "upper": "Spark and DuckDB differ beyond ASCII; store the upper-case form in a column of its own",
+    "lower": "Spark and DuckDB differ beyond ASCII; store the lower-case form in a column of its own",
+    "round": "CAST to DECIMAL(p,s) rounds half up",
+    "extract": "use YEAR(x), MONTH(x) or DAY(x)",
+    "ilike": "use LIKE",
+    "regexp_like": "use LIKE",
+    "interval": "compare with a literal DATE or TIMESTAMP",
+    "count_if": "use COUNT(CASE WHEN … THEN 1 END)",
+    "approx_distinct": None,
+    "trycast": "use CAST: a row whose CAST fails is set aside",
+}
+CLAUSES = {
+    "joins": ("JOIN", "make one view for each table"),
+    "laterals": ("LATERAL VIEW", None),
+    "having": ("HAVING", "filter when you read the view"),
+    "order": ("ORDER BY", "a view is ordered by its key"),
+    "sort": ("SORT BY", "a view is ordered by its key"),
+    "cluster": ("CLUSTER BY", "a view is ordered by its key"),
+    "distribute": ("DISTRIBUTE BY", None),
+    "limit": ("LIMIT", "limit the scan of the view"),
+    "offset": ("OFFSET", None),
+    "distinct": ("SELECT DISTINCT", "GROUP BY the columns"),
+    "windows": ("WINDOW", None),
+    "qualify": ("QUALIFY", None),
+    "with_": ("WITH", "write the query over the table itself"),
+    "hint": ("a hint", "leave it out"),
+    "sample": ("TABLESAMPLE", None),
+    "match": ("MATCH_RECOGNIZE", None),
+    "pivots": ("PIVOT", None),
+    "connect": ("CONNECT BY", None),
+    "into": ("INTO", None),
+    "kind": ("SELECT AS", None),
+    "locks": ("FOR UPDATE", None),
+}
+
+
+def refuse_clause(name: str) -> UnsupportedSql:
+    clause, hint = CLAUSES.get(name, (name.rstrip("_").upper(), None))
+    return UnsupportedSql(f"{clause} is not supported in a view", hint)
+
+
+def refuse_expression(node: exp.Expression) -> UnsupportedSql:
+    """The refusal of a function or construct that has no rule."""
+    match node:
+        case exp.Subquery() | exp.Select() | exp.SetOperation() | exp.Exists():
+            return UnsupportedSql("a subquery is not supported in a view", "make a view of its own")
+        case exp.Window():
+            return UnsupportedSql("a window function (OVER) is not supported in a view")
+        case exp.Filter():
+            return UnsupportedSql("FILTER is not supported in a view", "use COUNT or SUM over CASE WHEN … THEN x END")
+        case exp.Distinct():
+            return UnsupportedSql("DISTINCT in an aggregate is not supported in this version")
+    name = _name(node)
+    if name in _NOT_DETERMINISTIC:
+        return UnsupportedSql(
+            f"{name}() is not deterministic: a view must give the same answer whenever it is computed",
+            "store the value in a column",
+        )
+    if name in _ORDER_DEPENDENT:
+        return UnsupportedSql(f"{name}() depends on the order of rows", "a table has no order")
+    if name in _NOT_YET or isinstance(node, exp.AggFunc):
+        return UnsupportedSql(f"the aggregate {name} is not supported in this version", _HINTS.get(name, "COUNT, SUM and AVG are"))
+    what = "function" if isinstance(node, (exp.Func, exp.Anonymous)) else "expression"
+    return UnsupportedSql(f"the {what} {name} is not supported in a view", _HINTS.get(name))
+
+
+def _name(node: exp.Expression) -> str:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    if isinstance(node, exp.TryCast) and node.args.get("safe"):
+        return "try_cast"
+    return node.sql_name().lower() if isinstance(node, exp.Func) else node.key

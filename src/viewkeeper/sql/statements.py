@@ -1,0 +1,143 @@
+"""From text to statements.
+
+In: a text of several statements, with comments. Out: a list of frozen statements, in order. Always: the whole text is
+read before anything runs, so a mistake in the last statement leaves the first undone.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.sql.ddl import parse_create, parse_drop
+from viewkeeper.sql.rows import parse_delete, parse_insert, parse_update
+from viewkeeper.sql.syntax import (
+    CreateIndex,
+    CreateTable,
+    CreateView,
+    DeleteRow,
+    Describe,
+    DropTable,
+    DropView,
+    Explain,
+    Insert,
+    Select,
+    ShowTables,
+    ShowViews,
+    Statement,
+    Update,
+    Value,
+)
+from viewkeeper.sql.tokens import Cursor, split_statements
+
+__all__ = [
+    "CreateIndex",
+    "CreateTable",
+    "CreateView",
+    "DeleteRow",
+    "Describe",
+    "DropTable",
+    "DropView",
+    "Explain",
+    "Insert",
+    "Select",
+    "ShowTables",
+    "ShowViews",
+    "Statement",
+    "Update",
+    "Value",
+    "parse_statements",
+]
+
+_KNOWN = "CREATE, DROP, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
+_REFUSED = {
+    "ALTER": ("ALTER TABLE is not supported in this version", "create a new table and copy the rows"),
+    "TRUNCATE": ("TRUNCATE is not supported", "delete the rows by key"),
+    "MERGE": ("MERGE is not supported", "INSERT overwrites the row of its key"),
+    "REFRESH": ("REFRESH is not needed", "views are kept fresh by the pipeline"),
+    "BEGIN": ("transactions are not supported", "db.write() makes an atomic group of writes"),
+    "COMMIT": ("transactions are not supported", "db.write() makes an atomic group of writes"),
+    "SET": ("SET is not supported", "settings are part of the store's URL"),
+    "USE": ("USE is not supported", "a store is one namespace"),
+}
+
+
+def parse_statements(text: str) -> list[Statement]:
+    """The statements of `text`; SqlError or a subclass when one of them cannot be read."""
+    return [_parse_one(cursor) for cursor in split_statements(text)]
+
+
+def _parse_one(cursor: Cursor) -> Statement:
+    match cursor.word:
+        case "CREATE":
+            return parse_create(cursor)
+        case "DROP":
+            return parse_drop(cursor)
+        case "SHOW":
+            return _parse_show(cursor)
+        case "DESCRIBE" | "DESC":
+            return _parse_describe(cursor)
+        case "EXPLAIN":
+            return _parse_explain(cursor)
+        case "SELECT" | "WITH" | "(":
+            return _parse_select(cursor)
+        case "INSERT":
+            return parse_insert(cursor)
+        case "UPDATE":
+            return parse_update(cursor)
+        case "DELETE":
+            return parse_delete(cursor)
+        case word if word in _REFUSED:
+            raise UnsupportedSql(*_REFUSED[word])
+    raise cursor.error(f"no statement begins with {cursor.found}", f"use one of {_KNOWN}")
+
+
+def _parse_show(cursor: Cursor) -> ShowTables | ShowViews:
+    cursor.expect("SHOW")
+    if cursor.take("TABLES"):
+        cursor.finish("SHOW TABLES takes no filter")
+        return ShowTables()
+    cursor.take("MATERIALIZED")
+    cursor.expect("VIEWS", hint="SHOW TABLES or SHOW VIEWS")
+    cursor.finish("SHOW VIEWS takes no filter")
+    return ShowViews()
+
+
+def _parse_describe(cursor: Cursor) -> Describe:
+    cursor.place += 1
+    if cursor.word in ("TABLE", "VIEW") and len(cursor.tokens) > cursor.place + 1:
+        cursor.place += 1
+    name = cursor.name("table or view")
+    cursor.finish("DESCRIBE takes the name of a table or view")
+    return Describe(name)
+
+
+def _parse_explain(cursor: Cursor) -> Explain:
+    cursor.expect("EXPLAIN")
+    if cursor.done:
+        return Explain(None, None)
+    if cursor.word == "CREATE":
+        statement = parse_create(cursor)
+        if not isinstance(statement, CreateView):
+            raise UnsupportedSql("only a view can be explained", "EXPLAIN CREATE MATERIALIZED VIEW, a SELECT or a name")
+        return Explain(None, statement.query_text)
+    if cursor.word in ("SELECT", "WITH", "("):
+        text = cursor.rest()
+        cursor.parse_rest()
+        return Explain(None, text)
+    name = cursor.name("view")
+    cursor.finish("EXPLAIN takes the name of a view, a SELECT, or nothing for all views")
+    return Explain(name, None)
+
+
+def _parse_select(cursor: Cursor) -> Select:
+    tree = cursor.parse_rest()
+    if not isinstance(tree, exp.Query):
+        raise SqlError("a SELECT was expected", None)
+    inner = {expression.alias.lower() for expression in tree.find_all(exp.CTE)}
+    tables: dict[str, str] = {}
+    for table in tree.find_all(exp.Table):
+        if table.name and (table.args.get("db") or table.name.lower() not in inner):
+            tables.setdefault(table.name.lower(), table.name)
+    # In the order of their names: sqlglot's walk order is no promise.
+    return Select(cursor.rest(), tuple(tables[name] for name in sorted(tables)))

@@ -1,0 +1,123 @@
+"""Statements as values: what a text asks for, before any name is looked up.
+
+In: nothing. Out: one frozen dataclass for each kind of statement. Always: names keep the user's spelling, and texts of
+queries are the user's own characters.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from dataclasses import dataclass
+
+from viewkeeper.model.schema import Column
+
+Value = bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """`query_text` is the SELECT as the user wrote it: Spark judges the view by the same characters."""
+
+    name: str
+    query_text: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """Also DROP INDEX: an index is a view of the catalog."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    covered: tuple[str, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowViews:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """A view by name, a query that is not created, or (both None) all views."""
+
+    name: str | None
+    query_text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    text: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """`columns` is empty when the statement names none: the table's order is meant."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    table: str
+    assignments: tuple[tuple[str, Value], ...]
+    key: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRow:
+    table: str
+    key: tuple[tuple[str, Value], ...]
+
+
+Statement = (
+    CreateTable
+    | DropTable
+    | CreateView
+    | DropView
+    | CreateIndex
+    | ShowTables
+    | ShowViews
+    | Describe
+    | Explain
+    | Select
+    | Insert
+    | Update
+    | DeleteRow
+)

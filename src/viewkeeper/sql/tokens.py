@@ -1,0 +1,205 @@
+"""Tokens: a text cut into statements, and a cursor over one statement's tokens.
+
+In: SQL text. Out: `Cursor`s whose tokens know their place in the text. Always: an error names line and column of the
+whole text, and no exception of sqlglot leaves this module.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def tokenize(text: str) -> tuple[str, list[Token]]:
+    """The tokens of `text`, and the text as sqlglot should read it."""
+    try:
+        # sqlglot's Spark tokenizer has no end for an unclosed comment; Spark refuses it.
+        tokens = sqlglot.tokenize(text, read="spark")
+    except (TokenError, ValueError) as error:
+        raise SqlError("the text ends inside a string, name or comment", "close the quote") from error
+    for token in tokens:
+        if token.token_type == TokenType.STRING:
+            _check_escapes(text[token.start : token.end + 1])
+    readable = _join_doubled_quotes(text, tokens)
+    return readable, tokens if readable == text else sqlglot.tokenize(readable, read="spark")
+
+
+def _check_escapes(literal: str) -> None:
+    """Octal and Unicode escapes are read differently by sqlglot and Spark; the others alike."""
+    for escape in re.findall(r"\\.", literal, flags=re.DOTALL):
+        if escape[1] not in "\\'\"nrt%_":
+            raise UnsupportedSql(f"the escape {escape} in a string is not supported", "write the character itself")
+
+
+def _join_doubled_quotes(text: str, tokens: list[Token]) -> str:
+    """Spark 4 reads 'it''s' as one string; sqlglot reads two. A backslash of the same width makes them agree."""
+    characters = list(text)
+    for left, right in zip(tokens, tokens[1:], strict=False):
+        if left.token_type == right.token_type == TokenType.STRING and left.end + 1 == right.start:
+            if text[left.end] != text[right.start]:
+                continue
+            characters[left.end] = "\\"
+    return "".join(characters)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One token: `kind` is "name" (quoted), "string", "number" or "word"; `end` is after its last character."""
+
+    text: str
+    kind: str
+    start: int
+    end: int
+
+
+_KINDS = {TokenType.IDENTIFIER: "name", TokenType.STRING: "string", TokenType.NUMBER: "number"}
+
+
+def _words(text: str, token: Token) -> list[Word]:
+    """sqlglot reads some keywords as pairs (PRIMARY KEY); here each word is one."""
+    kind = _KINDS.get(token.token_type, "word")
+    if kind == "word" and " " in " ".join(token.text.split()):
+        return [Word(m[0], kind, token.start + m.start(), token.start + m.end())
+                for m in re.finditer(r"\w+", text[token.start : token.end + 1])]
+    return [Word(token.text, kind, token.start, token.end + 1)]
+
+
+def split_statements(text: str) -> list[Cursor]:
+    """One cursor for each statement of `text`; empty statements are left out."""
+    readable, tokens = tokenize(text)
+    cursors: list[Cursor] = []
+    group: list[Word] = []
+    for token in [*tokens, None]:
+        if token is not None and token.token_type != TokenType.SEMICOLON:
+            group += _words(text, token)
+        elif group:
+            cursors.append(Cursor(text, readable, group))
+            group = []
+    return cursors
+
+
+@dataclass
+class Cursor:
+    """A place in one statement's tokens; `text` is the user's, `readable` what sqlglot is given."""
+
+    text: str
+    readable: str
+    tokens: list[Word]
+    place: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.place >= len(self.tokens)
+
+    @property
+    def word(self) -> str:
+        """The next token in capitals; empty at the end, and for quoted names and strings."""
+        if self.done or self.tokens[self.place].kind in ("name", "string"):
+            return ""
+        return self.tokens[self.place].text.upper()
+
+    def take(self, *words: str) -> bool:
+        """Step over `words` when they come next."""
+        here = self.place
+        for word in words:
+            if self.word != word:
+                self.place = here
+                return False
+            self.place += 1
+        return True
+
+    def expect(self, *words: str, hint: str | None = None) -> None:
+        for word in words:
+            if not self.take(word):
+                raise self.error(f"expected {word}, found {self.found}", hint)
+
+    def name(self, what: str) -> str:
+        """The next token as the name of a `what`."""
+        if self.done or self.tokens[self.place].kind in ("string", "number"):
+            hint = 'quote names with backticks; "x" is a string in Spark SQL'
+            raise self.error(f"expected the name of a {what}, found {self.found}", hint)
+        token = self.tokens[self.place]
+        self.place += 1
+        check_name(token.text, what)
+        if self.word == ".":
+            raise UnsupportedSql(f"{what} {token.text} is qualified", f"a {what} has a name of one part")
+        return token.text
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """A list of names in parentheses."""
+        self.expect("(")
+        names = [self.name(what)]
+        while self.take(","):
+            names.append(self.name(what))
+        self.expect(")")
+        return tuple(names)
+
+    def finish(self, hint: str | None = None) -> None:
+        if not self.done:
+            raise self.error(f"unexpected {self.found}", hint)
+
+    @property
+    def found(self) -> str:
+        if self.done:
+            return "the end of the statement"
+        token = self.tokens[self.place]
+        return self.text[token.start : token.end]
+
+    def error(self, fact: str, hint: str | None = None) -> SqlError:
+        token = self.tokens[min(self.place, len(self.tokens) - 1)]
+        offset = token.end if self.done else token.start
+        line = self.text.count("\n", 0, offset) + 1
+        column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        return SqlError(f"line {line}, column {column}: {fact}", hint)
+
+    def rest(self) -> str:
+        """The user's characters from here to the end of the statement."""
+        if self.done:
+            raise self.error("the statement ends too early")
+        return self.text[self.tokens[self.place].start : self.tokens[-1].end]
+
+    def parse_rest(self) -> exp.Expression:
+        """What sqlglot makes of the characters from here on."""
+        self.rest()
+        return parse_tree(self.readable, start=self.tokens[self.place].start, stop=self.tokens[-1].end)
+
+
+def check_name(name: str, what: str) -> None:
+    if not _NAME.fullmatch(name):
+        hint = "a name is a letter or _, then letters, digits or _, at most 64 in all"
+        raise SqlError(f"{name!r} cannot be the name of a {what}", hint)
+
+
+def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
+    """The tree of `readable[start:stop]`; what stands before becomes blanks, so that line and column stay right."""
+    blank = re.sub(r"[^\n]", " ", readable[:start])
+    try:
+        trees = sqlglot.parse(blank + readable[start:stop], read="spark")
+    except ParseError as error:
+        first = error.errors[0]
+        near = f" near {first['highlight']!r}" if first.get("highlight") else ""
+        fact = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
+        raise SqlError(f"line {first['line']}, column {first['col']}: cannot read the statement{near}: {fact}") from error
+    except (TokenError, RecursionError, ValueError) as error:
+        raise SqlError("the statement cannot be read", "is it nested very deeply?") from error
+    tree = trees[0] if len(trees) == 1 else None
+    if tree is None:
+        raise SqlError("one statement was expected here")
+    return tree
+
+
+def parse_query(text: str) -> exp.Expression:
+    """The tree of one SELECT."""
+    cursors = split_statements(text)
+    if len(cursors) != 1:
+        raise SqlError(f"a view has one SELECT, not {len(cursors)}")
+    return cursors[0].parse_rest()

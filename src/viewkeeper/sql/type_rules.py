@@ -1,0 +1,176 @@
+"""Type rules: which type an operator gives, and which operands it takes.
+
+In: the operands' types. Out: the types Spark's ANSI analyzer gives. Always: where exact 128-bit integers cannot hold what
+Spark computes in a wider number, the expression is refused, never rounded differently.
+"""
+
+from __future__ import annotations
+
+from viewkeeper.errors import TypeMismatch, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.model.types import SUMMABLE_PRECISION_MAX, SqlType, decimal
+from viewkeeper.sql.literals import VOID
+
+DIGITS_MAX = 38
+_SCALE_KEPT = 6  # Spark keeps at least six digits of scale when it cuts a precision down to 38
+_AS_DECIMAL = {"INT": (10, 0), "BIGINT": (20, 0)}
+
+
+def as_decimal(type_: SqlType) -> SqlType:
+    """The DECIMAL that holds every value of an exact type."""
+    return type_ if type_.kind == "DECIMAL" else decimal(*_AS_DECIMAL[type_.kind])
+
+
+def common_type(left: SqlType, right: SqlType, where: str) -> SqlType:
+    """The type both sides are brought to, for comparisons, CASE, COALESCE and IN."""
+    if left == right or right == VOID:
+        return left
+    if left == VOID:
+        return right
+    if left.is_numeric and right.is_numeric:
+        return _common_number(left, right, where)
+    if {left.kind, right.kind} == {"DATE", "TIMESTAMP"}:
+        return types.TIMESTAMP
+    raise TypeMismatch(f"{where} mixes {left} and {right}", "CAST one side to the other's type")
+
+
+def _common_number(left: SqlType, right: SqlType, where: str) -> SqlType:
+    if "DOUBLE" in (left.kind, right.kind):
+        return types.DOUBLE
+    if left.is_integer and right.is_integer:
+        return types.BIGINT
+    a, b = as_decimal(left), as_decimal(right)
+    scale = max(a.scale, b.scale)
+    precision = max(a.precision - a.scale, b.precision - b.scale) + scale
+    if precision > DIGITS_MAX:
+        raise UnsupportedSql(f"{where} of {left} and {right} needs {precision} digits", "CAST to smaller DECIMALs")
+    return decimal(precision, scale)
+
+
+def operand_type(operator: str, left: SqlType, right: SqlType) -> SqlType | None:
+    """The type both operands of arithmetic are cast to; None: DECIMAL, each side keeps its own."""
+    for side in (left, right):
+        if not side.is_numeric and side != VOID:
+            raise TypeMismatch(f"{operator} needs numbers, not {side}", "CAST it to a number")
+    if left == VOID or right == VOID:
+        known = right if left == VOID else left
+        left = right = types.INT if known == VOID else known
+    if operator == "div":
+        if not (left.is_integer and right.is_integer):
+            raise UnsupportedSql(f"div of {left} and {right} is not supported", "div takes INT and BIGINT")
+        return types.BIGINT
+    if "DOUBLE" in (left.kind, right.kind):
+        return types.DOUBLE
+    if "DECIMAL" in (left.kind, right.kind):
+        return None
+    if operator == "/":
+        return types.DOUBLE
+    return types.INT if left == right == types.INT else types.BIGINT
+
+
+def decimal_result(operator: str, left: SqlType, right: SqlType, *, divisor_max: int) -> SqlType:
+    """Spark's result type of DECIMAL arithmetic (`DecimalPrecision`), where 128 bits are enough to compute it.
+
+    `divisor_max` bounds the unscaled value of the right side.
+    """
+    p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
+    match operator:
+        case "+" | "-":
+            scale = max(s1, s2)
+            wide = (max(p1 - s1, p2 - s2) + scale + 1, scale)
+            feasible = wide[0] <= DIGITS_MAX or (s1 == s2 and _adjusted(*wide).scale == scale)
+        case "*":
+            wide = (p1 + p2 + 1, s1 + s2)
+            feasible = wide[0] <= DIGITS_MAX
+        case "/":
+            scale = max(_SCALE_KEPT, s1 + p2 + 1)
+            wide = (p1 - s1 + s2 + scale, scale)
+            feasible = _division_fits(_adjusted(*wide), left, right, divisor_max)
+        case "%":
+            scale = max(s1, s2)
+            wide = (min(p1 - s1, p2 - s2) + scale, scale)
+            feasible = max(p1 - s1, p2 - s2) + scale <= DIGITS_MAX
+        case _:
+            raise TypeMismatch(f"{operator} is not defined for DECIMAL")
+    if not feasible:
+        hint = "CAST the operands to smaller DECIMALs; AVG(x) needs no division" if operator == "/" else None
+        raise UnsupportedSql(
+            f"{left} {operator} {right} needs more than {DIGITS_MAX} digits",
+            hint or "CAST the operands to smaller DECIMALs",
+        )
+    return _adjusted(*wide)
+
+
+def _adjusted(precision: int, scale: int) -> SqlType:
+    """Spark's `adjustPrecisionScale`: whole digits come first, then up to six of scale."""
+    if precision <= DIGITS_MAX:
+        return decimal(precision, scale)
+    whole = precision - scale
+    return decimal(DIGITS_MAX, max(DIGITS_MAX - whole, min(scale, _SCALE_KEPT)))
+
+
+def _division_fits(result: SqlType, left: SqlType, right: SqlType, divisor_max: int) -> bool:
+    """Long division multiplies a remainder below the divisor by 10^shift, which must stay within 38 digits.
+
+    Spark rounds at 39 digits of scale first and at the result's scale then. A quotient that is no half is at least
+    1/(2·divisor) of the last digit away from one; below 10^39 in all, the first rounding cannot bridge that.
+    """
+    shift = result.scale - left.scale + right.scale
+    first_rounding_is_harmless = divisor_max * 10**result.scale <= 10**39
+    return shift >= 0 and divisor_max * 10**shift <= 10**DIGITS_MAX and first_rounding_is_harmless
+
+
+def sum_type(arg: SqlType) -> SqlType:
+    if arg.is_integer:
+        return types.BIGINT
+    _check_summable("SUM", arg)
+    return decimal(min(DIGITS_MAX, arg.precision + 10), arg.scale)
+
+
+def average_type(arg: SqlType) -> SqlType:
+    if arg.is_integer:
+        return types.DOUBLE
+    _check_summable("AVG", arg)
+    return decimal(min(DIGITS_MAX, arg.precision + 4), min(DIGITS_MAX, arg.scale + 4))
+
+
+def _check_summable(function: str, arg: SqlType) -> None:
+    if arg.kind == "DOUBLE":
+        raise UnsupportedSql(
+            f"{function} of DOUBLE is not supported in this version", "store the values as DECIMAL(p,s) or BIGINT"
+        )
+    if arg.kind != "DECIMAL":
+        raise TypeMismatch(f"{function} needs INT, BIGINT or DECIMAL, not {arg}", "CAST the argument")
+    if arg.precision > SUMMABLE_PRECISION_MAX:
+        scale = min(arg.scale, SUMMABLE_PRECISION_MAX)
+        raise UnsupportedSql(
+            f"{function} of {arg} does not fit 128 bits",
+            f"CAST the argument to DECIMAL({SUMMABLE_PRECISION_MAX},{scale}) or smaller",
+        )
+
+
+_TO_STRING = ("INT", "BIGINT", "BOOLEAN", "DATE", "DECIMAL", "STRING")
+
+
+def cast_allowed(source: SqlType, target: SqlType) -> bool:
+    """The pairs whose values are the same in Spark and DuckDB."""
+    if source == target or source == VOID:
+        return True
+    if source.is_exact and (target.is_exact or target.kind == "DOUBLE"):
+        return True
+    if target.kind == "STRING":
+        return source.kind in _TO_STRING and source.scale < DIGITS_MAX
+    pair = (source.kind, target.kind)
+    return pair in (("BOOLEAN", "INT"), ("BOOLEAN", "BIGINT"), ("DATE", "TIMESTAMP"), ("TIMESTAMP", "DATE"))
+
+
+def cast_may_fail(source: SqlType, target: SqlType) -> bool:
+    """Whether a value of `source` may have no place in `target`."""
+    if not (source.is_exact and target.is_exact) or source == target:
+        return False
+    if target.is_integer:
+        return (source, target) != (types.INT, types.BIGINT)
+    given = as_decimal(source)
+    if target.scale < given.scale:  # rounding may carry into one more whole digit
+        return target.precision - target.scale <= given.precision - given.scale
+    return target.precision - target.scale < given.precision - given.scale

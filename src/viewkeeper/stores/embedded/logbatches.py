@@ -1,0 +1,74 @@
+"""Log batches: log entries to Arrow, many at a time.
+
+In: the bytes of whole entries as `logformat` writes them. Out: for each table one batch of changes (position, key, before,
+after). Always: log order within each table, and no work per change in Python.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import CorruptStore, NewerFormat
+from viewkeeper.model.ragged import Ragged
+from viewkeeper.ports.log import CHANGES_SCHEMA
+from viewkeeper.stores.embedded import logformat
+
+_WORDS = logformat.HEADER.size // 4
+_FORMAT, _TABLE, _COUNT, _CHECKSUM = 0, 1, 4, 5  # places among the header's 32-bit words
+
+
+def decode_entries(entries: list[bytes], last_positions: list[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The changes of `entries` by table, in log order within each table."""
+    joined = b"".join(entries)
+    words = np.frombuffer(joined, "<u4")
+    sizes = np.fromiter(map(len, entries), np.int64, len(entries))
+    starts = (np.cumsum(sizes) - sizes) // 4
+    if ((words[starts + _FORMAT] & 0xFF) > logformat.FORMAT).any():
+        raise NewerFormat("the log holds entries of a newer format", "use a newer ViewKeeper")
+    _verify(entries, words[starts + _CHECKSUM])
+    tables = words[starts + _TABLE]
+    positions = np.asarray(last_positions, np.int64)
+    for table in np.unique(tables):
+        chosen = tables == table
+        yield int(table), _decode_table(joined, words, starts[chosen], positions[chosen])
+
+
+def _verify(entries: list[bytes], checksums: np.ndarray) -> None:
+    head = logformat.HEADER.size
+    for entry, checksum in zip(entries, checksums.tolist(), strict=True):
+        if zlib.crc32(memoryview(entry)[head:]) != checksum:
+            raise CorruptStore("a log entry does not match its checksum", "restore the store from a backup")
+
+
+def _decode_table(joined: bytes, words: np.ndarray, starts: np.ndarray, positions: np.ndarray) -> pa.RecordBatch:
+    counts = words[starts + _COUNT].astype(np.int64)
+    total = int(counts.sum())
+    first = np.cumsum(counts) - counts
+    inside = np.arange(total) - np.repeat(first, counts)
+    lengths_at = np.repeat(starts + _WORDS, counts) + inside
+    stride = np.repeat(counts, counts)
+    body = (starts + _WORDS + 3 * counts) * 4  # byte where the first column's bytes begin
+    arrays = []
+    for column in range(3):
+        lengths = words[lengths_at + column * stride]
+        valid = lengths != logformat.ABSENT
+        sizes = np.where(valid, lengths, 0).astype(np.int64)
+        bounds = np.zeros(total + 1, np.int64)
+        np.cumsum(sizes, out=bounds[1:])
+        per_entry = bounds[np.append(first, total)[1:]] - bounds[first]
+        data = _collect(joined, body, per_entry)
+        body = body + per_entry
+        arrays.append(Ragged(data, bounds).to_arrow(valid=valid))
+    numbers = pa.array(np.repeat(positions - counts + 1, counts) + inside)
+    return pa.record_batch([numbers, *arrays], schema=CHANGES_SCHEMA)
+
+
+def _collect(joined: bytes, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The bytes of one column of all entries, entry after entry."""
+    view = memoryview(joined)
+    ends = (begins + sizes).tolist()
+    return np.frombuffer(b"".join([view[a:b] for a, b in zip(begins.tolist(), ends, strict=True)]), np.uint8)

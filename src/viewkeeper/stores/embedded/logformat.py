@@ -1,0 +1,80 @@
+"""Log format: one entry holds the changes that one transaction made to one table.
+
+In: keys, before-images and after-images of the changed rows, columnwise. Out: bytes under the position of the entry's
+last change. Always: a header of fixed size, then the lengths (u32 each) of all keys, befores and afters, then their
+bytes in the same order, padded to four; so entries of one change and entries of a million decode by the same few array
+operations. A length of 2^32−1 says that the row was absent.
+
+    0 format u8 | 1 flags u8 | 2 reserved u16 | 4 table u32 | 8 stream u32 | 12 incarnation u32 | 16 count u32
+    20 checksum u32 (of all that follows the header) | 24 stamp u64 | 32 lengths …
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from viewkeeper.errors import NewerFormat
+
+FORMAT = 1
+ENDS_TRANSACTION = 1
+ABSENT = 0xFFFFFFFF
+HEADER = struct.Struct("<BBHIIIIIQ")
+_POSITION = struct.Struct(">Q")
+Image = bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryHeader:
+    """What stands before the changes of an entry."""
+
+    flags: int
+    table: int
+    stream: int
+    incarnation: int
+    count: int
+    checksum: int
+    stamp: int
+
+    @property
+    def ends_transaction(self) -> bool:
+        return bool(self.flags & ENDS_TRANSACTION)
+
+
+def position_key(position: int) -> bytes:
+    return _POSITION.pack(position)
+
+
+def position_of(key: bytes) -> int:
+    return _POSITION.unpack(key)[0]
+
+
+def encode_changes(keys: Sequence[bytes], befores: Sequence[Image], afters: Sequence[Image]) -> bytes:
+    """The part of an entry behind its header, for changes given one by one."""
+    lengths = [len(key) for key in keys]
+    lengths += [ABSENT if image is None else len(image) for image in befores]
+    lengths += [ABSENT if image is None else len(image) for image in afters]
+    bodies = [*keys, *(image for image in befores if image), *(image for image in afters if image)]
+    return pad(struct.pack(f"<{len(lengths)}I", *lengths) + b"".join(bodies))
+
+
+def pad(body: bytes) -> bytes:
+    return body + b"\x00" * (-len(body) % 4)
+
+
+def encode_entry(
+    body: bytes, *, table: int, stream: int, incarnation: int, count: int, stamp: int, ends_transaction: bool
+) -> bytes:
+    """A whole entry."""
+    flags = ENDS_TRANSACTION if ends_transaction else 0
+    return HEADER.pack(FORMAT, flags, 0, table, stream, incarnation, count, zlib.crc32(body), stamp) + body
+
+
+def decode_header(entry: bytes) -> EntryHeader:
+    """The header of an entry, refused when a newer ViewKeeper wrote it."""
+    form, flags, _, table, stream, incarnation, count, checksum, stamp = HEADER.unpack_from(entry)
+    if form > FORMAT:
+        raise NewerFormat(f"log entry of format {form}", f"this ViewKeeper reads up to {FORMAT}; use a newer one")
+    return EntryHeader(flags, table, stream, incarnation, count, checksum, stamp)

@@ -1,0 +1,78 @@
+"""Meta: the store's small facts: what it is, its clock, its catalog and its epoch record.
+
+In and out: JSON under fixed names in one synced environment. Always: catalog and epoch record are replaced by
+test-and-set on their version (R5), and durable when the swap answers True.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from viewkeeper.errors import CorruptStore
+from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
+from viewkeeper.stores.embedded.environment import Environment, open_environment
+
+_DATABASES = ("meta",)
+_CATALOG, _EPOCH, _CLOCK = b"catalog", b"epoch", b"clock"
+
+
+class Meta:
+    """The meta environment of a store."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def _environment(self) -> Environment:
+        return open_environment(self._path, _DATABASES, synced=True)
+
+    def read_epoch_record(self) -> EpochRecord:
+        value = self._read(_EPOCH)
+        if value is None:
+            raise CorruptStore("the store has no epoch record", "restore it from a backup")
+        return record_from_json(value)
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        return self._swap(_EPOCH, expected_version, record_to_json(record))
+
+    def create_epoch_record(self, record: EpochRecord) -> None:
+        with self._environment.write("meta") as transaction:
+            transaction.put(_EPOCH, _dump(record_to_json(record)), overwrite=False)
+
+    def read_catalog(self) -> dict:
+        return self._read(_CATALOG) or {}
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        return self._swap(_CATALOG, expected_version, catalog)
+
+    def sync(self) -> None:
+        self._environment.sync()
+
+    def clock_base(self, boot: str, last_stamp: int) -> tuple[int, str]:
+        """What to add to the monotonic clock so that stamps grow over reboots, and the boot it was set in."""
+        with self._environment.write("meta") as transaction:
+            known = json.loads(transaction.get(_CLOCK) or b"{}")
+            if known.get("boot") == boot:
+                return known["base"], boot
+            base = max(time.time_ns(), last_stamp + 1) - time.monotonic_ns()
+            transaction.put(_CLOCK, _dump({"boot": boot, "base": base}))
+            return base, known.get("boot", boot)
+
+    def _read(self, name: bytes) -> dict | None:
+        with self._environment.read("meta") as transaction:
+            value = transaction.get(name)
+        return None if value is None else json.loads(value)
+
+    def _swap(self, name: bytes, expected_version: int, value: dict) -> bool:
+        with self._environment.write("meta") as transaction:
+            stored = transaction.get(name)
+            if (json.loads(stored)["version"] if stored else 0) != expected_version:
+                return False
+            transaction.put(name, _dump(value))
+        return True
+
+
+def _dump(value: dict) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

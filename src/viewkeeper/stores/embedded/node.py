@@ -1,0 +1,248 @@
+"""A node: base rows and their log, in one environment and hence in one transaction.
+
+In: groups of writes. Out: the position of the last change. Always: a row and the log entry that tells of it are
+committed together; positions count changes without a gap; stamps grow within a node, and a stamp is taken under the
+writer's lock, so that a cut by time (R17) is a state of the whole base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.positions import Position, Stream
+from viewkeeper.stores.embedded import logformat, tree
+from viewkeeper.stores.embedded.environment import Environment, open_environment
+from viewkeeper.stores.embedded.logformat import EntryHeader, Image, position_key, position_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DATABASES = ("rows", "log", "info")
+_LAST = b"last"  # position and stamp of the last entry: they outlive a truncated log
+_INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
+_READ_CHANGES_MAX = 250_000
+_READ_BYTES_MAX = 64 << 20
+_TRUNCATE_MAX = 5_000
+_SCAN_ROWS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowWrites:
+    """Writes to distinct rows of one table: `merge` turns the rows as found into the rows as they shall be."""
+
+    table: int
+    keys: Sequence[bytes]
+    merge: Callable[[list[Image]], list[Image]]
+
+
+class Node:
+    """One stream of the store."""
+
+    def __init__(self, path: Path, stream: Stream, *, synced: bool) -> None:
+        self._path = path
+        self.stream = stream
+        self._synced = synced
+
+    @property
+    def _environment(self) -> Environment:
+        # looked up each time, because a fork needs a handle of its own
+        return open_environment(self._path, _DATABASES, synced=self._synced)
+
+    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
+        """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
+        environment = self._environment
+        with environment.write("rows") as transaction:
+            log, info = environment.database("log"), environment.database("info")
+            entries = [entry for group in groups if (entry := _apply(transaction, group))]
+            position, stamp = _read_last(transaction, info)
+            stamp = max(stamp + 1, clock())
+            for i, (table, count, body) in enumerate(entries):
+                position += count
+                entry = logformat.encode_entry(
+                    body,
+                    table=table,
+                    stream=self.stream,
+                    incarnation=_INCARNATION,
+                    count=count,
+                    stamp=stamp,
+                    ends_transaction=i == len(entries) - 1,
+                )
+                transaction.put(position_key(position), entry, append=True, db=log)
+            if entries:
+                transaction.put(_LAST, _encode_last(position, stamp), db=info)
+            failpoint("node.write.before_commit")
+        failpoint("node.write.committed")
+        return Position(position)
+
+    def get(self, table: int, key: bytes) -> Image:
+        with self._environment.read("rows") as transaction:
+            return tree.get(transaction, tree.table_prefix(table) + key)
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
+        prefix = tree.table_prefix(table)
+        with self._environment.read("rows") as transaction:
+            return tree.get_many(transaction, [prefix + key for key in keys])
+
+    def snapshot(self) -> lmdb.Transaction:
+        """A read transaction that stays open: all rows as they are now, for as long as a scan takes."""
+        return self._environment.open_snapshot("rows")
+
+    def end(self) -> Position:
+        with self._environment.read("info") as transaction:
+            return Position(_read_last(transaction, None)[0])
+
+    def last_stamp(self) -> int:
+        with self._environment.read("info") as transaction:
+            return _read_last(transaction, None)[1]
+
+    def sync(self) -> None:
+        self._environment.sync()
+
+    def pass_writer_lock(self) -> None:
+        self._environment.pass_writer_lock()
+
+    def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
+        """The entry that holds `position`, with the position of its last change; None behind the end or if truncated."""
+        with self._environment.read("log") as transaction:
+            cursor = transaction.cursor()
+            if not cursor.set_range(position_key(position)):
+                return None
+            return Position(position_of(cursor.key())), logformat.decode_header(cursor.value())
+
+    def find_stamp(self, start: int, stamp: int) -> Position:
+        """The last position behind `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
+        low, high = start, int(self.end())
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self.find_entry(middle)
+            if found and found[1].stamp <= stamp:
+                low = max(int(found[0]), middle)
+            else:
+                high = middle - 1
+        return Position(low)
+
+    def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        from viewkeeper.stores.embedded.logbatches import decode_entries
+
+        while start < stop:
+            with self._environment.read("log") as transaction:
+                entries, positions = _read_entries(transaction, start, stop)
+            if not entries:
+                return
+            yield from decode_entries(entries, positions)
+            start = positions[-1]
+
+    def truncate_log(self, position: int) -> int:
+        """Forget entries that end at or before `position`, the newest of them excepted: its checksum is still asked for."""
+        gone = 0
+        with self._environment.write("log") as transaction:
+            cursor = transaction.cursor()
+            more = cursor.first()
+            while more and gone < _TRUNCATE_MAX and position_of(cursor.key()) < position:
+                more = cursor.delete()
+                gone += 1
+        return gone
+
+    def log_entries(self) -> int:
+        return self._entries("log")
+
+    def rows(self) -> int:
+        return self._entries("rows")
+
+    def _entries(self, database: str) -> int:
+        with self._environment.read(database) as transaction:
+            return transaction.stat(self._environment.database(database))["entries"]
+
+    def scan_as_of(self, table: int, position: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Rows of a table as of `position`, as (keys, rows): today's rows with what changed since taken back."""
+        environment = self._environment
+        prefix = tree.table_prefix(table)
+        with environment.read("rows") as transaction:
+            earlier = _images_before(transaction, environment.database("log"), table, position)
+            keys: list[bytes] = []
+            rows: list[bytes] = []
+            for key, row in tree.scan(transaction, *tree.prefix_range(prefix)):
+                image = earlier.pop(key[len(prefix) :], row) if earlier else row
+                if image is not None:
+                    keys.append(key[len(prefix) :])
+                    rows.append(image)
+                if len(keys) >= _SCAN_ROWS:
+                    yield keys, rows
+                    keys, rows = [], []
+            gone = {key: image for key, image in earlier.items() if image is not None}
+            yield keys + list(gone), rows + list(gone.values())
+
+    def drop_rows(self, table: int) -> None:
+        gone = _TRUNCATE_MAX
+        while gone == _TRUNCATE_MAX:
+            with self._environment.write("rows") as transaction:
+                gone = tree.drop(transaction, tree.table_prefix(table), limit=_TRUNCATE_MAX)
+
+
+def _apply(transaction: lmdb.Transaction, group: RowWrites) -> tuple[int, int, bytes] | None:
+    """Write the rows of a group; answers (table, number of changes, log body), or None when nothing changed."""
+    prefix = tree.table_prefix(group.table)
+    stored = [prefix + key for key in group.keys]
+    befores = tree.get_many(transaction, stored)
+    afters = group.merge(befores)
+    changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
+    if not changed:
+        return None
+    puts = [i for i in changed if afters[i] is not None]
+    tree.put_many(transaction, [stored[i] for i in puts], [afters[i] for i in puts])
+    if len(puts) < len(changed):
+        for i in changed:
+            if afters[i] is None:
+                tree.delete(transaction, stored[i])
+    keys = group.keys
+    body = logformat.encode_changes(
+        [keys[i] for i in changed], [befores[i] for i in changed], [afters[i] for i in changed]
+    )
+    return group.table, len(changed), body
+
+
+def _read_last(transaction: lmdb.Transaction, info: object | None) -> tuple[int, int]:
+    value = transaction.get(_LAST, db=info) if info is not None else transaction.get(_LAST)
+    return (int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")) if value else (0, 0)
+
+
+def _encode_last(position: int, stamp: int) -> bytes:
+    return position.to_bytes(8, "big") + stamp.to_bytes(8, "big")
+
+
+def _read_entries(transaction: lmdb.Transaction, start: int, stop: int) -> tuple[list[bytes], list[int]]:
+    """Whole entries of (start, stop], up to a bounded number of changes and bytes."""
+    entries, positions, size = [], [], 0
+    cursor = transaction.cursor()
+    if not cursor.set_range(position_key(start + 1)):
+        return [], []
+    for key, entry in cursor.iternext():
+        position = position_of(key)
+        if position > stop or (entries and (position - start > _READ_CHANGES_MAX or size > _READ_BYTES_MAX)):
+            break
+        entries.append(entry)
+        positions.append(position)
+        size += len(entry)
+    return entries, positions
+
+
+def _images_before(transaction: lmdb.Transaction, log: object, table: int, position: int) -> dict[bytes, Image]:
+    """For each row changed behind `position`: its image before the first such change."""
+    from viewkeeper.stores.embedded.logbatches import decode_entries
+
+    images: dict[bytes, Image] = {}
+    cursor = transaction.cursor(db=log)
+    if not cursor.set_range(position_key(position + 1)):
+        return images
+    for key, entry in cursor.iternext():
+        if logformat.decode_header(entry).table == table:
+            for _, batch in decode_entries([entry], [position_of(key)]):
+                for row, before in zip(batch["key"].to_pylist(), batch["before"].to_pylist(), strict=True):
+                    images.setdefault(row, before)
+    return images

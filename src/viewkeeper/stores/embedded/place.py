@@ -1,0 +1,149 @@
+"""A place: one of the store's view environments, owned by one view manager at a time.
+
+In: keys and chains of records. Out: the same, ordered. Always: every write tests, in its own transaction, that the place's
+fence is at the writer's epoch (R1a); a tombstone is remembered beside the records, so that it can be purged without a
+scan once the floor has passed it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import lmdb
+import pyarrow as pa
+
+from viewkeeper.errors import Fenced
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.ports.store import StoredVersions, VersionWrite
+from viewkeeper.stores.embedded import tree, versions
+from viewkeeper.stores.embedded.environment import Environment, open_environment
+
+_DATABASES = ("records", "tombstones", "info")
+_FENCE = b"fence"
+_EPOCH = struct.Struct(">Q")
+_PURGE_BATCH = 20_000
+_DROP_BATCH = 10_000
+
+
+class Place:
+    """One view environment."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def _environment(self) -> Environment:
+        # looked up each time, because a fork needs a handle of its own
+        return open_environment(self._path, _DATABASES, synced=False)
+
+    def read(self, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
+        prefix = tree.table_prefix(table)
+        with self._environment.read("records") as transaction:
+            found = tree.get_many(transaction, [prefix + key for key in keys.to_pylist()])
+        chains = pa.array(found, pa.binary())
+        rows, applied, now = versions.rows_before(chains, epoch.epoch, epoch.void)
+        return StoredVersions(keys, rows, applied, now, chains)
+
+    def write(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        prepared = [self._prepare(write, epoch) for write in writes]
+        environment = self._environment
+        with environment.write("records") as transaction:
+            self._require_fence(transaction, environment.database("info"), epoch.epoch)
+            failpoint("place.write.fenced")
+            graves = environment.database("tombstones")
+            for keys, chains, tombstones in prepared:
+                tree.put_many(transaction, keys, chains)
+                for key in tombstones:
+                    transaction.put(_grave(epoch.epoch, key), key, db=graves)
+            failpoint("place.write.before_commit")
+        failpoint("place.write.committed")
+
+    def purge(self, epoch: Inflight) -> None:
+        """Delete records whose tombstone the floor has passed; a record written again since is left alone.
+
+        Done before an epoch's first read here, so that a re-run of the epoch finds what its first run found.
+        """
+        while self._dead_keys(epoch.floor, limit=1):
+            environment = self._environment
+            with environment.write("records") as transaction:
+                self._require_fence(transaction, environment.database("info"), epoch.epoch)
+                for grave, key in self._dead_keys(epoch.floor, limit=_PURGE_BATCH):
+                    chain = tree.get(transaction, key)
+                    if chain is not None and versions.is_dead(chain, epoch.floor, epoch.void):
+                        tree.delete(transaction, key)
+                    transaction.delete(grave, db=environment.database("tombstones"))
+
+    def _dead_keys(self, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
+        with self._environment.read("tombstones") as transaction:
+            graves = itertools.islice(transaction.cursor().iternext(), limit)
+            return [(grave, key) for grave, key in graves if _EPOCH.unpack_from(grave)[0] <= floor]
+
+    def raise_fence(self, epoch: int) -> None:
+        environment = self._environment
+        with environment.write("info") as transaction:
+            if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch:
+                transaction.put(_FENCE, _EPOCH.pack(epoch))
+
+    def fence(self) -> int:
+        with self._environment.read("info") as transaction:
+            return _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0]
+
+    def sync(self) -> None:
+        self._environment.sync()
+
+    def get(self, table: int, key: bytes) -> bytes | None:
+        """The chain of one record."""
+        with self._environment.read("records") as transaction:
+            return tree.get(transaction, tree.table_prefix(table) + key)
+
+    def snapshot(self) -> lmdb.Transaction:
+        """A read transaction that stays open: all records as they are now, for as long as a scan takes."""
+        return self._environment.open_snapshot("records")
+
+    def drop(self, table: int) -> None:
+        prefix = tree.table_prefix(table)
+        environment = self._environment
+        gone = _DROP_BATCH
+        while gone == _DROP_BATCH:
+            with environment.write("records") as transaction:
+                gone = tree.drop(transaction, prefix, limit=_DROP_BATCH)
+
+    def _prepare(self, write: VersionWrite, epoch: Inflight) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        prefix = tree.table_prefix(write.table)
+        chosen = pa.array(write.chosen)
+        chains = versions.push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.void)
+        keys = [prefix + key for key in write.found.keys.take(chosen).to_pylist()]
+        tombstones = []
+        if write.rows.null_count:
+            tombstones = [key for key, row in zip(keys, write.rows.is_null().to_pylist(), strict=True) if row]
+        return keys, chains.to_pylist(), tombstones
+
+    def _require_fence(self, transaction: lmdb.Transaction, info: object, epoch: int) -> None:
+        fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]
+        if fence != epoch:
+            raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
+
+
+def _grave(epoch: int, key: bytes) -> bytes:
+    # LMDB's own limit: a long key is remembered by a digest, its value holds the key in full
+    return _EPOCH.pack(epoch) + (key if len(key) < tree.LIMIT else _digest(key))
+
+
+def _digest(key: bytes) -> bytes:
+    return key[: tree.LIMIT - 40] + hashlib.blake2b(key, digest_size=32).digest()
+
+
+def scan_chains(
+    transaction: lmdb.Transaction, table: int, start: bytes, stop: bytes | None, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """(key, chain) pairs of a table in key order."""
+    prefix = tree.table_prefix(table)
+    low, table_end = tree.prefix_range(prefix)
+    high = table_end if stop is None else prefix + stop
+    for key, chain in tree.scan(transaction, low + start, high, reverse=reverse):
+        yield key[len(prefix) :], chain

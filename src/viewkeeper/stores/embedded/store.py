@@ -1,0 +1,239 @@
+"""The embedded store: base tables, log, views and epoch record on LMDB, many processes at once.
+
+In: keys and rows as bytes. Out: the same, in key order across nodes and places. Always: the promises of the ports
+`LogSource` and `Store`; a base write never waits for a view, because views live in environments of their own.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewkeeper.errors import InputError, LogDiverged
+from viewkeeper.model import keys as keycodec
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.positions import Cut, Position, Positions, Stream
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.layout import Layout, open_layout
+from viewkeeper.stores.embedded.logformat import Image
+from viewkeeper.stores.embedded.meta import Meta
+from viewkeeper.stores.embedded.node import Node, RowWrites
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from viewkeeper.ports.store import Capabilities, StoredVersions, VersionWrite
+    from viewkeeper.stores.embedded.place import Place
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class EmbeddedStore:
+    """A store in one directory."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self.layout: Layout = open_layout(url, create=create)
+        self._meta = Meta(self.layout.meta)
+        self._nodes = [
+            Node(self.layout.node(n), Stream(n), synced=self.layout.synced) for n in range(self.layout.nodes)
+        ]
+        self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
+        last_stamp = max(node.last_stamp() for node in self._nodes)
+        self.boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
+        self._clock_base, _ = self._meta.clock_base(self.boot, last_stamp)
+
+    @property
+    def url(self) -> str:
+        return self.layout.url
+
+    @property
+    def incarnation(self) -> str:
+        return self.layout.incarnation
+
+    @property
+    def capabilities(self) -> Capabilities:
+        from viewkeeper.ports.store import Capabilities
+
+        return Capabilities(before_images=True, cell_timestamps=False, snapshots=True, atomic_multi_row=True)
+
+    def now(self) -> int:
+        """Nanoseconds on the store's clock: monotonic, the same in all processes."""
+        return self._clock_base + time.monotonic_ns()
+
+    # base tables
+
+    def node_of(self, key: bytes) -> Stream:
+        return Stream(keycodec.place(key) % len(self._nodes))
+
+    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
+        """One atomic group of writes to rows of one node; answers where its log ends."""
+        if any(self.node_of(key) != node for group in groups for key in group.keys) and len(self._nodes) > 1:
+            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
+        return {node: self._nodes[node].write(groups, self.now)}
+
+    def get(self, table: int, key: bytes) -> Image:
+        return self._nodes[self.node_of(key)].get(table, key)
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
+        if len(self._nodes) == 1:
+            return self._nodes[0].get_many(table, keys)
+        found: list[Image] = [None] * len(keys)
+        for node in self._nodes:
+            chosen = [i for i, key in enumerate(keys) if self.node_of(key) == node.stream]
+            for i, row in zip(chosen, node.get_many(table, [keys[i] for i in chosen]), strict=True):
+                found[i] = row
+        return found
+
+    def scan(
+        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
+        prefix = tree.table_prefix(table)
+        high = tree.prefix_range(prefix)[1] if stop is None else prefix + stop
+        snapshots = [node.snapshot() for node in self._nodes]
+        try:
+            parts = [tree.scan(snapshot, prefix + start, high, reverse=reverse) for snapshot in snapshots]
+            for key, row in heapq.merge(*parts, key=_first, reverse=reverse):
+                yield key[len(prefix) :], row
+        finally:
+            for snapshot in snapshots:
+                snapshot.abort()
+
+    def scan_as_of(self, table: TableSchema, stream: Stream, position: Position) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for keys, rows in self._nodes[stream].scan_as_of(table.id, position):
+            arrays = [pa.array(keys, pa.binary()), pa.array(rows, pa.binary())]
+            yield pa.record_batch(arrays, names=["key", "row"])
+
+    def base_rows(self) -> int:
+        """How many rows all base tables hold together."""
+        return sum(node.rows() for node in self._nodes)
+
+    def drop_rows(self, table: int) -> None:
+        for node in self._nodes:
+            node.drop_rows(table)
+
+    # log
+
+    def ends(self) -> Positions:
+        return {node.stream: node.end() for node in self._nodes}
+
+    def cut(self, start: Positions, *, changes_max: int) -> Cut:
+        for node in self._nodes:
+            if node.end() < start.get(node.stream, 0):
+                raise LogDiverged(f"the log of node {node.stream} ends before what is committed", "restore the whole store")
+        stamp = self.now()
+        for node in self._nodes:  # every transaction stamped before this instant has ended when its lock was passed
+            node.pass_writer_lock()
+        share = max(1, changes_max // len(self._nodes))
+        for node in self._nodes:
+            found = node.find_entry(start.get(node.stream, 0) + share)
+            stamp = min(stamp, found[1].stamp) if found else stamp
+        positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in self._nodes}
+        if not self.layout.synced:
+            for node in self._nodes:
+                node.sync()
+        return Cut(positions, stamp)
+
+    def checksums(self, positions: Positions) -> dict[int, int]:
+        found = {stream: self._nodes[stream].find_entry(position) for stream, position in positions.items() if position}
+        return {
+            stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]
+        }
+
+    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return self._nodes[stream].read_log(start, stop)
+
+    def truncate_log(self, positions: Positions) -> int:
+        return sum(self._nodes[stream].truncate_log(position) for stream, position in positions.items())
+
+    def log_entries(self) -> int:
+        """How many entries the log holds, on all nodes."""
+        return sum(node.log_entries() for node in self._nodes)
+
+    # catalog and epoch record
+
+    def read_epoch_record(self) -> EpochRecord:
+        return self._meta.read_epoch_record()
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        return self._meta.swap_epoch_record(expected_version, record)
+
+    def sync_epoch_record(self) -> None:
+        self._meta.sync()
+
+    def read_catalog(self) -> dict:
+        return self._meta.read_catalog()
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        return self._meta.swap_catalog(expected_version, catalog)
+
+    # view tables
+
+    @property
+    def places(self) -> int:
+        return self.layout.places
+
+    def place(self, number: int) -> Place:
+        from viewkeeper.stores.embedded.place import Place
+
+        return Place(self.layout.place(number))
+
+    def place_of(self, first_part: bytes) -> int:
+        return keycodec.place(first_part) % self.layout.places
+
+    def open_epoch(self, place: int, epoch: Inflight) -> None:
+        self.place(place).purge(epoch)
+
+    def read_versions(self, place: int, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
+        return self.place(place).read(table, keys, epoch)
+
+    def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        self.place(place).write(writes, epoch)
+
+    def raise_fences(self, epoch: int) -> None:
+        for number in range(self.places):
+            self.place(number).raise_fence(epoch)
+
+    def sync_views(self) -> None:
+        for number in range(self.places):
+            self.place(number).sync()
+
+    def drop_records(self, table: int) -> None:
+        for number in range(self.places):
+            self.place(number).drop(table)
+
+    def read_record(self, table: int, first_part: bytes, key: bytes, epoch: int, void: tuple[int, ...]) -> Image:
+        """The row of one view record as a reader of `epoch` sees it."""
+        from viewkeeper.stores.embedded.versions import version_at
+
+        chain = self.place(self.place_of(first_part)).get(table, key)
+        return None if chain is None else version_at(chain, epoch, void)
+
+    def scan_chains(
+        self, table: int, places: Sequence[int], start: bytes, stop: bytes | None, *, reverse: bool, ready: Callable[[], None]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, chain) pairs in key order across `places`; `ready` runs once all of them are held still."""
+        from viewkeeper.stores.embedded.place import scan_chains
+
+        snapshots = [self.place(number).snapshot() for number in places]
+        try:
+            ready()
+            parts = [scan_chains(snapshot, table, start, stop, reverse=reverse) for snapshot in snapshots]
+            yield from heapq.merge(*parts, key=_first, reverse=reverse)
+        finally:
+            for snapshot in snapshots:
+                snapshot.abort()
+
+    def bytes_used(self) -> int:
+        return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))
+
+
+
+def _first(pair: tuple[bytes, bytes]) -> bytes:
+    return pair[0]

@@ -1,0 +1,159 @@
+"""Tree: ordered keys of any length on LMDB, whose keys are at most 511 bytes.
+
+In: a transaction, a table id and whole keys. Out: values, in exact key order. Always: a key shorter than the limit stands
+for itself; longer ones that share their first bytes live together in one bucket under these bytes, sorted by the rest.
+No direct key can equal a bucket's, because every bucket key has exactly the limit's length and no direct key has.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+import lmdb
+
+from viewkeeper.model.keys import after_prefix
+
+LIMIT = 500  # table id included
+_TABLE = struct.Struct(">I")
+_SIZES = struct.Struct("<II")
+
+
+def table_prefix(table: int) -> bytes:
+    return _TABLE.pack(table)
+
+
+def get(transaction: lmdb.Transaction, key: bytes) -> bytes | None:
+    """The value under a key that carries its table prefix."""
+    if len(key) < LIMIT:
+        return transaction.get(key)
+    suffixes, values = _read_bucket(transaction, key[:LIMIT])
+    at = bisect_left(suffixes, key[LIMIT:])
+    return values[at] if at < len(suffixes) and suffixes[at] == key[LIMIT:] else None
+
+
+def get_many(transaction: lmdb.Transaction, keys: Sequence[bytes]) -> list[bytes | None]:
+    """The value of each key, None where absent."""
+    if max(map(len, keys), default=0) < LIMIT:
+        found = dict(transaction.cursor().getmulti(keys))
+        return [found.get(key) for key in keys] if found else [None] * len(keys)
+    return [get(transaction, key) for key in keys]
+
+
+def put(transaction: lmdb.Transaction, key: bytes, value: bytes) -> None:
+    if len(key) < LIMIT:
+        transaction.put(key, value)
+        return
+    suffixes, values = _read_bucket(transaction, key[:LIMIT])
+    at = bisect_left(suffixes, key[LIMIT:])
+    if at < len(suffixes) and suffixes[at] == key[LIMIT:]:
+        values[at] = value
+    else:
+        suffixes.insert(at, key[LIMIT:])
+        values.insert(at, value)
+    _write_bucket(transaction, key[:LIMIT], suffixes, values)
+
+
+def put_many(transaction: lmdb.Transaction, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Write all pairs; cheapest when keys are in order."""
+    if max(map(len, keys), default=0) < LIMIT:
+        transaction.cursor().putmulti(zip(keys, values, strict=True))
+        return
+    for key, value in zip(keys, values, strict=True):
+        put(transaction, key, value)
+
+
+def delete(transaction: lmdb.Transaction, key: bytes) -> None:
+    if len(key) < LIMIT:
+        transaction.delete(key)
+        return
+    suffixes, values = _read_bucket(transaction, key[:LIMIT])
+    at = bisect_left(suffixes, key[LIMIT:])
+    if at < len(suffixes) and suffixes[at] == key[LIMIT:]:
+        del suffixes[at], values[at]
+        _write_bucket(transaction, key[:LIMIT], suffixes, values)
+
+
+def scan(
+    transaction: lmdb.Transaction, start: bytes, stop: bytes | None, *, reverse: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
+    """Pairs with start <= key < stop in key order, or in reverse."""
+    pairs = _backward(transaction, stop) if reverse else _forward(transaction, start)
+    for stored, value in pairs:
+        inside = [(stored, value)] if len(stored) < LIMIT else _expand(stored, value, reverse=reverse)
+        for key, one in inside:
+            if not reverse and stop is not None and key >= stop:
+                return
+            if reverse and key < start:
+                return
+            if key >= start and (stop is None or key < stop):
+                yield key, one
+
+
+def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
+    """Delete up to `limit` stored entries under a table's prefix; answers how many went."""
+    cursor, gone = transaction.cursor(), 0
+    if not cursor.set_range(prefix):
+        return 0
+    while gone < limit and cursor.key().startswith(prefix):
+        cursor.delete()
+        gone += 1
+    return gone
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
+    return prefix, after_prefix(prefix)
+
+
+def _forward(transaction: lmdb.Transaction, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+    cursor = transaction.cursor()
+    if cursor.set_range(start[:LIMIT]):
+        yield from cursor.iternext()
+
+
+def _backward(transaction: lmdb.Transaction, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    cursor = transaction.cursor()
+    if stop is None or not cursor.set_range(stop[:LIMIT]):
+        if not cursor.last():
+            return
+    else:
+        # the cursor stands on the first stored key that is not below `stop`; only a bucket that `stop` itself falls
+        # into can hold keys below it
+        inside_bucket = len(stop) > LIMIT and cursor.key() == stop[:LIMIT]
+        if not inside_bucket and not cursor.prev():
+            return
+    yield from cursor.iterprev()
+
+
+def _expand(stored: bytes, bucket: bytes, *, reverse: bool) -> list[tuple[bytes, bytes]]:
+    suffixes, values = _parse_bucket(bucket)
+    pairs = [(stored + suffix, value) for suffix, value in zip(suffixes, values, strict=True)]
+    return pairs[::-1] if reverse else pairs
+
+
+def _read_bucket(transaction: lmdb.Transaction, stored: bytes) -> tuple[list[bytes], list[bytes]]:
+    return _parse_bucket(transaction.get(stored) or b"")
+
+
+def _parse_bucket(bucket: bytes) -> tuple[list[bytes], list[bytes]]:
+    suffixes, values, at = [], [], 0
+    while at < len(bucket):
+        suffix_size, value_size = _SIZES.unpack_from(bucket, at)
+        at += _SIZES.size
+        suffixes.append(bucket[at : at + suffix_size])
+        values.append(bucket[at + suffix_size : at + suffix_size + value_size])
+        at += suffix_size + value_size
+    return suffixes, values
+
+
+def _write_bucket(
+    transaction: lmdb.Transaction, stored: bytes, suffixes: Sequence[bytes], values: Sequence[bytes]
+) -> None:
+    if not suffixes:
+        transaction.delete(stored)
+        return
+    pieces = []
+    for suffix, value in zip(suffixes, values, strict=True):
+        pieces += [_SIZES.pack(len(suffix), len(value)), suffix, value]
+    transaction.put(stored, b"".join(pieces))

@@ -1,0 +1,128 @@
+"""Versions: the chain of a record's states, newest first.
+
+In: a chain and an epoch. Out: the state a reader or a re-run sees, or the chain with a new version in front. Always: a
+version is `epoch u64 | length u32 | row`, a length of 2^32−1 is a tombstone, and a chain is versions one behind the other;
+so the versions to keep are a prefix of the old chain, and the new chain is the new version before that prefix.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import Fenced
+from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join
+
+_VERSION = struct.Struct("<QI")
+TOMBSTONE = 0xFFFFFFFF
+
+
+def versions_of(chain: bytes) -> Iterator[tuple[int, bytes | None]]:
+    """The versions of a chain, newest first."""
+    at = 0
+    while at < len(chain):
+        epoch, size = _VERSION.unpack_from(chain, at)
+        at += _VERSION.size
+        if size == TOMBSTONE:
+            yield epoch, None
+        else:
+            yield epoch, chain[at : at + size]
+            at += size
+
+
+def version_at(chain: bytes, epoch: int, void: tuple[int, ...]) -> bytes | None:
+    """The row that a reader of `epoch` sees; None when there is none."""
+    for written, row in versions_of(chain):
+        if written <= epoch and written not in void:
+            return row
+    return None
+
+
+def newest_epoch(chain: bytes) -> int:
+    return _VERSION.unpack_from(chain)[0]
+
+
+def is_dead(chain: bytes, floor: int, void: tuple[int, ...]) -> bool:
+    """Whether the record is a tombstone that no reader and no re-run needs."""
+    return newest_epoch(chain) <= floor and version_at(chain, floor, void) is None
+
+
+def rows_before(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:
+    """Rows as of the newest version below `epoch`, which records are at `epoch` already, and their rows there."""
+    whole = Ragged.from_arrow(chains)
+    if len(whole.data) and _first_epochs(whole).max(initial=0) > epoch:
+        raise Fenced(f"a record was written by a later epoch than {epoch}")
+    at, size = _find(whole, epoch - 1, void)
+    rows = _cut_rows(whole, at, size)
+    newest, newest_size = _find(whole, epoch, ())
+    applied = np.zeros(len(whole), bool)
+    live = newest >= 0
+    applied[live] = _epochs_at(whole, np.flatnonzero(live), newest[live]) == epoch
+    return rows, applied, _cut_rows(whole, newest, newest_size)
+
+
+def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, void: tuple[int, ...]) -> pa.Array:
+    """Chains with version `epoch` in front; older ones are kept down to the newest at or below `floor`."""
+    whole = Ragged.from_arrow(chains)
+    if void:
+        whole = Ragged.from_arrow(pa.array([_without(chain or b"", void) for chain in chains.to_pylist()], pa.binary()))
+    at, size = _find(whole, floor, ())
+    tomb = size == TOMBSTONE
+    kept = np.where(at >= 0, at + _VERSION.size + np.where(tomb, 0, size), whole.lengths)
+    kept_part = gather(whole.data, whole.offsets[:-1], kept)
+    body = Ragged.from_arrow(rows)
+    sizes = body.lengths.astype("<u4")
+    if rows.null_count:
+        sizes[np.asarray(rows.is_null())] = TOMBSTONE
+    head = np.zeros((len(rows), _VERSION.size), np.uint8)
+    head[:, :8] = np.frombuffer(struct.pack("<Q", epoch), np.uint8)
+    head[:, 8:] = sizes.view(np.uint8).reshape(-1, 4)
+    return join([head, body, kept_part]).to_arrow()
+
+
+def _without(chain: bytes, void: tuple[int, ...]) -> bytes:
+    pieces = []
+    for written, row in versions_of(chain):
+        if written not in void:
+            pieces.append(_VERSION.pack(written, TOMBSTONE if row is None else len(row)) + (row or b""))
+    return b"".join(pieces)
+
+
+def _find(whole: Ragged, epoch: int, void: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Where in each chain the newest version at or below `epoch` begins (−1: none), and its stored length."""
+    count = len(whole)
+    found, sizes = np.full(count, -1, np.int64), np.full(count, TOMBSTONE, np.int64)
+    at = np.zeros(count, np.int64)
+    open_rows = np.flatnonzero(whole.lengths > 0)
+    while len(open_rows):
+        written = _epochs_at(whole, open_rows, at[open_rows])
+        starts = whole.offsets[open_rows] + at[open_rows] + 8
+        size = gather_fixed(whole.data, starts, 4).copy().view("<u4")[:, 0].astype(np.int64)
+        right = written <= epoch
+        if void:
+            right &= ~np.isin(written, void)
+        hit = open_rows[right]
+        found[hit], sizes[hit] = at[hit], size[right]
+        rest = open_rows[~right]
+        skipped = size[~right]
+        at[rest] += _VERSION.size + np.where(skipped == TOMBSTONE, 0, skipped)
+        open_rows = rest[at[rest] < whole.lengths[rest]]
+    return found, sizes
+
+
+def _epochs_at(whole: Ragged, which: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return gather_fixed(whole.data, whole.offsets[which] + at, 8).copy().view("<u8")[:, 0].astype(np.int64)
+
+
+def _first_epochs(whole: Ragged) -> np.ndarray:
+    live = np.flatnonzero(whole.lengths > 0)
+    return _epochs_at(whole, live, np.zeros(len(live), np.int64))
+
+
+def _cut_rows(whole: Ragged, at: np.ndarray, size: np.ndarray) -> pa.Array:
+    valid = (at >= 0) & (size != TOMBSTONE)
+    lengths = np.where(valid, size, 0)
+    return whole.cut(np.where(valid, at + _VERSION.size, 0), lengths).to_arrow(valid=valid)

@@ -1,0 +1,42 @@
+"""DuckDB inside a view manager: vectorized SQL over Arrow, one thread, no way out to files or network.
+
+In: SQL that ViewKeeper generated, and the Arrow tables it reads by name. Out: an Arrow table. Always: one connection for
+each thread, rows in the order of the input where the SQL does not group.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pyarrow as pa
+
+_LOCAL = threading.local()
+_SETTINGS = (
+    "SET threads = 1",
+    "SET enable_external_access = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET lock_configuration = true",
+)
+
+
+def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
+    """The result of `sql`, which reads the given relations by name."""
+    connection = _connection()
+    for name, relation in relations.items():
+        connection.register(name, relation)
+    try:
+        return connection.sql(sql).to_arrow_table()
+    finally:
+        for name in relations:
+            connection.unregister(name)
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = getattr(_LOCAL, "connection", None)
+    if connection is None:
+        connection = _LOCAL.connection = duckdb.connect()
+        for setting in _SETTINGS:
+            connection.execute(setting)
+    return connection
