@@ -118,6 +118,14 @@ class Store(LogSource, VersionedTables, Protocol):
         """How many rows all base tables hold together, about."""
         ...
 
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        """Replace the catalog if its version is still the expected one; durable when it answers True."""
+        ...
+
     def drop_records(self, table: int) -> None:
-        """Delete every record of a view table that nobody reads any more."""
+        """Delete every record of a dropped view."""
+        ...
+
+    def drop_rows(self, table: int) -> None:
+        """Delete every row of a dropped base table."""
         ...

@@ -1,7 +1,7 @@
 """Binding of a view's query: one table, σ, π and γ.
 
-In: the text of a SELECT and the tables it may name. Out: a frozen `BoundQuery`. Always: each output column has a distinct
-name and a type; with aggregates, outputs speak of groups and aggregates only.
+In: the text of a SELECT and the tables it may name. Out: a frozen `BoundQuery`. Always: each output column has a
+distinct name and a type; with aggregates, outputs speak of groups and aggregates only.
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ def _checked(items: list[Output]) -> tuple[Output, ...]:
 def _groups(group: exp.Group, items: list[Output], scope: Scope) -> tuple[Expression, ...]:
     for name, value in group.args.items():
         if value and name != "expressions":
-            raise UnsupportedSql(f"GROUP BY {name.upper()} is not supported in a view", "make one view for each grouping")
+            raise UnsupportedSql(
+                f"GROUP BY {name.upper()} is not supported in a view", "make one view for each grouping"
+            )
     groups: list[Expression] = []
     for node in group.expressions:
         bound = _group(node, items, scope)
@@ -205,4 +207,3 @@ def columns_read(query: BoundQuery) -> tuple[int, ...]:
     else:
         expressions += [*query.grouping.groups, *query.grouping.aggregates]
     return columns_of(*expressions)
-

@@ -101,7 +101,9 @@ def _bind_is(node: exp.Is, scope: Scope) -> Expression:
     if isinstance(node.expression, exp.Null):
         return construct.is_null(arg)
     if isinstance(node.expression, exp.Boolean):
-        return construct.compare("<=>", construct.boolean(arg, "IS"), Literal(bool(node.expression.this), types.BOOLEAN))
+        return construct.compare(
+            "<=>", construct.boolean(arg, "IS"), Literal(bool(node.expression.this), types.BOOLEAN)
+        )
     raise refuse_expression(node)
 
 

@@ -52,7 +52,9 @@ def _create_view(cursor: Cursor) -> CreateView:
     if_not_exists = _if_not_exists(cursor)
     name = cursor.name("view")
     if cursor.word == "(":
-        raise UnsupportedSql("a column list after the view's name is not supported", "name columns with AS in the SELECT")
+        raise UnsupportedSql(
+            "a column list after the view's name is not supported", "name columns with AS in the SELECT"
+        )
     cursor.expect("AS", hint="CREATE MATERIALIZED VIEW name AS SELECT …")
     if cursor.word not in ("SELECT", "WITH", "("):
         raise cursor.error(f"expected SELECT, found {cursor.found}")
@@ -102,7 +104,9 @@ def _create_table(cursor: Cursor) -> CreateTable:
         if cursor.take("PRIMARY", "KEY"):
             keys.append(cursor.names("column"))
         elif cursor.word in _TABLE_CLAUSES:
-            raise UnsupportedSql(f"{cursor.word} is not supported in CREATE TABLE", "PRIMARY KEY is the only constraint")
+            raise UnsupportedSql(
+                f"{cursor.word} is not supported in CREATE TABLE", "PRIMARY KEY is the only constraint"
+            )
         else:
             column, is_key = _column(cursor)
             columns.append(column)
@@ -125,7 +129,9 @@ def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, i
     spelled = {column.name.lower(): column.name for column in columns}
     for part in keys[0]:
         if part.lower() not in spelled:
-            raise UnknownName(f"the primary key of {name} names {part}", f"its columns are {', '.join(spelled.values())}")
+            raise UnknownName(
+                f"the primary key of {name} names {part}", f"its columns are {', '.join(spelled.values())}"
+            )
     key = tuple(spelled[part.lower()] for part in keys[0])
     final = tuple(Column(c.name, c.type, nullable=c.nullable and c.name not in key) for c in columns)
     return CreateTable(name, final, key, if_not_exists)

@@ -1,7 +1,7 @@
 """DuckDB SQL of bound expressions.
 
-In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside escaped
-literals; every type is written out; an expression fails exactly on the rows on which Spark's evaluation fails, and
+In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside
+escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's evaluation fails, and
 `guarded` turns that failure into NULL.
 
 Spark evaluates lazily: a NULL operand ends an operator before the other side runs, AND and OR stop early, CASE and
@@ -12,6 +12,7 @@ skipped, it is written into a CASE.
 from __future__ import annotations
 
 import datetime
+import decimal
 from collections.abc import Sequence
 
 from viewkeeper.errors import InvariantBroken, UnsupportedSql
@@ -89,7 +90,7 @@ def literal(value: object, type_: SqlType) -> str:
             return f"CAST('{naive.isoformat(' ')}' AS TIMESTAMP)"
         case str():
             return "CAST('" + value.replace("'", "''") + "' AS VARCHAR)"
-    text = f"{value:f}" if type_.kind == "DECIMAL" else str(value)
+    text = f"{value:f}" if isinstance(value, decimal.Decimal) else str(value)
     return f"CAST('{text}' AS {type_.duckdb})"
 
 

@@ -23,9 +23,7 @@ VOID = SqlType("VOID")
 _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
-_TIMESTAMP = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?(Z|[+-]\d{2}:\d{2})?)?"
-)
+_TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?(Z|[+-]\d{2}:\d{2})?)?")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 

@@ -82,7 +82,8 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
     if name in _ORDER_DEPENDENT:
         return UnsupportedSql(f"{name}() depends on the order of rows", "a table has no order")
     if name in _NOT_YET or isinstance(node, exp.AggFunc):
-        return UnsupportedSql(f"the aggregate {name} is not supported in this version", _HINTS.get(name, "COUNT, SUM and AVG are"))
+        hint = _HINTS.get(name, "COUNT, SUM and AVG are")
+        return UnsupportedSql(f"the aggregate {name} is not supported in this version", hint)
     what = "function" if isinstance(node, (exp.Func, exp.Anonymous)) else "expression"
     return UnsupportedSql(f"the {what} {name} is not supported in a view", _HINTS.get(name))
 

@@ -60,7 +60,7 @@ def _only(node: exp.Expression, word: str, allowed: set[str], form: str) -> None
 
 def _table(node: exp.Expression) -> str:
     if not isinstance(node, exp.Table) or any(value for name, value in node.args.items() if name != "this"):
-        raise UnsupportedSql(f"the target {node.sql(dialect='spark')} is not supported", "name one table, without alias")
+        raise UnsupportedSql(f"the target {node.sql(dialect='spark')} is not supported", "name one table, no alias")
     check_name(node.name, "table")
     return node.name
 

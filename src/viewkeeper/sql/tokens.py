@@ -68,8 +68,10 @@ def _words(text: str, token: Token) -> list[Word]:
     """sqlglot reads some keywords as pairs (PRIMARY KEY); here each word is one."""
     kind = _KINDS.get(token.token_type, "word")
     if kind == "word" and " " in " ".join(token.text.split()):
-        return [Word(m[0], kind, token.start + m.start(), token.start + m.end())
-                for m in re.finditer(r"\w+", text[token.start : token.end + 1])]
+        return [
+            Word(m[0], kind, token.start + m.start(), token.start + m.end())
+            for m in re.finditer(r"\w+", text[token.start : token.end + 1])
+        ]
     return [Word(token.text, kind, token.start, token.end + 1)]
 
 
@@ -188,7 +190,8 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
         first = error.errors[0]
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""
         fact = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
-        raise SqlError(f"line {first['line']}, column {first['col']}: cannot read the statement{near}: {fact}") from error
+        where = f"line {first['line']}, column {first['col']}"
+        raise SqlError(f"{where}: cannot read the statement{near}: {fact}") from error
     except (TokenError, RecursionError, ValueError) as error:
         raise SqlError("the statement cannot be read", "is it nested very deeply?") from error
     tree = trees[0] if len(trees) == 1 else None

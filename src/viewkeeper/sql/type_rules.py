@@ -1,6 +1,6 @@
 """Type rules: which type an operator gives, and which operands it takes.
 
-In: the operands' types. Out: the types Spark's ANSI analyzer gives. Always: where exact 128-bit integers cannot hold what
+In: the operands' types. Out: the types Spark's ANSI analyzer gives. Always: where 128-bit integers cannot hold what
 Spark computes in a wider number, the expression is refused, never rounded differently.
 """
 

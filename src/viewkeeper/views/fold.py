@@ -35,6 +35,12 @@ def first_contribution(node: FoldNode) -> list[pa.Table]:
     return [pa.table({"key": keys, "hash": pa.array(hashes), "sign": pa.array([1], pa.int8()), **zeros})]
 
 
+def empty_row(node: FoldNode) -> bytes:
+    """The row of a record over an empty base."""
+    (contribution,) = first_contribution(node)
+    return fold(node, contribution, pa.nulls(1, pa.binary()))[0].as_py()
+
+
 def combine(node: FoldNode, parts: Sequence[pa.Table]) -> pa.Table:
     """One contribution for each group, in key order."""
     sums = ", ".join(

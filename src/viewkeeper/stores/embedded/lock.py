@@ -37,3 +37,19 @@ class PipelineLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def holder_of(file: Path) -> int | None:
+    """The pid of the pipeline that holds the lock; None when nobody does."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        text = os.read(descriptor, 32).decode().strip()
+        return int(text) if text.isdecimal() else None
+    finally:
+        os.close(descriptor)

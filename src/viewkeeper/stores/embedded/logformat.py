@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viewkeeper.errors import NewerFormat
+from viewkeeper.model.writes import Image
 
 FORMAT = 1
 ENDS_TRANSACTION = 1
 ABSENT = 0xFFFFFFFF
 HEADER = struct.Struct("<BBHIIIIIQ")
 _POSITION = struct.Struct(">Q")
-Image = bytes | None
 
 
 @dataclass(frozen=True, slots=True)

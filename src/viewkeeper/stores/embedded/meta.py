@@ -1,7 +1,8 @@
 """Meta: the store's small facts: what it is, its clock, its catalog and its epoch record.
 
 In and out: JSON under fixed names in one synced environment. Always: catalog and epoch record are replaced by
-test-and-set on their version (R5), and durable when the swap answers True.
+test-and-set on their version (R5), and durable when the swap answers True. The horizon, all a reader needs of both, is
+written in the same transaction, so that a read by key parses neither.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
+from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.stores.embedded.environment import Environment, open_environment
 
 _DATABASES = ("meta",)
-_CATALOG, _EPOCH, _CLOCK = b"catalog", b"epoch", b"clock"
+_CATALOG, _EPOCH, _CLOCK, _HORIZON = b"catalog", b"epoch", b"clock", b"horizon"
 
 
 class Meta:
@@ -38,8 +40,14 @@ class Meta:
         return self._swap(_EPOCH, expected_version, record_to_json(record))
 
     def create_epoch_record(self, record: EpochRecord) -> None:
-        with self._environment.write("meta") as transaction:
-            transaction.put(_EPOCH, _dump(record_to_json(record)), overwrite=False)
+        if self._read(_EPOCH) is None:
+            self._swap(_EPOCH, record.version, record_to_json(record))
+
+    def read_horizon(self) -> Horizon:
+        """What readers may see now."""
+        with self._environment.read("meta") as transaction:
+            value = transaction.get(_HORIZON)
+        return parse_horizon(value or b"")
 
     def read_catalog(self) -> dict:
         return self._read(_CATALOG) or {}
@@ -71,6 +79,9 @@ class Meta:
             if (json.loads(stored)["version"] if stored else 0) != expected_version:
                 return False
             transaction.put(name, _dump(value))
+            record = value if name == _EPOCH else json.loads(transaction.get(_EPOCH))
+            catalog = value if name == _CATALOG else json.loads(transaction.get(_CATALOG) or b"{}")
+            transaction.put(_HORIZON, horizon_bytes(record, catalog))
         return True
 
 

@@ -8,7 +8,6 @@ writer's lock, so that a cut by time (R17) is a state of the whole base.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,10 @@ import lmdb
 
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import logformat, tree
 from viewkeeper.stores.embedded.environment import Environment, open_environment
-from viewkeeper.stores.embedded.logformat import EntryHeader, Image, position_key, position_of
+from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,15 +30,6 @@ _READ_CHANGES_MAX = 250_000
 _READ_BYTES_MAX = 64 << 20
 _TRUNCATE_MAX = 5_000
 _SCAN_ROWS = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class RowWrites:
-    """Writes to distinct rows of one table: `merge` turns the rows as found into the rows as they shall be."""
-
-    table: int
-    keys: Sequence[bytes]
-    merge: Callable[[list[Image]], list[Image]]
 
 
 class Node:

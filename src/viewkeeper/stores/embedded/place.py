@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import lmdb
@@ -136,14 +136,3 @@ def _grave(epoch: int, key: bytes) -> bytes:
 
 def _digest(key: bytes) -> bytes:
     return key[: tree.LIMIT - 40] + hashlib.blake2b(key, digest_size=32).digest()
-
-
-def scan_chains(
-    transaction: lmdb.Transaction, table: int, start: bytes, stop: bytes | None, *, reverse: bool
-) -> Iterator[tuple[bytes, bytes]]:
-    """(key, chain) pairs of a table in key order."""
-    prefix = tree.table_prefix(table)
-    low, table_end = tree.prefix_range(prefix)
-    high = table_end if stop is None else prefix + stop
-    for key, chain in tree.scan(transaction, low + start, high, reverse=reverse):
-        yield key[len(prefix) :], chain

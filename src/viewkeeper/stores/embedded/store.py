@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import InputError, LogDiverged
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.layout import Layout, open_layout
-from viewkeeper.stores.embedded.logformat import Image
 from viewkeeper.stores.embedded.meta import Meta
-from viewkeeper.stores.embedded.node import Node, RowWrites
+from viewkeeper.stores.embedded.node import Node
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from viewkeeper.ports.store import Capabilities, StoredVersions, VersionWrite
+    from viewkeeper.stores.embedded.held import HeldViews
     from viewkeeper.stores.embedded.place import Place
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -164,6 +166,10 @@ class EmbeddedStore:
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         return self._meta.swap_epoch_record(expected_version, record)
 
+    def read_horizon(self) -> Horizon:
+        """What readers may see now: a small part of epoch record and catalog."""
+        return self._meta.read_horizon()
+
     def sync_epoch_record(self) -> None:
         self._meta.sync()
 
@@ -208,27 +214,15 @@ class EmbeddedStore:
         for number in range(self.places):
             self.place(number).drop(table)
 
-    def read_record(self, table: int, first_part: bytes, key: bytes, epoch: int, void: tuple[int, ...]) -> Image:
-        """The row of one view record as a reader of `epoch` sees it."""
-        from viewkeeper.stores.embedded.versions import version_at
+    def get_chain(self, place: int, table: int, key: bytes) -> Image:
+        """The versions of one view record."""
+        return self.place(place).get(table, key)
 
-        chain = self.place(self.place_of(first_part)).get(table, key)
-        return None if chain is None else version_at(chain, epoch, void)
+    def hold(self, places: Sequence[int]) -> HeldViews:
+        """The records of `places` as they are now, until the answer is closed."""
+        from viewkeeper.stores.embedded.held import HeldViews
 
-    def scan_chains(
-        self, table: int, places: Sequence[int], start: bytes, stop: bytes | None, *, reverse: bool, ready: Callable[[], None]
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """(key, chain) pairs in key order across `places`; `ready` runs once all of them are held still."""
-        from viewkeeper.stores.embedded.place import scan_chains
-
-        snapshots = [self.place(number).snapshot() for number in places]
-        try:
-            ready()
-            parts = [scan_chains(snapshot, table, start, stop, reverse=reverse) for snapshot in snapshots]
-            yield from heapq.merge(*parts, key=_first, reverse=reverse)
-        finally:
-            for snapshot in snapshots:
-                snapshot.abort()
+        return HeldViews([(number, self.place(number)) for number in places])
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

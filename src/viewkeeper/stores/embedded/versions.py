@@ -55,13 +55,18 @@ def rows_before(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> tuple[pa
     whole = Ragged.from_arrow(chains)
     if len(whole.data) and _first_epochs(whole).max(initial=0) > epoch:
         raise Fenced(f"a record was written by a later epoch than {epoch}")
-    at, size = _find(whole, epoch - 1, void)
-    rows = _cut_rows(whole, at, size)
+    rows = _cut_rows(whole, *_find(whole, epoch - 1, void))
     newest, newest_size = _find(whole, epoch, ())
     applied = np.zeros(len(whole), bool)
     live = newest >= 0
     applied[live] = _epochs_at(whole, np.flatnonzero(live), newest[live]) == epoch
     return rows, applied, _cut_rows(whole, newest, newest_size)
+
+
+def rows_at(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> pa.Array:
+    """The rows that a reader of `epoch` sees, NULL where there is none."""
+    whole = Ragged.from_arrow(chains)
+    return _cut_rows(whole, *_find(whole, epoch, void))
 
 
 def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, void: tuple[int, ...]) -> pa.Array:

@@ -1,0 +1,41 @@
+# Everything a developer types. `make demo` and `make test` set up all they need on a machine with Python and make.
+
+PYTHON ?= python3
+export PYTHON
+
+# The stamp is named after this directory, so that a moved or copied tree makes its environment anew.
+STAMP := .venv/.ready-$(shell printf '%s' '$(CURDIR)' | cksum | cut -d ' ' -f 1)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## make .venv with the pinned packages, and find or install Java 17
+	@java_home="$$(scripts/ensure_java.sh)" && echo "ready: .venv, Java in $$java_home" \
+	  || echo "ready: .venv, but without Java nothing that needs Spark will run"
+
+# Java first: without it the demo must stop before it has written anything.
+demo: ## run the demo, from an empty store to fresh views
+	@JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME \
+	  && $(MAKE) --no-print-directory $(STAMP) && .venv/bin/viewkeeper demo
+
+test: $(STAMP) ## run all tests (those that need Spark need Java 17)
+	@scripts/run_tests.sh $(ARGS)
+
+check: $(STAMP) ## run the quick checks: lint, format, types, style
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/python -m pytest -q tests/style
+
+bench: $(STAMP) ## run the benchmarks
+	@JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME && .venv/bin/python -m benchmarks $(ARGS)
+
+clean: ## remove the environment, caches, and what demos and benchmarks left
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml requirements.lock
+	@scripts/ensure_venv.sh $@

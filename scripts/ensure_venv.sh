@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Makes .venv with the pinned packages and ViewKeeper itself in it (editable), then touches the stamp given as $1.
+#
+# The Makefile calls this only if the stamp is older than pyproject.toml or requirements.lock. Its name belongs to
+# this directory: a tree that was moved or copied gets a new environment, because scripts in .venv hold absolute paths.
+set -euo pipefail
+
+stamp="$1"
+
+new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.14; do
+        if new_enough "$candidate"; then
+            echo "$candidate"
+            return 0
+        fi
+    done
+    echo "Python 3.11 or newer was not found: install it, or name it with make PYTHON=/path/to/python" >&2
+    return 1
+}
+
+# Debian and Ubuntu keep the venv module in a package of its own.
+install_venv_module() {
+    local version
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    version="$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+    echo "Python's venv module is missing; installing it with apt-get" >&2
+    apt-get update -qq >/dev/null 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv" >/dev/null 2>&1
+}
+
+make_venv() {
+    local python
+    python="$(find_python)"
+    if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && ! install_venv_module "$python"; then
+        echo "Python's venv module was not found: install it (Debian, Ubuntu: apt-get install python3-venv)" >&2
+        return 1
+    fi
+    echo "making .venv with $("$python" --version)"
+    "$python" -m venv --clear .venv
+}
+
+if [ ! -e "$stamp" ] || ! new_enough .venv/bin/python; then
+    make_venv
+fi
+echo "installing the pinned packages"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[spark,dev]'
+touch "$stamp"

@@ -1,0 +1,182 @@
+"""Bulk writes: many rows in bounded transactions.
+
+In: dicts or Arrow data. Out: one token for all of it. Always: a batch is checked in full before any of it is written; of
+rows with the same key the later one wins, as if they had been put one by one. Arrow data never becomes Python values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.client.rows import merge_row, split_put
+from viewkeeper.errors import BadRow, InputError
+from viewkeeper.model.keybatches import encode_keys, place_all
+from viewkeeper.model.positions import Stream
+from viewkeeper.model.ragged import Ragged
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.token import Token
+from viewkeeper.model.values import Stored
+from viewkeeper.model.writes import Image, RowWrites
+
+if TYPE_CHECKING:
+    from viewkeeper.stores.embedded.store import EmbeddedStore
+
+ROWS_PER_TRANSACTION = 10_000
+Merge = Callable[[list[Image], np.ndarray], list[Image]]
+
+
+def put_rows(
+    store: EmbeddedStore, schema: TableSchema, rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader
+) -> Token:
+    """Write all rows; a token that covers them."""
+    token = Token(store.incarnation)
+    written = 0
+    for keys, merge in _batches(schema, rows):
+        try:
+            for node, chosen in _by_node(store, keys):
+                groups = _distinct_groups(schema, keys, chosen, merge)
+                token |= Token(store.incarnation, store.write(node, groups))
+        except InputError as error:
+            raise type(error)(f"{error.fact} ({written} rows before it are written)", error.hint) from None
+        written += len(keys)
+    return token
+
+
+def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], Merge]]:
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if isinstance(rows, pa.Table):
+        prepared = [_arrow_batch(schema, part) for part in rows.to_batches(max_chunksize=ROWS_PER_TRANSACTION) if len(part)]
+        return iter(prepared)  # all of a table is checked before the first row is written
+    if isinstance(rows, pa.RecordBatchReader):
+        return (_arrow_batch(schema, part) for batch in rows for part in _slices(batch))
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise InputError(
+            f"put_many to {schema.name} takes many rows, not one {type(rows).__name__}", "pass a list of dicts"
+        )
+    if isinstance(rows, Sequence):
+        return iter([_dict_batch(schema, part, first) for first, part in _chunks(rows)])
+    return (_dict_batch(schema, part, first) for first, part in _chunks(rows))
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(batch), ROWS_PER_TRANSACTION):
+        yield batch.slice(start, ROWS_PER_TRANSACTION)
+
+
+def _chunks(rows: Iterable[object]) -> Iterator[tuple[int, list[object]]]:
+    iterator, first = iter(rows), 0
+    while part := list(islice(iterator, ROWS_PER_TRANSACTION)):
+        yield first, part
+        first += len(part)
+
+
+def _dict_batch(schema: TableSchema, rows: list[object], first: int) -> tuple[list[bytes], Merge]:
+    keys: list[bytes] = []
+    columns: list[dict[str, Stored]] = []
+    for number, row in enumerate(rows, first):
+        try:
+            key, given = split_put(schema, [row])
+        except InputError as error:
+            raise type(error)(f"row {number}: {error.fact}", error.hint) from None
+        keys.append(key)
+        columns.append(given)
+
+    def merge(befores: list[Image], chosen: np.ndarray) -> list[Image]:
+        pairs = zip(befores, chosen.tolist(), strict=True)
+        return [merge_row(schema, before, columns[number]) for before, number in pairs]
+
+    return keys, merge
+
+
+def _arrow_batch(schema: TableSchema, batch: pa.RecordBatch) -> tuple[list[bytes], Merge]:
+    given = {schema.column(name).name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+    if len(given) < batch.num_columns:
+        raise InputError("the Arrow data names a column twice")
+    missing = [name for name in schema.key if name not in given]
+    if missing:
+        raise BadRow(f"the key of {schema.name} lacks {', '.join(missing)}", "give every key column")
+    arrays = {name: _fit(schema.column(name), array) for name, array in given.items()}
+    for name in schema.key:
+        if arrays[name].null_count:
+            raise BadRow(f"key column {name} of table {schema.name} is NULL", "a key has a value in every column")
+    keys, _ = encode_keys(schema.key_columns, [arrays[name] for name in schema.key], len(batch))
+    values = schema.value_columns
+    kept = [i for i, column in enumerate(values) if column.name not in arrays]
+
+    def merge(befores: list[Image], chosen: np.ndarray) -> list[Image]:
+        index = pa.array(chosen)
+        old = dict(zip(kept, decode_rows(values, pa.array(befores, pa.binary()), kept), strict=True)) if kept else {}
+        new = [old[i] if i in old else arrays[column.name].take(index) for i, column in enumerate(values)]
+        return encode_rows(values, new, len(chosen)).to_pylist()
+
+    return keys.to_pylist(), merge
+
+
+def _fit(column: Column, array: pa.Array) -> pa.Array:
+    """The array in the column's type; only casts that lose nothing."""
+    wanted = column.type.arrow
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    if pa.types.is_timestamp(array.type) and array.type.tz:
+        array = array.cast(pa.timestamp(array.type.unit, "UTC")).cast(pa.timestamp(array.type.unit))
+    kind = array.type
+    fits = kind == wanted or pa.types.is_null(kind) or _may_cast(kind, wanted)
+    try:
+        if not fits:
+            raise pa.ArrowInvalid(f"it is {kind}")
+        return array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadRow(f"column {column.name} is {column.type}: {reason}", f"cast it to Arrow's {wanted} first") from None
+
+
+def _may_cast(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_integer(kind):
+        return types.is_integer(wanted) or types.is_decimal(wanted) or types.is_floating(wanted)
+    if types.is_floating(kind):
+        return types.is_floating(wanted)
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return types.is_string(wanted)
+    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return types.is_binary(wanted)
+    return (types.is_decimal(kind) and types.is_decimal(wanted)) or (
+        types.is_timestamp(kind) and types.is_timestamp(wanted)
+    )
+
+
+def _by_node(store: EmbeddedStore, keys: list[bytes]) -> Iterator[tuple[Stream, np.ndarray]]:
+    nodes = store.layout.nodes
+    if nodes == 1:
+        yield Stream(0), np.arange(len(keys))
+        return
+    placed = place_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % nodes
+    for node in np.unique(placed).tolist():
+        yield Stream(node), np.flatnonzero(placed == node)
+
+
+def _distinct_groups(schema: TableSchema, keys: list[bytes], chosen: np.ndarray, merge: Merge) -> list[RowWrites]:
+    """Groups of writes without a repeated key: a key's second row goes to the second group, and so on."""
+    wanted = [keys[i] for i in chosen.tolist()]
+    if len(set(wanted)) == len(wanted):
+        return [_group(schema, wanted, chosen, merge)]
+    rounds: list[list[int]] = []
+    seen: dict[bytes, int] = {}
+    for number, key in zip(chosen.tolist(), wanted, strict=True):
+        turn = seen.get(key, 0)
+        seen[key] = turn + 1
+        if turn == len(rounds):
+            rounds.append([])
+        rounds[turn].append(number)
+    return [_group(schema, [keys[i] for i in turn], np.array(turn), merge) for turn in rounds]
+
+
+def _group(schema: TableSchema, keys: list[bytes], chosen: np.ndarray, merge: Merge) -> RowWrites:
+    return RowWrites(schema.id, keys, lambda befores: merge(befores, chosen))

@@ -1,0 +1,149 @@
+"""The database: the public face of an open store.
+
+In: names, SQL. Out: tables, views, sessions, a pipeline. Always: any number of processes may hold a database of the same
+store; the catalog is looked up anew when its version has moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
+from viewkeeper.client.session import Session, Snapshot
+from viewkeeper.client.tables import Table, WriteGroup
+from viewkeeper.client.views import View
+from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.token import Token
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from viewkeeper.check.report import CheckReport
+    from viewkeeper.client.pipeline import Pipeline
+    from viewkeeper.client.result import Result
+    from viewkeeper.client.status import Status
+    from viewkeeper.stores.embedded.store import EmbeddedStore
+
+
+class Database:
+    """An open store: `viewkeeper.connect(url)` makes one."""
+
+    def __init__(self, store: EmbeddedStore, *, read_only: bool) -> None:
+        self.store = store
+        self.read_only = read_only
+        self._catalog: Catalog | None = None
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database. Handles belong to the process and are shared, so nothing else is needed."""
+
+    @property
+    def url(self) -> str:
+        return self.store.url
+
+    def execute(self, sql: str) -> Result:
+        """Run one or more SQL statements; the answer is the last one's."""
+        from viewkeeper.client.statements import execute
+
+        return execute(self, sql)
+
+    def table(self, name: str) -> Table:
+        """The base table called `name`."""
+        return Table(self, self.catalog().table(name))
+
+    def view(self, name: str) -> View:
+        """The view or index called `name`."""
+        return View(self, self.catalog().view(name))
+
+    def write(self) -> WriteGroup:
+        """An atomic group of puts and deletes of rows of one node, as a context manager."""
+        self.require_writable()
+        return WriteGroup(self)
+
+    def session(self) -> Session:
+        """Reads that see the session's own writes."""
+        return Session(self)
+
+    def snapshot(self) -> Snapshot:
+        """One committed epoch of all views."""
+        return Snapshot(self)
+
+    def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Return once all views hold what the token's write did; StaleRead after `timeout` seconds."""
+        wait_for(self.store, Token.parse(token) if isinstance(token, str) else token, timeout)
+
+    def pipeline(
+        self,
+        *,
+        view_managers: int = 2,
+        spark: SparkSession | None = None,
+        take_over: bool = False,
+        changes_per_epoch: int | None = None,
+    ) -> Pipeline:
+        """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is handed in."""
+        from viewkeeper.client.pipeline import Pipeline
+
+        self.require_writable()
+        return Pipeline(
+            self, view_managers=view_managers, spark=spark, take_over=take_over, changes_per_epoch=changes_per_epoch
+        )
+
+    def check(self, views: Sequence[str] | None = None, *, spark: SparkSession | None = None) -> CheckReport:
+        """Compare views with their recomputation by Spark SQL, as of the committed epoch."""
+        from viewkeeper.client.checking import check_views
+
+        return check_views(self, views, spark)
+
+    def status(self) -> Status:
+        """Where the pipeline is, how far it lags, how much the log holds."""
+        from viewkeeper.client.status import read_status
+
+        return read_status(self)
+
+    def explain(self, name: str | None = None) -> str:
+        """The plan of a view, or of all views together."""
+        from viewkeeper.optimize.explain import explain
+
+        return explain(self.catalog(), name)
+
+    def catalog(self) -> Catalog:
+        """The tables and views as they are now."""
+        return self._catalog_at(self.store.read_horizon().catalog_version)
+
+    def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
+        """Swap in what `change` makes of the catalog, again while others swap theirs in between."""
+        self.require_writable()
+        while True:
+            catalog = Catalog.from_json(self.store.read_catalog())
+            changed = change(catalog)
+            if changed == catalog or self.store.swap_catalog(catalog.version, changed.to_json()):
+                self._catalog = changed
+                return changed
+
+    def current_view(self, definition: ViewDefinition, version: int) -> ViewDefinition:
+        """The view as of catalog `version`: the same, unless it was dropped."""
+        if self._catalog is None or self._catalog.version != version:
+            self._catalog_at(version)
+        if not any(view.id == definition.id for view in self._catalog.views):
+            raise UnknownName(f"view {definition.name} was dropped")
+        return definition
+
+    def require_writable(self, schema: TableSchema | None = None) -> None:
+        """Raise unless this database may write, and the table is still there."""
+        if self.read_only:
+            raise InputError("the database is open for reading only", "connect without read_only=True")
+        if schema is not None and not any(table.id == schema.id for table in self.catalog().tables):
+            raise UnknownName(f"table {schema.name} was dropped")
+
+    def _catalog_at(self, version: int) -> Catalog:
+        if self._catalog is None or self._catalog.version != version:
+            self._catalog = Catalog.from_json(self.store.read_catalog())
+        return self._catalog

@@ -1,0 +1,114 @@
+"""The pipeline's face: run what is there, or keep running.
+
+In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store (an OS lock tells);
+stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.engine.runner import SparkRunner
+from viewkeeper.engine.session import default_session, epoch_session, require_java
+from viewkeeper.engine.streaming import StreamingLoop
+from viewkeeper.errors import InputError
+from viewkeeper.events import EventSink
+from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX, Committed, Coordinator
+from viewkeeper.flow.ring import owners_of_places
+from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.model.token import Token
+from viewkeeper.stores.embedded.lock import PipelineLock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from viewkeeper.client.database import Database
+
+
+class Pipeline:
+    """Keeps the views of a database fresh; use it in a `with` block, or `close` it."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        view_managers: int,
+        spark: SparkSession | None,
+        take_over: bool,
+        changes_per_epoch: int | None,
+        events: EventSink | None = None,
+    ) -> None:
+        if changes_per_epoch is not None and changes_per_epoch < 1:
+            raise InputError(f"changes_per_epoch={changes_per_epoch} is not a size", "use 1 or more")
+        owners_of_places(database.store.places, view_managers)
+        if spark is None:
+            require_java()
+        self._database = database
+        self._given, self._own, self._epochs = spark, None, None
+        self._lock = PipelineLock(database.store.layout.lock, take_over=take_over)
+        self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
+        size = changes_per_epoch or CHANGES_PER_EPOCH_MAX
+        self._coordinator = Coordinator(database.store, self._runner, changes_max=size, events=events)
+        self._loop: StreamingLoop | None = None
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def view_managers(self) -> int:
+        return self._runner.view_managers
+
+    @view_managers.setter
+    def view_managers(self, managers: int) -> None:
+        """Takes effect with the next epoch."""
+        owners_of_places(self._database.store.places, managers)
+        self._runner.view_managers = managers
+
+    def run_available(self) -> list[Committed]:
+        """Bring all views to what was written before the call; answers the epochs that were committed for it."""
+        if self._loop:
+            raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
+        done = self._coordinator.catch_up()
+        tidy_up(self._database.store)
+        return done
+
+    def start(self) -> None:
+        """Keep running in the background, woken by Spark Structured Streaming, until `stop`."""
+        if self._loop is None:
+            self._loop = StreamingLoop(self._database.url, self._spark(), self._coordinator, self._database.store)
+
+    def stop(self) -> None:
+        """Stop after the epoch that is under way."""
+        if self._loop:
+            loop, self._loop = self._loop, None
+            loop.stop()
+
+    def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Return once all views hold what the token's write did."""
+        if self._loop:
+            self._loop.raise_failure()
+        self._database.wait_for(token, timeout)
+
+    def raise_failure(self) -> None:
+        """Raise what stopped the background run, if something did."""
+        if self._loop:
+            self._loop.raise_failure()
+
+    def close(self) -> None:
+        """Stop, and let go of the store; a Spark session that was handed in stays open."""
+        self.stop()
+        self._lock.release()
+
+    def _spark(self) -> SparkSession:
+        if self._given is None and self._own is None:
+            self._own = default_session(self._runner.view_managers)
+        return self._given or self._own
+
+    def _session(self) -> SparkSession:
+        if self._epochs is None:
+            self._epochs = epoch_session(self._spark())
+        return self._epochs

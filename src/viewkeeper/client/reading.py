@@ -1,0 +1,84 @@
+"""Which state a read sees: one committed epoch, or the newest of each record.
+
+In: a read mode. Out: a `Moment`: an epoch and the void epochs to look through. Always: after reading, the
+horizon is asked again; if the floor has passed the epoch the read starts anew (R4), so no answer is pieced together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewkeeper.errors import InputError, StaleRead
+from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.positions import covers
+from viewkeeper.model.reads import LATEST, SNAPSHOT, Bounded
+from viewkeeper.model.token import Token
+
+if TYPE_CHECKING:
+    from viewkeeper.client.session import Session
+    from viewkeeper.stores.embedded.store import EmbeddedStore
+
+    ReadMode = str | Bounded | Session | int
+
+EPOCH_MAX = (1 << 63) - 1
+_POLL_SECONDS = 0.005
+TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a read sees: versions at or below `epoch` that are not void."""
+
+    epoch: int
+    void: tuple[int, ...]
+    horizon: Horizon
+
+
+def moment_of(store: EmbeddedStore, mode: ReadMode, timeout: float) -> Moment:
+    """The moment that a read in `mode` is answered from, waited for when it is not there yet."""
+    if mode == SNAPSHOT:
+        return _snapshot(store.read_horizon())
+    if mode == LATEST:
+        horizon = store.read_horizon()
+        return Moment(EPOCH_MAX, horizon.void, horizon)
+    if isinstance(mode, Bounded):
+        started = store.now()
+        return _wait(store, lambda horizon: _is_within(store, horizon, mode, started), timeout, f"within {mode.seconds} s")
+    if hasattr(mode, "reaches"):
+        moment = _wait(store, mode.reaches, timeout, "at the session's writes")
+        mode.saw(moment.epoch)
+        return moment
+    raise InputError(
+        f"read={mode!r} is not a read mode", 'use "snapshot", "latest", vk.Bounded(seconds=…) or a session'
+    )
+
+
+def wait_for(store: EmbeddedStore, token: Token, timeout: float) -> None:
+    """Return once the views hold what the token stands for."""
+    _wait(store, lambda horizon: token.is_covered_by(store.incarnation, horizon.positions), timeout, "at the token")
+
+
+def _snapshot(horizon: Horizon) -> Moment:
+    return Moment(horizon.committed, horizon.void, horizon)
+
+
+def _is_within(store: EmbeddedStore, horizon: Horizon, bound: Bounded, started: int) -> bool:
+    """Whether every change older than the bound, counted from the start of the read, is in the committed state."""
+    return horizon.stamp >= started - int(bound.seconds * 1e9) or covers(horizon.positions, store.ends())
+
+
+def _wait(store: EmbeddedStore, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> Moment:
+    deadline = time.monotonic() + timeout
+    while True:
+        horizon = store.read_horizon()
+        if is_there(horizon):
+            return _snapshot(horizon)
+        if time.monotonic() >= deadline:
+            raise StaleRead(
+                f"the views are not {goal} after {timeout:g} s (epoch {horizon.committed})",
+                "is a pipeline running? Pass a longer timeout, or read a snapshot",
+            )
+        time.sleep(_POLL_SECONDS)

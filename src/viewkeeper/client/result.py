@@ -1,0 +1,44 @@
+"""Results: what a statement answers.
+
+In: column names and rows. Out: an iterable, printable value. Always: a statement that returns nothing has no columns, and
+says in `message` what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Result:
+    """Columns and rows of a statement's answer."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[object, ...], ...] = ()
+    message: str = ""
+
+    def __iter__(self) -> Iterator[tuple[object, ...]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def to_arrow(self) -> pa.Table:
+        import pyarrow as pa
+
+        if not self.columns:
+            return pa.table({})
+        values = list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.columns)
+        return pa.table([pa.array(column) for column in values], names=list(self.columns))
+
+    @staticmethod
+    def of_dicts(columns: Sequence[str], rows: Sequence[dict[str, object]]) -> Result:
+        return Result(tuple(columns), tuple(tuple(row[name] for name in columns) for row in rows))

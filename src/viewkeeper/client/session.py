@@ -1,0 +1,85 @@
+"""Sessions and snapshots: several reads that belong together.
+
+In: an open database. Out: tables and views bound to the session or to one epoch. Always: a session's view reads hold the
+session's own writes and never go back in time; a snapshot's reads all see the same epoch, for as long as it is open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from viewkeeper.client.reading import Moment, moment_of
+from viewkeeper.client.tables import Table
+from viewkeeper.client.views import View
+from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.reads import SNAPSHOT
+from viewkeeper.model.token import Token
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+
+class Session:
+    """Read your writes, and monotonic reads; also a read mode of its own: `view.get(key, read=session)`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.token = Token(database.store.incarnation)
+        self._epoch = 0
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def table(self, name: str) -> Table:
+        """A table whose writes this session's view reads wait for."""
+        table = self._database.table(name)
+        table._written = self.wrote
+        return table
+
+    def view(self, name: str) -> View:
+        return self._database.view(name).in_mode(self)
+
+    def wrote(self, token: Token) -> None:
+        """Take a token of a write into the session."""
+        self.token |= token
+
+    def reaches(self, horizon: Horizon) -> bool:
+        """Whether a committed state holds all that this session wrote and saw."""
+        covered = self.token.is_covered_by(self._database.store.incarnation, horizon.positions)
+        return covered and horizon.committed >= self._epoch
+
+    def saw(self, epoch: int) -> None:
+        self._epoch = max(self._epoch, epoch)
+
+
+class Snapshot:
+    """One committed epoch of all views, held until closed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        store = database.store
+        while True:
+            self._moment: Moment = moment_of(store, SNAPSHOT, 0)
+            self._held = store.hold(range(store.places))
+            if store.read_horizon().floor <= self._moment.epoch:
+                break
+            self._held.close()
+
+    @property
+    def epoch(self) -> int:
+        return self._moment.epoch
+
+    def view(self, name: str) -> View:
+        return View(self._database, self._database.view(name).definition, (self._held, self._moment))
+
+    def close(self) -> None:
+        self._held.close()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

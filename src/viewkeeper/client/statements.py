@@ -1,0 +1,158 @@
+"""Statements: what each SQL statement does to a database.
+
+In: SQL text. Out: a `Result`. Always: all statements of a text are parsed before the first is run, and each one is checked
+in full before it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from viewkeeper.client.result import Result
+from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.plan.catalog import Catalog
+from viewkeeper.plan.define import define_index, define_view
+from viewkeeper.optimize.explain import explain
+from viewkeeper.sql import syntax as sql
+from viewkeeper.sql.statements import parse_statements
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+
+def execute(database: Database, text: str) -> Result:
+    """Run the statements of `text`; the answer is the last one's."""
+    result = Result()
+    for statement in parse_statements(text):
+        result = _run(database, statement)
+    return result
+
+
+def _run(database: Database, statement: sql.Statement) -> Result:
+    match statement:
+        case sql.CreateTable():
+            return _create_table(database, statement)
+        case sql.CreateView(name=name, query_text=query):
+            return _create_view(database, statement, lambda catalog: define_view(catalog, name, query))
+        case sql.CreateIndex(name=name, table=table, columns=columns, covered=covered):
+            return _create_view(database, statement, lambda catalog: define_index(catalog, name, table, columns, covered))
+        case sql.DropTable() | sql.DropView():
+            return _drop(database, statement)
+        case sql.ShowTables():
+            tables = database.catalog().tables
+            rows = tuple((t.name, ", ".join(t.key), ", ".join(c.name for c in t.value_columns)) for t in tables)
+            return Result(("table", "key", "columns"), rows)
+        case sql.ShowViews():
+            return _show_views(database)
+        case sql.Describe(name=name):
+            return _describe(database, name)
+        case sql.Explain(name=name, query_text=query):
+            return _explain(database, name, query)
+        case sql.Select():
+            from viewkeeper.client.select import select
+
+            return select(database, statement)
+        case sql.Insert() | sql.Update() | sql.DeleteRow():
+            return _change_rows(database, statement)
+    raise InputError(f"{type(statement).__name__} cannot be run here")
+
+
+def _create_table(database: Database, statement: sql.CreateTable) -> Result:
+    def change(catalog: Catalog) -> Catalog:
+        if statement.if_not_exists and catalog.has(statement.name):
+            return catalog
+        return catalog.with_table(statement.name, statement.columns, statement.key)
+
+    database.change_catalog(change)
+    return Result(message=f"table {statement.name} created")
+
+
+def _create_view(
+    database: Database, statement: sql.CreateView | sql.CreateIndex, define: Callable[[Catalog], object]
+) -> Result:
+    def change(catalog: Catalog) -> Catalog:
+        if statement.if_not_exists and catalog.has(statement.name):
+            return catalog
+        return catalog.with_view(define(catalog))
+
+    database.change_catalog(change)
+    kind = "view" if isinstance(statement, sql.CreateView) else "index"
+    return Result(message=f"{kind} {statement.name} created")
+
+
+def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:
+    is_table = isinstance(statement, sql.DropTable)
+    epoch = database.store.read_horizon().committed
+
+    def change(catalog: Catalog) -> Catalog:
+        if statement.if_exists and not catalog.has(statement.name):
+            return catalog
+        return (catalog.without_table if is_table else catalog.without_view)(statement.name, epoch=epoch)
+
+    database.change_catalog(change)
+    return Result(message=f"{'table' if is_table else 'view'} {statement.name} dropped")
+
+
+def _show_views(database: Database) -> Result:
+    filled = database.store.read_horizon().filled
+    rows = []
+    for view in database.catalog().views:
+        state = "ready" if view.node.table in filled else "to be filled"
+        rows.append((view.name, view.kind, ", ".join(column.name for column in view.key), state))
+    return Result(("view", "kind", "key", "state"), tuple(rows))
+
+
+def _describe(database: Database, name: str) -> Result:
+    catalog = database.catalog()
+    if not catalog.has(name):
+        raise UnknownName(f"there is no table or view {name}", "SHOW TABLES and SHOW VIEWS list what there is")
+    table = next((table for table in catalog.tables if table.name.lower() == name.lower()), None)
+    key = table.key_columns if table else catalog.view(name).key
+    columns = table.columns if table else tuple(shown.column for shown in catalog.view(name).shown)
+    names = [column.name for column in key]
+    rows = [(c.name, str(c.type), c.nullable, f"{names.index(c.name) + 1}" if c.name in names else "") for c in columns]
+    shown = {column.name for column in columns}
+    rows += [(c.name, str(c.type), c.nullable, f"{i + 1}, not shown") for i, c in enumerate(key) if c.name not in shown]
+    return Result(("column", "type", "nullable", "key"), tuple(rows))
+
+
+def _explain(database: Database, name: str | None, query: str | None) -> Result:
+    catalog = database.catalog()
+    if query is not None:
+        name = "explained"
+        catalog = catalog.with_view(define_view(catalog, name, query))
+    text = explain(catalog, name)
+    return Result(("plan",), tuple((line,) for line in text.splitlines()))
+
+
+def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.DeleteRow) -> Result:
+    table = database.table(statement.table)
+    match statement:
+        case sql.Insert(columns=columns, rows=rows):
+            names = columns or tuple(column.name for column in table.schema.columns)
+            for row in rows:
+                if len(row) != len(names):
+                    raise InputError(f"INSERT gives {len(row)} values for {len(names)} columns")
+            table.put_many([dict(zip(names, row, strict=True)) for row in rows])
+            return Result(message=f"{len(rows)} rows put")
+        case sql.Update(assignments=assignments, key=key):
+            values = [_key_value(table.schema, name, dict(key)) for name in table.schema.key]
+            found = table.get(*values) is not None
+            if found:
+                table.put(*values, dict(assignments))
+            return Result(message=f"{int(found)} rows updated")
+        case _:
+            values = [_key_value(table.schema, name, dict(statement.key)) for name in table.schema.key]
+            found = table.get(*values) is not None
+            table.delete(*values)
+            return Result(message=f"{int(found)} rows deleted")
+
+
+def _key_value(schema: TableSchema, name: str, given: dict[str, object]) -> object:
+    for column, value in given.items():
+        schema.column(column)
+        if column.lower() == name.lower():
+            return value
+    raise InputError(f"WHERE gives no value for key column {name} of {schema.name}", "give every key column with =")

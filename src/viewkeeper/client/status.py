@@ -1,0 +1,81 @@
+"""Status: where the pipeline is, in numbers.
+
+In: an open database. Out: a frozen value, printed by the CLI and given as JSON. Always: read without a lock, so it may be
+asked at any time; it warns while the log grows because nothing consumes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewkeeper.model.positions import count_between
+from viewkeeper.stores.embedded.lock import holder_of
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+LAG_WARNING_CHANGES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStatus:
+    """One view: `ready` says from which epoch on it can be read, None before."""
+
+    name: str
+    kind: str
+    ready: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A store and its pipeline at one moment."""
+
+    url: str
+    epoch: int
+    inflight: int | None
+    lag_changes: int
+    lag_seconds: float
+    log_entries: int
+    bytes_used: int
+    pipeline_pid: int | None
+    tables: tuple[str, ...]
+    views: tuple[ViewStatus, ...]
+    warnings: tuple[str, ...]
+
+
+def read_status(database: Database) -> Status:
+    """The status now."""
+    store = database.store
+    record, catalog = store.read_epoch_record(), database.catalog()
+    lag = count_between(record.positions, store.ends())
+    seconds = max(0.0, (store.now() - record.stamp) / 1e9) if lag and record.stamp else 0.0
+    pid = holder_of(store.layout.lock)
+    views = tuple(ViewStatus(view.name, view.kind, record.filled.get(view.node.table)) for view in catalog.views)
+    return Status(
+        url=store.url,
+        epoch=record.committed,
+        inflight=record.inflight.epoch if record.inflight else None,
+        lag_changes=lag,
+        lag_seconds=seconds,
+        log_entries=store.log_entries(),
+        bytes_used=store.bytes_used(),
+        pipeline_pid=pid,
+        tables=tuple(table.name for table in catalog.tables),
+        views=views,
+        warnings=_warnings(lag, pid, views, synced=store.layout.synced),
+    )
+
+
+def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...], *, synced: bool) -> tuple[str, ...]:
+    found = []
+    if lag and pid is None:
+        found.append(f"no pipeline is running: the log grows, {lag} changes wait")
+    elif lag >= LAG_WARNING_CHANGES:
+        found.append(f"the pipeline is {lag} changes behind: the log grows")
+    waiting = [view.name for view in views if view.ready is None]
+    if waiting:
+        found.append(f"to be filled by the pipeline: {', '.join(waiting)}")
+    if not synced:
+        found.append("sync=off: base writes survive a crash of the process, not a power loss")
+    return tuple(found)

@@ -1,0 +1,228 @@
+"""Tables: put, get, delete and scan of base rows.
+
+In: keys and columns as Python values. Out: dicts, tokens. Always: a write is durable and in the log when its token is
+returned; it knows nothing of views, so it costs the same with a hundred of them and with none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from viewkeeper.client.ranges import byte_range, check_limit
+from viewkeeper.client.rows import (
+    clear_columns,
+    key_bytes,
+    merge_row,
+    pick,
+    split_put,
+    to_dict,
+    value_column_names,
+)
+from viewkeeper.errors import InputError
+from viewkeeper.model.keys import decode_key
+from viewkeeper.model.rows import decode_row
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.token import Token
+from viewkeeper.model.values import Stored, to_stored
+from viewkeeper.model.writes import RowWrites
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from viewkeeper.client.database import Database
+
+
+class _Unexpected(Exception):
+    """The row that a put_if found is not the expected one."""
+
+
+class Table:
+    """A base table of an open database."""
+
+    def __init__(self, database: Database, schema: TableSchema) -> None:
+        self._database = database
+        self._schema = schema
+        self._written: Callable[[Token], None] = lambda token: None
+
+    @property
+    def name(self) -> str:
+        return self._schema.name
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._schema
+
+    def put(self, *key_and_columns: object) -> Token:
+        """Write some columns of a row: `put(*key, {columns})`, or `put({all columns})` with the key inside."""
+        key, columns = split_put(self._schema, key_and_columns)
+        return self._write(key, lambda before: merge_row(self._schema, before, columns))
+
+    def put_if(self, *key_and_columns: object, expect: Mapping[str, object] | None) -> bool:
+        """Write only if the row is as expected: absent (None), or equal in the columns given; answers whether it was."""
+        key, columns = split_put(self._schema, key_and_columns)
+        wanted = None if expect is None else self._stored(expect)
+
+        def merge(before: bytes | None) -> bytes:
+            if not self._is_as_expected(key, before, wanted):
+                raise _Unexpected
+            return merge_row(self._schema, before, columns)
+
+        try:
+            self._write(key, merge)
+        except _Unexpected:
+            return False
+        return True
+
+    def put_many(self, rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader) -> Token:
+        """Write many rows in bounded transactions: dicts with their keys inside, or Arrow data."""
+        from viewkeeper.client.bulk import put_rows
+
+        self._database.require_writable(self._schema)
+        token = put_rows(self._database.store, self._schema, rows)
+        self._written(token)
+        return token
+
+    def delete(self, *key: object, columns: Sequence[str] | None = None) -> Token:
+        """Delete a row, or set some of its columns to NULL."""
+        encoded = key_bytes(f"table {self.name}", self._schema.key_columns, key)
+        if columns is None:
+            return self._write(encoded, lambda before: None)
+        names = value_column_names(self._schema, columns)
+        return self._write(encoded, lambda before: clear_columns(self._schema, before, names))
+
+    def get(self, *key: object, columns: Sequence[str] | None = None) -> dict[str, object] | None:
+        """The row under a key, key columns included; None when there is none."""
+        encoded = key_bytes(f"table {self.name}", self._schema.key_columns, key)
+        row = self._database.store.get(self._schema.id, encoded)
+        return None if row is None else self._to_dict(encoded, row, self._wanted(columns))
+
+    def get_many(self, keys: Iterable[object]) -> list[dict[str, object] | None]:
+        """The row under each key, in the order asked; a key of several columns is a tuple."""
+        encoded = [
+            key_bytes(f"table {self.name}", self._schema.key_columns, key if isinstance(key, tuple) else (key,))
+            for key in keys
+        ]
+        rows = self._database.store.get_many(self._schema.id, encoded)
+        return [None if row is None else self._to_dict(key, row, None) for key, row in zip(encoded, rows, strict=True)]
+
+    def scan(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[dict[str, object]]:
+        """Rows in key order whose key begins with `prefix`, from `start` to before `stop`."""
+        check_limit(limit)
+        bounds = byte_range(f"table {self.name}", self._schema.key_columns, prefix, start, stop)
+        pairs = self._database.store.scan(self._schema.id, *bounds, reverse=reverse)
+        return (self._to_dict(key, row, None) for key, row in itertools.islice(pairs, limit))
+
+    def to_arrow(self, *prefix: object, start: object = None, stop: object = None) -> pa.Table:
+        """The rows that `scan` gives, as an Arrow table."""
+        from viewkeeper.client.arrow import table_to_arrow
+
+        bounds = byte_range(f"table {self.name}", self._schema.key_columns, prefix, start, stop)
+        return table_to_arrow(self._schema, self._database.store.scan(self._schema.id, *bounds))
+
+    def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
+        self._database.require_writable(self._schema)
+        store = self._database.store
+        group = RowWrites(self._schema.id, [key], lambda befores: [merge(befores[0])])
+        token = Token(store.incarnation, store.write(store.node_of(key), [group]))
+        self._written(token)
+        return token
+
+    def _stored(self, row: Mapping[str, object]) -> dict[str, Stored]:
+        columns = {self._schema.column(name): value for name, value in row.items()}
+        return {column.name: to_stored(column, value) for column, value in columns.items()}
+
+    def _is_as_expected(self, key: bytes, before: bytes | None, wanted: Mapping[str, Stored] | None) -> bool:
+        if before is None or wanted is None:
+            return before is None and wanted is None
+        there = dict(zip((column.name for column in self._columns()), self._values(key, before), strict=True))
+        return all(there[name] == value for name, value in wanted.items())
+
+    def _columns(self) -> tuple[Column, ...]:
+        return self._schema.key_columns + self._schema.value_columns
+
+    def _values(self, key: bytes, row: bytes) -> list[Stored]:
+        return decode_key(self._schema.key_columns, key) + decode_row(self._schema.value_columns, row)
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[str] | None:
+        return pick(columns, [column.name for column in self._schema.columns])
+
+    def _to_dict(self, key: bytes, row: bytes, wanted: list[str] | None) -> dict[str, object]:
+        whole = to_dict(self._columns(), self._values(key, row))
+        return {name: whole[name] for name in (wanted or [column.name for column in self._schema.columns])}
+
+
+class WriteGroup:
+    """Puts and deletes of rows of one node that take effect together, when the block ends."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._steps: list[tuple[TableSchema, bytes, Callable[[bytes | None], bytes | None]]] = []
+        self.token: Token | None = None
+
+    def __enter__(self) -> WriteGroup:
+        return self
+
+    def __exit__(self, kind: type | None, *rest: object) -> None:
+        if kind is None:
+            self._commit()
+
+    def put(self, table: str, *key_and_columns: object) -> None:
+        """As `Table.put`, at the end of the block."""
+        schema = self._database.table(table).schema
+        key, columns = split_put(schema, key_and_columns)
+        self._steps.append((schema, key, lambda before: merge_row(schema, before, columns)))
+
+    def delete(self, table: str, *key: object, columns: Sequence[str] | None = None) -> None:
+        """As `Table.delete`, at the end of the block."""
+        schema = self._database.table(table).schema
+        encoded = key_bytes(f"table {schema.name}", schema.key_columns, key)
+        if columns is None:
+            self._steps.append((schema, encoded, lambda before: None))
+        else:
+            names = value_column_names(schema, columns)
+            self._steps.append((schema, encoded, lambda before: clear_columns(schema, before, names)))
+
+    def _commit(self) -> None:
+        store = self._database.store
+        nodes = {store.node_of(key) for _, key, _ in self._steps}
+        if len(nodes) > 1:
+            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
+        if not self._steps:
+            self.token = Token(store.incarnation)
+            return
+        for schema in {id(schema): schema for schema, _, _ in self._steps}.values():
+            self._database.require_writable(schema)
+        self.token = Token(store.incarnation, store.write(nodes.pop(), self._groups()))
+
+    def _groups(self) -> list[RowWrites]:
+        """One write for each row: the steps of a row run one after the other on what the one before left."""
+        rows: dict[tuple[int, bytes], list[Callable[[bytes | None], bytes | None]]] = {}
+        for schema, key, step in self._steps:
+            rows.setdefault((schema.id, key), []).append(step)
+        tables: dict[int, list[bytes]] = {}
+        for table, key in rows:
+            tables.setdefault(table, []).append(key)
+        return [RowWrites(table, keys, _run_steps(table, keys, rows)) for table, keys in tables.items()]
+
+
+def _run_steps(
+    table: int, keys: list[bytes], rows: Mapping[tuple[int, bytes], list[Callable[[bytes | None], bytes | None]]]
+) -> Callable[[list[bytes | None]], list[bytes | None]]:
+    def merge(befores: list[bytes | None]) -> list[bytes | None]:
+        afters = []
+        for key, image in zip(keys, befores, strict=True):
+            for step in rows[table, key]:
+                image = step(image)
+            afters.append(image)
+        return afters
+
+    return merge

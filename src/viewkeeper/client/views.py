@@ -1,0 +1,198 @@
+"""Views: reads of materialized records by key and in key order.
+
+In: keys and a read mode. Out: dicts, Arrow tables. Always: a read in any mode but "latest" sees one committed epoch for
+all of its records; a view that is not filled yet says so instead of answering with a part.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from viewkeeper.client.ranges import byte_range, check_limit
+from viewkeeper.client.reading import EPOCH_MAX, TIMEOUT_SECONDS, Moment, moment_of
+from viewkeeper.client.rows import key_bytes
+from viewkeeper.errors import NotReady
+from viewkeeper.model.keys import decode_key, part_end
+from viewkeeper.model.reads import SNAPSHOT
+from viewkeeper.model.rows import decode_row
+from viewkeeper.model.values import from_stored
+from viewkeeper.plan.catalog import ViewDefinition
+from viewkeeper.plan.physical import FoldNode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from viewkeeper.client.database import Database
+    from viewkeeper.client.reading import ReadMode
+    from viewkeeper.stores.embedded.held import HeldViews
+
+
+class View:
+    """A materialized view of an open database."""
+
+    def __init__(self, database: Database, definition: ViewDefinition, held: tuple[HeldViews, Moment] | None = None) -> None:
+        self._database = database
+        self._definition = definition
+        self._held = held  # a snapshot's records: every read is answered from them
+        self._mode: ReadMode = SNAPSHOT
+        self._label = f"view {definition.name}"
+
+    @property
+    def name(self) -> str:
+        return self._definition.name
+
+    @property
+    def definition(self) -> ViewDefinition:
+        return self._definition
+
+    def get(
+        self, *key: object, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS
+    ) -> dict[str, object] | None:
+        """The record under a key; None when there is none."""
+        node = self._definition.node
+        encoded = key_bytes(self._label, node.key, key)
+        first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
+        place = self._database.store.place_of(first)
+        while True:
+            moment = self._moment(read, timeout)
+            if self._is_unfilled(moment):
+                return self._unfilled(encoded)
+            chain = self._chain(place, encoded)
+            if self._held or moment.epoch == EPOCH_MAX or self._database.store.read_horizon().floor <= moment.epoch:
+                row = None if chain is None else _version_at(chain, moment)
+                return None if row is None else self._to_dict(encoded, row)
+
+    def scan(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        read: ReadMode | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Iterator[dict[str, object]]:
+        """Records in key order whose key begins with `prefix`, from `start` to before `stop`."""
+        check_limit(limit)
+        bounds = byte_range(self._label, self._definition.node.key, prefix, start, stop)
+        chosen = self._places(prefix)
+        return itertools.islice(self._scan(chosen, bounds, reverse, read, timeout), limit)
+
+    def to_arrow(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        read: ReadMode | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> pa.Table:
+        """The records that `scan` gives, as an Arrow table."""
+        import pyarrow as pa
+
+        from viewkeeper.client.arrow import records_to_arrow
+        from viewkeeper.stores.embedded.versions import rows_at
+
+        definition = self._definition
+        bounds = byte_range(self._label, definition.node.key, prefix, start, stop)
+        held, moment = self._hold(self._places(prefix), read, timeout)
+        try:
+            if self._is_unfilled(moment):
+                pairs = self._unfilled_pairs()
+                keys, rows = pa.array([k for k, _ in pairs], pa.binary()), pa.array([r for _, r in pairs], pa.binary())
+            else:
+                both = list(held.scan(self._places(prefix), definition.node.table, *bounds))
+                keys = pa.array([key for key, _ in both], pa.binary())
+                rows = rows_at(pa.array([chain for _, chain in both], pa.binary()), moment.epoch, moment.void)
+        finally:
+            self._release(held)
+        there = rows.is_valid()
+        return records_to_arrow(definition.node, definition.shown, keys.filter(there), rows.filter(there))
+
+    def in_mode(self, mode: ReadMode) -> View:
+        """This view, read in `mode` unless a read says otherwise."""
+        other = View(self._database, self._definition, self._held)
+        other._mode = mode
+        return other
+
+    def _scan(
+        self, places: Sequence[int], bounds: tuple[bytes, bytes | None], reverse: bool, read: ReadMode | None, timeout: float
+    ) -> Iterator[dict[str, object]]:
+        held, moment = self._hold(places, read, timeout)
+        try:
+            if self._is_unfilled(moment):
+                pairs = self._unfilled_pairs()
+                yield from (self._to_dict(key, row) for key, row in pairs if key >= bounds[0])
+                return
+            for key, chain in held.scan(places, self._definition.node.table, *bounds, reverse=reverse):
+                row = _version_at(chain, moment)
+                if row is not None:
+                    yield self._to_dict(key, row)
+        finally:
+            self._release(held)
+
+    def _hold(self, places: Sequence[int], read: ReadMode | None, timeout: float) -> tuple[HeldViews, Moment]:
+        if self._held:
+            return self._held
+        store = self._database.store
+        while True:
+            moment = self._moment(read, timeout)
+            held = store.hold(places)
+            if moment.epoch == EPOCH_MAX or store.read_horizon().floor <= moment.epoch:
+                return held, moment
+            held.close()
+
+    def _release(self, held: HeldViews) -> None:
+        if not self._held:
+            held.close()
+
+    def _chain(self, place: int, key: bytes) -> bytes | None:
+        table = self._definition.node.table
+        return self._held[0].get(place, table, key) if self._held else self._database.store.get_chain(place, table, key)
+
+    def _moment(self, read: ReadMode | None, timeout: float) -> Moment:
+        if self._held:
+            return self._held[1]
+        moment = moment_of(self._database.store, self._mode if read is None else read, timeout)
+        self._definition = self._database.current_view(self._definition, moment.horizon.catalog_version)
+        return moment
+
+    def _places(self, prefix: Sequence[object]) -> Sequence[int]:
+        store, node = self._database.store, self._definition.node
+        if not node.key:
+            return [store.place_of(b"")]
+        if not prefix:
+            return range(store.places)
+        return [store.place_of(key_bytes(self._label, node.key[:1], prefix[:1]))]
+
+    def _is_unfilled(self, moment: Moment) -> bool:
+        first = moment.horizon.filled.get(self._definition.node.table)
+        return first is None or (self._held is not None and first > moment.epoch)
+
+    def _unfilled(self, key: bytes) -> dict[str, object] | None:
+        rows = [row for at, row in self._unfilled_pairs() if at == key]
+        return self._to_dict(key, rows[0]) if rows else None
+
+    def _unfilled_pairs(self) -> list[tuple[bytes, bytes]]:
+        """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
+        node = self._definition.node
+        if next(self._database.store.scan(node.source, b"", None), None) is not None:
+            raise NotReady(f"{self._label} is not filled yet", "run the pipeline: viewkeeper run, or pipeline.run_available()")
+        if isinstance(node, FoldNode) and node.always:
+            from viewkeeper.views.fold import empty_row
+
+            return [(b"", empty_row(node))]
+        return []
+
+    def _to_dict(self, key: bytes, row: bytes) -> dict[str, object]:
+        node = self._definition.node
+        parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
+        return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in self._definition.shown}
+
+
+def _version_at(chain: bytes, moment: Moment) -> bytes | None:
+    from viewkeeper.stores.embedded.versions import version_at
+
+    return version_at(chain, moment.epoch, moment.void)
+

@@ -1,0 +1,29 @@
+"""Tidying: what is behind the committed epoch and needed by nobody goes.
+
+In: the store. Out: a shorter log, and no records of dropped tables. Always: bounded work for each call, done between epochs
+and never while one is in flight; a crash in the middle leaves work for the next call and nothing else.
+"""
+
+from __future__ import annotations
+
+from viewkeeper.failpoints import failpoint
+from viewkeeper.plan.catalog import Catalog
+from viewkeeper.ports.store import Store
+
+
+def tidy_up(store: Store) -> None:
+    """Truncate the log behind the committed positions, and remove what was dropped."""
+    record = store.read_epoch_record()
+    if record.inflight is not None:
+        return
+    failpoint("tidy.start")
+    store.truncate_log(record.positions)
+    failpoint("tidy.truncated")
+    catalog = Catalog.from_json(store.read_catalog())
+    if catalog.dropped:
+        gone = [table for table, _ in catalog.dropped]
+        for table in gone:
+            store.drop_records(table)
+            store.drop_rows(table)
+        failpoint("tidy.dropped")
+        store.swap_catalog(catalog.version, catalog.without_dropped(gone).to_json())

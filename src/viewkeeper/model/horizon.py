@@ -1,0 +1,50 @@
+"""The horizon: the few facts of the epoch record and the catalog that every read needs.
+
+In: both records' JSON. Out: a frozen value, parsed once for each state of it. Always: written together with the record it
+is taken from, so a reader that checks it before and after has seen one state of the views (R4).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from viewkeeper.errors import CorruptStore
+from viewkeeper.model.positions import Positions, positions_from_json
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What readers may see."""
+
+    committed: int
+    floor: int
+    void: tuple[int, ...]
+    stamp: int
+    positions: Positions
+    filled: dict[int, int]
+    catalog_version: int
+
+
+def horizon_bytes(record: dict, catalog: dict) -> bytes:
+    """The horizon of an epoch record and a catalog, both as JSON values."""
+    facts = {name: record[name] for name in ("committed", "floor", "void", "stamp", "positions", "filled")}
+    return json.dumps(facts | {"catalog": catalog.get("version", 0)}, sort_keys=True).encode()
+
+
+@lru_cache(maxsize=64)
+def parse_horizon(value: bytes) -> Horizon:
+    """The horizon that `horizon_bytes` wrote; cached, because most reads meet the one of the read before."""
+    if not value:
+        raise CorruptStore("the store has no epoch record", "restore it from a backup")
+    facts = json.loads(value)
+    return Horizon(
+        facts["committed"],
+        facts["floor"],
+        tuple(facts["void"]),
+        facts["stamp"],
+        positions_from_json(facts["positions"]),
+        {int(table): epoch for table, epoch in facts["filled"].items()},
+        facts["catalog"],
+    )

@@ -1,0 +1,21 @@
+"""Writes to base rows, in the form in which a store takes them.
+
+In: keys, and a function from the rows as found to the rows as they shall be. Always: the function runs inside the store's
+transaction, on what is really there, so a partial put or a test-and-set needs no retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+Image = bytes | None  # a row's bytes, or None where there is no row
+
+
+@dataclass(frozen=True, slots=True)
+class RowWrites:
+    """Writes to distinct rows of one table."""
+
+    table: int
+    keys: Sequence[bytes]
+    merge: Callable[[list[Image]], list[Image]]

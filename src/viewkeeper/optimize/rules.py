@@ -1,0 +1,35 @@
+"""The optimizer: named rules, run until nothing changes.
+
+In: a valid logical plan. Out: a valid plan of the same views. Always: every rule is pure and keeps the answer; which
+rows are set aside is decided by the unoptimized plan, so no rule can change that either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.optimize.drop_delta_with_before_images import drop_delta_with_before_images
+from viewkeeper.optimize.merge_equal_nodes import merge_equal_nodes
+from viewkeeper.optimize.merge_selections import merge_selections
+from viewkeeper.plan.logical import LogicalPlan, validate_plan
+
+# Equal nodes are merged before σ over σ, so that a shared first condition is seen as shared.
+RULES: tuple[Callable[[LogicalPlan], LogicalPlan], ...] = (
+    drop_delta_with_before_images,
+    merge_equal_nodes,
+    merge_selections,
+)
+
+
+def optimize(plan: LogicalPlan) -> LogicalPlan:
+    """Run the rules to their fixpoint; each round that changes something removes a node, which bounds the rounds."""
+    validate_plan(plan)
+    for _ in range(len(plan.nodes) + 1):
+        before = plan
+        for rule in RULES:
+            plan = rule(plan)
+        if plan == before:
+            validate_plan(plan)
+            return plan
+    raise InvariantBroken("the optimizer does not come to an end")

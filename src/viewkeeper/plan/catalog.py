@@ -1,0 +1,178 @@
+"""The catalog: which tables and views a store has.
+
+In: statements' pieces. Out: frozen catalogs; every change gives a new one with a higher version. Always: tables and
+views share one namespace, names are found in any case and keep their spelling, and an id is never used again.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from viewkeeper.errors import DuplicateName, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.plan.physical import Node, PhysicalPlan, Shown, node_from_json
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A view: its text as written, what it shows, and the node that keeps it. `kind`: SELECTION, PROJECTION, …"""
+
+    id: TableId
+    name: str
+    text: str
+    kind: str  # "SELECTION", "PROJECTION", "AGGREGATE" or "INDEX"
+    source: TableId
+    shown: tuple[Shown, ...]
+    node: Node
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """The key columns, under the names they are shown by, else their own."""
+        names = {shown.index: shown.column.name for shown in reversed(self.shown) if shown.part == "key"}
+        return tuple(
+            Column(names.get(place, column.name), column.type, column.nullable)
+            for place, column in enumerate(self.node.key)
+        )
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "text": self.text,
+            "kind": self.kind,
+            "source": self.source,
+            "shown": [shown.to_json() for shown in self.shown],
+            "node": self.node.to_json(),
+        }
+
+    @staticmethod
+    def from_json(value: dict) -> ViewDefinition:
+        return ViewDefinition(
+            TableId(value["id"]),
+            value["name"],
+            value["text"],
+            value["kind"],
+            TableId(value["source"]),
+            tuple(Shown.from_json(shown) for shown in value["shown"]),
+            node_from_json(value["node"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """`dropped`: ids whose records wait to be removed, with the epoch at which they were dropped."""
+
+    version: int = 0
+    next_id: int = 1
+    tables: tuple[TableSchema, ...] = ()
+    views: tuple[ViewDefinition, ...] = ()
+    dropped: tuple[tuple[int, int], ...] = ()
+
+    def table(self, name: str) -> TableSchema:
+        """The base table of that name; UnknownName otherwise."""
+        found = _find(self.tables, name)
+        if found is None:
+            if _find(self.views, name):
+                raise UnknownName(f"{name} is a view, not a table", "views over views are not supported")
+            raise UnknownName(f"there is no table {name}", _suggestion(name, self.tables))
+        return found
+
+    def view(self, name: str) -> ViewDefinition:
+        """The view of that name; UnknownName otherwise."""
+        found = _find(self.views, name)
+        if found is None:
+            if _find(self.tables, name):
+                raise UnknownName(f"{name} is a table, not a view")
+            raise UnknownName(f"there is no view {name}", _suggestion(name, self.views))
+        return found
+
+    def table_by_id(self, table_id: TableId) -> TableSchema:
+        return next(table for table in self.tables if table.id == table_id)
+
+    def has(self, name: str) -> bool:
+        return _find(self.tables, name) is not None or _find(self.views, name) is not None
+
+    def with_table(self, table: TableSchema) -> Catalog:
+        """Add a table that carries the catalog's next id."""
+        self._refuse_taken(table.name)
+        self._check_id(table.id, table.name)
+        return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=(*self.tables, table))
+
+    def with_view(self, view: ViewDefinition) -> Catalog:
+        """Add a view that was defined against this catalog."""
+        self._refuse_taken(view.name)
+        self._check_id(view.id, view.name)
+        return replace(self, version=self.version + 1, next_id=self.next_id + 1, views=(*self.views, view))
+
+    def without_table(self, name: str, epoch: int) -> Catalog:
+        table = self.table(name)
+        readers = [view.name for view in self.views if view.source == table.id]
+        if readers:
+            raise NameInUse(f"table {table.name} is read by {', '.join(readers)}", "drop the views first")
+        tables = tuple(other for other in self.tables if other.id != table.id)
+        return replace(self, version=self.version + 1, tables=tables, dropped=(*self.dropped, (table.id, epoch)))
+
+    def without_view(self, name: str, epoch: int) -> Catalog:
+        view = self.view(name)
+        views = tuple(other for other in self.views if other.id != view.id)
+        return replace(self, version=self.version + 1, views=views, dropped=(*self.dropped, (view.id, epoch)))
+
+    def without_dropped(self, ids: Iterable[int]) -> Catalog:
+        """Forget dropped tables whose records are removed."""
+        gone = frozenset(ids)
+        left = tuple(entry for entry in self.dropped if entry[0] not in gone)
+        return replace(self, version=self.version + 1, dropped=left)
+
+    def _check_id(self, given: TableId, name: str) -> None:
+        if given != self.next_id:
+            raise InvariantBroken(f"{name} has the id {given}, but the next id is {self.next_id}")
+
+    def _refuse_taken(self, name: str) -> None:
+        taken = _find(self.tables, name) or _find(self.views, name)
+        if taken is not None:
+            what = "table" if isinstance(taken, TableSchema) else "view"
+            raise DuplicateName(f"there is a {what} {taken.name} already", "choose another name, or IF NOT EXISTS")
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "version": self.version,
+            "next_id": self.next_id,
+            "tables": [table.to_json() for table in self.tables],
+            "views": [view.to_json() for view in self.views],
+            "dropped": [list(entry) for entry in self.dropped],
+        }
+
+    @staticmethod
+    def from_json(value: dict) -> Catalog:
+        if not value:  # a store that has none yet
+            return Catalog()
+        return Catalog(
+            value["version"],
+            value["next_id"],
+            tuple(TableSchema.from_json(table) for table in value["tables"]),
+            tuple(ViewDefinition.from_json(view) for view in value["views"]),
+            tuple((entry[0], entry[1]) for entry in value["dropped"]),
+        )
+
+
+Named = TypeVar("Named", TableSchema, ViewDefinition)
+
+
+def physical_plan(catalog: Catalog) -> PhysicalPlan:
+    """What an epoch runs to keep all views: their nodes in order of id, and the tables they read."""
+    nodes = tuple(view.node for view in sorted(catalog.views, key=lambda view: view.id))
+    read = {node.source for node in nodes}
+    return PhysicalPlan(tuple(table for table in catalog.tables if table.id in read), nodes)
+
+
+def _find(entries: Iterable[Named], name: str) -> Named | None:
+    return next((entry for entry in entries if entry.name.lower() == name.lower()), None)
+
+
+def _suggestion(name: str, entries: tuple[TableSchema, ...] | tuple[ViewDefinition, ...]) -> str | None:
+    names = {entry.name.lower(): entry.name for entry in entries}
+    close = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return f"did you mean {names[close[0]]}?" if close else None

@@ -1,0 +1,41 @@
+"""Held views: the records of some places, kept as they are for as long as a reader needs them.
+
+In: places. Out: chains by key and in key order. Always: LMDB's read transactions hold the records still, so a scan may
+take any time once the horizon was checked behind the opening; nothing is pinned in the epoch record for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from viewkeeper.stores.embedded import tree
+
+if TYPE_CHECKING:
+    from viewkeeper.stores.embedded.place import Place
+
+
+class HeldViews:
+    """Open read transactions over places; end them with `close`."""
+
+    def __init__(self, places: Sequence[tuple[int, Place]]) -> None:
+        self._transactions = {number: place.snapshot() for number, place in places}
+
+    def get(self, place: int, table: int, key: bytes) -> bytes | None:
+        """The chain of one record."""
+        return tree.get(self._transactions[place], tree.table_prefix(table) + key)
+
+    def scan(
+        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, chain) pairs with start <= key < stop, in key order across `places`."""
+        prefix = tree.table_prefix(table)
+        high = tree.prefix_range(prefix)[1] if stop is None else prefix + stop
+        parts = [tree.scan(self._transactions[place], prefix + start, high, reverse=reverse) for place in places]
+        for key, chain in heapq.merge(*parts, key=lambda pair: pair[0], reverse=reverse):
+            yield key[len(prefix) :], chain
+
+    def close(self) -> None:
+        for transaction in self._transactions.values():
+            transaction.abort()

@@ -1,0 +1,47 @@
+"""The test session is set up as the engine expects: this interpreter, ANSI, UTC, retries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_workers_run_the_interpreter_that_runs_the_tests(spark: SparkSession) -> None:
+    def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        import tests.support
+        import viewkeeper
+
+        assert viewkeeper.__version__ and tests.support
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    rows = spark.range(4, numPartitions=2).mapInArrow(describe, "python string").collect()
+
+    assert {row.python for row in rows} == {sys.executable}
+
+
+def test_a_failed_task_is_tried_again(spark: SparkSession, tmp_path_factory) -> None:
+    witness = tmp_path_factory.mktemp("retry") / "failed-once"
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not witness.exists():
+            witness.touch()
+            raise RuntimeError("the first attempt fails")
+        yield from batches
+
+    frame = spark.range(3, numPartitions=1).mapInArrow(fail_once, "id long")
+
+    assert sorted(row.id for row in frame.collect()) == [0, 1, 2]
+
+
+def test_sql_is_ansi_and_the_time_zone_is_utc(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

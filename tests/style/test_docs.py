@@ -1,0 +1,123 @@
+"""Docs do not lie: links lead somewhere, named tests exist, decisions are complete, nothing is left to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import dead_links, headings, missing_tests, named_tests, pages
+from tests.support.source_tree import ROOT, text_files
+
+DECISIONS = ROOT / "docs" / "decisions"
+GUARANTEES = ROOT / "docs" / "guarantees.md"
+DECISION_PARTS = ("Status", "Context", "Decision")
+STATES = ("Accepted", "Proposed", "Superseded by")
+
+# Built from parts, so that this file does not find itself.
+MACHINE_PATHS = re.compile(
+    "|".join(["/" + "work/", "/" + "root/", r"/" + r"home/\w+/", "/" + "Users/", "/tmp" + "/w/"])
+)
+LEFTOVERS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+
+
+def decision_faults(name: str, page: str) -> list[str]:
+    faults = [part for part in DECISION_PARTS if part not in headings(page)]
+    number = re.match(r"(\d{4})-[a-z0-9-]+\.md$", name)
+    if not number or not page.startswith(f"# {number[1]}: "):
+        faults.append("number")
+    state = page.partition("## Status")[2].strip()
+    return faults if state.startswith(STATES) else [*faults, "state"]
+
+
+def lines_with(pattern: re.Pattern[str], text: str) -> list[int]:
+    return [number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _faulty_files(pattern: re.Pattern[str]) -> dict[str, list[int]]:
+    texts = {_relative(path): path.read_text(encoding="utf-8", errors="ignore") for path in text_files()}
+    found = {path: lines_with(pattern, text) for path, text in texts.items()}
+    return {path: lines for path, lines in found.items() if lines}
+
+
+def test_there_are_pages_to_judge() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/api.md"} <= {
+        _relative(page) for page in pages()
+    }
+
+
+@pytest.mark.parametrize("page", pages(), ids=_relative)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert dead_links(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=_relative)
+def test_named_tests_in_a_page_exist(page: Path) -> None:
+    assert missing_tests(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.skipif(not GUARANTEES.exists(), reason="docs/guarantees.md is not written yet")
+def test_every_row_of_the_guarantees_names_a_test() -> None:
+    rows = [line for line in GUARANTEES.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    promises = [row for row in rows[1:] if not set(row) <= set("|-: ")]
+
+    assert promises
+    assert [row for row in promises if not any(name for _, name in named_tests(row))] == []
+
+
+@pytest.mark.parametrize("record", sorted(DECISIONS.glob("*.md")), ids=_relative)
+def test_a_decision_record_is_complete(record: Path) -> None:
+    assert decision_faults(record.name, record.read_text(encoding="utf-8")) == []
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = sorted(int(record.name[:4]) for record in DECISIONS.glob("*.md"))
+
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_no_file_names_a_path_of_somebodys_machine() -> None:
+    assert _faulty_files(MACHINE_PATHS) == {}
+
+
+def test_nothing_is_left_to_do() -> None:
+    assert _faulty_files(LEFTOVERS) == {}
+
+
+def test_a_dead_link_is_found() -> None:
+    page = "# Title\n\n[a](LICENSE) [b](#title) [c](https://example.org)\n```\n[not a link](nowhere.md)\n```\n"
+
+    assert dead_links(ROOT / "README.md", page) == []
+    assert dead_links(ROOT / "README.md", page + "[d](nowhere.md) [e](#nothing) [f](docs/glossary.md#no)") == [
+        "nowhere.md",
+        "#nothing",
+        "docs/glossary.md#no",
+    ]
+
+
+def test_a_missing_test_is_found() -> None:
+    here = "tests/style/test_docs.py"
+
+    assert missing_tests(f"{here}::test_a_missing_test_is_found and {here}") == []
+    assert missing_tests(f"{here}::test_of_nothing") == [f"{here}::test_of_nothing"]
+    assert missing_tests("tests/style/" + "test_nowhere.py") == ["tests/style/" + "test_nowhere.py::"]
+
+
+def test_an_incomplete_decision_is_found() -> None:
+    whole = "# 0007: Title\n\n## Status\n\nAccepted\n\n## Context\n\n## Decision\n"
+
+    assert decision_faults("0007-title.md", whole) == []
+    assert decision_faults("0008-title.md", whole) == ["number"]
+    assert decision_faults("0007-title.md", whole.replace("Accepted", "Perhaps")) == ["state"]
+    assert decision_faults("0007-title.md", whole.replace("## Context", "")) == ["Context"]
+
+
+def test_machine_paths_and_leftovers_are_found() -> None:
+    assert lines_with(MACHINE_PATHS, "a\nsee " + "/root" + "/x") == [2]
+    assert lines_with(MACHINE_PATHS, "cd " + "/work" + "/y") == [1]
+    assert lines_with(LEFTOVERS, "# TO" + "DO: later\nTODOS") == [1]

@@ -1,0 +1,162 @@
+"""Imports go one way, in the order that docs/architecture.md draws; no module reaches Spark that should not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.support.source_tree import Module, imports, modules
+
+# Lowest first. Packages of one row may use each other as long as no circle arises, except the peers, which may not.
+ROWS: tuple[tuple[str, ...], ...] = (
+    ("errors", "failpoints"),
+    ("model",),
+    ("ports", "events", "settings"),
+    ("sql",),
+    ("plan",),
+    ("optimize",),
+    ("logs", "flow", "views", "stores", "check"),
+    ("engine",),
+    ("client",),
+    ("cli", "dashboard", "bench"),
+)
+PEERS = frozenset({"logs", "flow", "views", "stores", "check"})
+RANK = {package: rank for rank, row in enumerate(ROWS) for package in row}
+TOP = frozenset(ROWS[-1])
+
+SPARK = frozenset({"pyspark", "py4j"})
+SPARK_ALLOWED = frozenset({"engine", "logs"})
+
+
+def layer_faults(tree: Iterable[Module]) -> Iterator[str]:
+    """Every import that breaks the order, as `module:line what is wrong`."""
+    tree = list(tree)
+    known = frozenset(module.name for module in tree)
+    for module in tree:
+        home = _package(module.name)
+        if home is None:
+            continue  # viewkeeper/__init__.py is the public face, above all layers
+        if home not in RANK:
+            yield f"{module.name}: package {home!r} has no place in the order"
+            continue
+        for found in imports(module, known):
+            fault = _fault(home, found.target)
+            if fault:
+                yield f"{module.name}:{found.line} {fault}"
+
+
+def _fault(home: str, target: str) -> str | None:
+    root = target.split(".")[0]
+    if root in SPARK and home not in SPARK_ALLOWED:
+        return f"imports {root}; only {' and '.join(sorted(SPARK_ALLOWED))} may"
+    if root != "viewkeeper":
+        return None
+    package = _package(target)
+    if package is None:
+        return None if home in TOP else "imports the public face of the package it belongs to"
+    if package not in RANK:
+        return f"imports {target}, which has no place in the order"
+    if RANK[package] > RANK[home]:
+        return f"imports {target}, which lies above {home}"
+    if package != home and {package, home} <= PEERS:
+        return f"imports {target}, but {home} and {package} are peers"
+    return None
+
+
+def _package(name: str) -> str | None:
+    parts = name.split(".")
+    if len(parts) == 1:
+        return None
+    return "cli" if parts[1] == "__main__" else parts[1]
+
+
+def circles(tree: Iterable[Module]) -> list[str]:
+    """The modules of one import circle, or nothing; imports for type checkers do not count."""
+    tree = list(tree)
+    known = frozenset(module.name for module in tree)
+    graph = {
+        module.name: {
+            found.target
+            for found in imports(module, known)
+            if not found.typing_only and found.target in known and found.target != module.name
+        }
+        for module in tree
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_imports_go_one_way() -> None:
+    assert list(layer_faults(modules())) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circles(modules()) == []
+
+
+def test_the_public_face_names_the_same_order() -> None:
+    face = next(module for module in modules() if module.name == "viewkeeper")
+    drawn = [line.strip() for line in face.source.splitlines() if " < " in line]
+
+    assert " ".join(drawn) == (
+        "errors, model < ports, events, settings < sql < plan < optimize "
+        "< logs | flow | views | stores | check < engine < client < cli, bench"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("viewkeeper.model.rows", "from viewkeeper.sql.parse import parse"),
+        ("viewkeeper.model.rows", "def f():\n    import viewkeeper.engine.run"),
+        ("viewkeeper.model.rows", "from ..engine import run"),
+        ("viewkeeper.model.rows", "import importlib\nimportlib.import_module('viewkeeper.client.connect')"),
+        (
+            "viewkeeper.model.rows",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from viewkeeper import sql",
+        ),
+        ("viewkeeper.errors", "from viewkeeper.model.rows import Row"),
+        ("viewkeeper.plan.node", "import viewkeeper"),
+        ("viewkeeper.views.count", "from viewkeeper.stores.lmdb import open_store"),
+        ("viewkeeper.flow.ring", "from viewkeeper.logs import source"),
+        ("viewkeeper.check.judge", "from viewkeeper.views.count import step"),
+        ("viewkeeper.check.judge", "from viewkeeper.engine.session import start"),
+        ("viewkeeper.views.count", "def f():\n    from pyspark.sql import functions"),
+        ("viewkeeper.client.connect", "import pyspark"),
+        ("viewkeeper.shiny.new", "import os"),
+        ("viewkeeper.cli.main", "from viewkeeper.shiny.new import thing"),
+    ],
+)
+def test_a_wrong_import_is_found(name: str, source: str) -> None:
+    neighbours = [Module("viewkeeper.sql", "", is_package=True), Module("viewkeeper.engine", "", is_package=True)]
+
+    assert len(list(layer_faults([Module(name, source), *neighbours]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("viewkeeper.model.rows", "from viewkeeper.errors import BadRow\nfrom viewkeeper.failpoints import reach"),
+        ("viewkeeper.model.rows", "from . import types\nfrom .types import Type"),
+        ("viewkeeper.ports.store", "from viewkeeper.settings import Settings"),
+        ("viewkeeper.logs.spark_source", "from pyspark.sql.datasource import DataSource"),
+        ("viewkeeper.engine.job", "from pyspark.sql import SparkSession\nfrom viewkeeper.views.count import step"),
+        ("viewkeeper.cli.main", "import viewkeeper\nfrom viewkeeper.client.connect import connect"),
+        ("viewkeeper", "from viewkeeper.cli.main import main"),
+    ],
+)
+def test_a_right_import_is_left_alone(name: str, source: str) -> None:
+    assert list(layer_faults([Module(name, source)])) == []
+
+
+def test_a_circle_is_found() -> None:
+    first = Module("viewkeeper.plan.first", "from viewkeeper.plan.second import b")
+    second = Module("viewkeeper.plan.second", "def f():\n    from viewkeeper.plan import first")
+
+    assert set(circles([first, second])) == {"viewkeeper.plan.first", "viewkeeper.plan.second"}
+    assert circles([first, Module("viewkeeper.plan.second", "")]) == []

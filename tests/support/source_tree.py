@@ -1,0 +1,110 @@
+"""The project's own source as data for the style tests.
+
+In: the repository root. Out: files, parsed modules, and the imports in them. Always: an import counts wherever it
+stands, at the top, inside a function, or in a call of import_module with a literal name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "viewkeeper"
+IMPORTERS = {"import_module", "__import__"}
+GENERATED = {"__pycache__", "build", "dist", "out"}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module name; `typing_only` where it stands under `if TYPE_CHECKING`."""
+
+    target: str
+    line: int
+    typing_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the package under its dotted name."""
+
+    name: str
+    source: str
+    is_package: bool = False
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+
+def modules() -> list[Module]:
+    return [_module(path) for path in python_files(PACKAGE)]
+
+
+def python_files(folder: Path) -> list[Path]:
+    return [path for path in text_files(folder) if path.suffix == ".py"]
+
+
+def text_files(folder: Path = ROOT) -> list[Path]:
+    """All files that people write; hidden folders hold environments and caches, except the CI script's."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not _is_generated(path))
+
+
+def imports(module: Module, known: frozenset[str] = frozenset()) -> list[Import]:
+    """What a module imports, in order; `from a import b` is `a.b` where that is a known module, else `a`."""
+    tree = module.tree
+    typing_lines = set(_typing_only_lines(tree))
+    return [
+        Import(target, node.lineno, node.lineno in typing_lines)
+        for node in ast.walk(tree)
+        for target in _targets(node, module, known)
+    ]
+
+
+def _module(path: Path) -> Module:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    return Module(".".join(parts[:-1] if is_package else parts), path.read_text(encoding="utf-8"), is_package)
+
+
+def _is_generated(path: Path) -> bool:
+    folders = path.relative_to(ROOT).parts[:-1]
+    hidden = any(name.startswith(".") and name != ".ci" for name in folders)
+    return hidden or any(name in GENERATED or name.endswith(".egg-info") for name in folders)
+
+
+def _targets(node: ast.AST, module: Module, known: frozenset[str]) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=name, names=names, level=level):
+            start = _absolute(name, level, module)
+            for alias in names:
+                full = f"{start}.{alias.name}"
+                yield full if full in known else start
+        case ast.Call(func=func, args=[ast.Constant(value=str(name)), *_]) if _called_name(func) in IMPORTERS:
+            yield name
+
+
+def _called_name(func: ast.expr) -> str:
+    match func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _absolute(name: str | None, level: int, module: Module) -> str:
+    if not level:
+        return name or ""
+    parts = module.name.split(".")
+    start = parts[: len(parts) - level + (1 if module.is_package else 0)]
+    return ".".join([*start, *filter(None, [name])])
+
+
+def _typing_only_lines(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for statement in node.body:
+                yield from range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
