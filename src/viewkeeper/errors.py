@@ -22,6 +22,7 @@
     └── ProtocolError         the epoch protocol stopped itself before harm was done
         ├── Fenced            a newer epoch or a newer pipeline owns the store
         ├── LogDiverged       the log is not the one the epoch record speaks of
+        ├── PositionLost      the log was truncated before what was asked for
         ├── EpochRecordLost   records are newer than the epoch record
         ├── EpochFailed       an epoch could not finish; the next run takes it up again
         └── InvariantBroken   a bug: wrong data was about to reach the store
@@ -126,6 +127,10 @@ class Fenced(ProtocolError):
 
 class LogDiverged(ProtocolError):
     """The log is not the one the epoch record speaks of."""
+
+
+class PositionLost(ProtocolError):
+    """The log was truncated before what was asked for."""
 
 
 class EpochRecordLost(ProtocolError):

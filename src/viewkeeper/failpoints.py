@@ -1,8 +1,8 @@
 """Failpoints: named places where a test may kill the process.
 
-In: `VIEWKEEPER_FAILPOINTS="name@n,…"` (kill at the n-th hit) and `VIEWKEEPER_FAILPOINT_DIR` (where hits are counted, by
-all processes of a run together). Out: nothing, or SIGKILL to oneself. Always: without the variables a call costs one
-dictionary look-up, and an armed point fires once in a run, however many processes pass it afterwards.
+In: `VIEWKEEPER_FAILPOINT_DIR`, a directory in which a file `NAME.armed` holds the hit at which the point NAME kills. Out:
+nothing, or SIGKILL to oneself. Always: without the variable a call is one test of a constant; hits are counted by all
+processes of a run together, and an armed point fires once.
 """
 
 from __future__ import annotations
@@ -11,32 +11,24 @@ import os
 import signal
 from pathlib import Path
 
-
-def _armed() -> dict[str, int]:
-    pairs = (item.rpartition("@") for item in os.environ.get("VIEWKEEPER_FAILPOINTS", "").split(",") if item)
-    return {name or count: int(count) if name else 1 for name, _, count in pairs}
-
-
-_ARMED = _armed()
+_FOLDER = os.environ.get("VIEWKEEPER_FAILPOINT_DIR")
 
 
 def failpoint(name: str) -> None:
     """Die here when armed and when it is the hit that was asked for."""
-    if name in _ARMED:
-        _hit(name)
+    if _FOLDER:
+        _hit(Path(_FOLDER), name)
 
 
-def rearm() -> None:
-    """Read the environment anew: for a process forked after import."""
-    _ARMED.clear()
-    _ARMED.update(_armed())
-
-
-def _hit(name: str) -> None:
-    folder = Path(os.environ["VIEWKEEPER_FAILPOINT_DIR"])
+def _hit(folder: Path, name: str) -> None:
     with open(folder / f"{name}.hits", "ab", buffering=0) as hits:
         hits.write(b".")
         count = hits.tell()
-    if count == _ARMED[name]:
-        (folder / f"{name}.fired").touch()
+    armed = folder / f"{name}.armed"
+    try:
+        wanted = int(armed.read_text())
+    except FileNotFoundError:
+        return
+    if count >= wanted:
+        armed.rename(folder / f"{name}.fired")
         os.kill(os.getpid(), signal.SIGKILL)

@@ -27,11 +27,25 @@ def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) ->
 
 def records_to_arrow(node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view; `rows` has no NULL."""
+    _, arrays = _decode(node, shown, keys, rows)
+    return _to_table([item.column for item in shown], arrays)
+
+
+def keys_and_values(node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
+    """Records of a view with their whole key: `__key_0`, …, `__value_0`, …."""
+    parts, arrays = _decode(node, shown, keys, rows)
+    columns = {f"__key_{i}": array for i, array in enumerate(parts)}
+    return pa.table(columns | {f"__value_{i}": array for i, array in enumerate(arrays)})
+
+
+def _decode(
+    node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array
+) -> tuple[list[pa.Array], list[pa.Array]]:
+    """The key's parts, and the values shown."""
     parts = decode_keys(node.key, keys)
     wanted = sorted({item.index for item in shown if item.part == "row"})
     values = dict(zip(wanted, decode_rows(node.row, rows, wanted), strict=True))
-    arrays = [parts[item.index] if item.part == "key" else values[item.index] for item in shown]
-    return _to_table([item.column for item in shown], arrays)
+    return parts, [parts[item.index] if item.part == "key" else values[item.index] for item in shown]
 
 
 def _columns_of(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[pa.Array, pa.Array]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.pipeline import Pipeline
     from viewkeeper.client.result import Result
     from viewkeeper.client.status import Status
+    from viewkeeper.events import EventSink
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 
@@ -87,13 +88,19 @@ class Database:
         spark: SparkSession | None = None,
         take_over: bool = False,
         changes_per_epoch: int | None = None,
+        events: EventSink | None = None,
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is handed in."""
         from viewkeeper.client.pipeline import Pipeline
 
         self.require_writable()
         return Pipeline(
-            self, view_managers=view_managers, spark=spark, take_over=take_over, changes_per_epoch=changes_per_epoch
+            self,
+            view_managers=view_managers,
+            spark=spark,
+            take_over=take_over,
+            changes_per_epoch=changes_per_epoch,
+            events=events,
         )
 
     def check(self, views: Sequence[str] | None = None, *, spark: SparkSession | None = None) -> CheckReport:

@@ -72,6 +72,10 @@ class Snapshot:
     def epoch(self) -> int:
         return self._moment.epoch
 
+    @property
+    def horizon(self) -> Horizon:
+        return self._moment.horizon
+
     def view(self, name: str) -> View:
         return View(self._database, self._database.view(name).definition, (self._held, self._moment))
 

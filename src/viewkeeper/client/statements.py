@@ -6,12 +6,12 @@ in full before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.result import Result
 from viewkeeper.errors import InputError, UnknownName
-from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.optimize.explain import explain
@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 def execute(database: Database, text: str) -> Result:
     """Run the statements of `text`; the answer is the last one's."""
     result = Result()
-    for statement in parse_statements(text):
-        result = _run(database, statement)
+    for answer in execute_each(database, text):
+        result = answer
     return result
+
+
+def execute_each(database: Database, text: str) -> Iterator[Result]:
+    """Run the statements of `text`, and give the answer of each once it is done."""
+    for statement in parse_statements(text):
+        yield _run(database, statement)
 
 
 def _run(database: Database, statement: sql.Statement) -> Result:
@@ -63,7 +69,8 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
     def change(catalog: Catalog) -> Catalog:
         if statement.if_not_exists and catalog.has(statement.name):
             return catalog
-        return catalog.with_table(statement.name, statement.columns, statement.key)
+        schema = TableSchema(TableId(catalog.next_id), statement.name, statement.columns, statement.key)
+        return catalog.with_table(schema)
 
     database.change_catalog(change)
     return Result(message=f"table {statement.name} created")

@@ -89,26 +89,17 @@ class View:
         timeout: float = TIMEOUT_SECONDS,
     ) -> pa.Table:
         """The records that `scan` gives, as an Arrow table."""
-        import pyarrow as pa
-
         from viewkeeper.client.arrow import records_to_arrow
-        from viewkeeper.stores.embedded.versions import rows_at
 
-        definition = self._definition
-        bounds = byte_range(self._label, definition.node.key, prefix, start, stop)
-        held, moment = self._hold(self._places(prefix), read, timeout)
-        try:
-            if self._is_unfilled(moment):
-                pairs = self._unfilled_pairs()
-                keys, rows = pa.array([k for k, _ in pairs], pa.binary()), pa.array([r for _, r in pairs], pa.binary())
-            else:
-                both = list(held.scan(self._places(prefix), definition.node.table, *bounds))
-                keys = pa.array([key for key, _ in both], pa.binary())
-                rows = rows_at(pa.array([chain for _, chain in both], pa.binary()), moment.epoch, moment.void)
-        finally:
-            self._release(held)
-        there = rows.is_valid()
-        return records_to_arrow(definition.node, definition.shown, keys.filter(there), rows.filter(there))
+        keys, rows = self._records(prefix, start, stop, read, timeout)
+        return records_to_arrow(self._definition.node, self._definition.shown, keys, rows)
+
+    def keys_and_values(self) -> pa.Table:
+        """All records with their whole key (`__key_0`, …), shown or not, and the values (`__value_0`, …)."""
+        from viewkeeper.client.arrow import keys_and_values
+
+        keys, rows = self._records((), None, None, None, TIMEOUT_SECONDS)
+        return keys_and_values(self._definition.node, self._definition.shown, keys, rows)
 
     def in_mode(self, mode: ReadMode) -> View:
         """This view, read in `mode` unless a read says otherwise."""
@@ -131,6 +122,28 @@ class View:
                     yield self._to_dict(key, row)
         finally:
             self._release(held)
+
+    def _records(
+        self, prefix: Sequence[object], start: object, stop: object, read: ReadMode | None, timeout: float
+    ) -> tuple[pa.Array, pa.Array]:
+        """Keys and rows of the records in a range, as Arrow arrays."""
+        import pyarrow as pa
+
+        from viewkeeper.stores.embedded.versions import rows_at
+
+        node = self._definition.node
+        bounds, places = byte_range(self._label, node.key, prefix, start, stop), self._places(prefix)
+        held, moment = self._hold(places, read, timeout)
+        try:
+            unfilled = self._is_unfilled(moment)
+            pairs = self._unfilled_pairs() if unfilled else list(held.scan(places, node.table, *bounds))
+        finally:
+            self._release(held)
+        keys = pa.array([key for key, _ in pairs], pa.binary())
+        values = pa.array([value for _, value in pairs], pa.binary())
+        rows = values if unfilled else rows_at(values, moment.epoch, moment.void)
+        there = rows.is_valid()
+        return keys.filter(there), rows.filter(there)
 
     def _hold(self, places: Sequence[int], read: ReadMode | None, timeout: float) -> tuple[HeldViews, Moment]:
         if self._held:

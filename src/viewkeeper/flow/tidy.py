@@ -11,13 +11,17 @@ from viewkeeper.plan.catalog import Catalog
 from viewkeeper.ports.store import Store
 
 
+# A check compares with the base as of a committed epoch, for which it needs the log since; this is its time to do so.
+LOG_KEPT_SECONDS = 300.0
+
+
 def tidy_up(store: Store) -> None:
     """Truncate the log behind the committed positions, and remove what was dropped."""
     record = store.read_epoch_record()
     if record.inflight is not None:
         return
     failpoint("tidy.start")
-    store.truncate_log(record.positions)
+    store.truncate_log(record.positions, older_than_seconds=LOG_KEPT_SECONDS)
     failpoint("tidy.truncated")
     catalog = Catalog.from_json(store.read_catalog())
     if catalog.dropped:

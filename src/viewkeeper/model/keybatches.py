@@ -37,9 +37,9 @@ def place_all(part: Ragged | np.ndarray) -> np.ndarray:
     lengths = part.lengths
     powers = _powers(int(lengths.max()))
     terms = part.data * powers[np.arange(len(part.data)) - np.repeat(part.offsets[:-1], lengths)]
-    # reduceat answers an element, not a sum of nothing, for an empty string: those are set apart
-    sums = np.add.reduceat(terms, np.minimum(part.offsets[:-1], len(terms) - 1))
-    sums[lengths == 0] = 0
+    running = np.zeros(len(terms) + 1, np.uint64)  # may wrap around, and the differences are right all the same
+    np.cumsum(terms, out=running[1:])
+    sums = running[part.offsets[1:]] - running[part.offsets[:-1]]
     return ((sums % keys.PRIME * np.uint64(keys.SPREAD)) >> np.uint64(32)).astype(np.uint32)
 
 

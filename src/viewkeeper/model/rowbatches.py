@@ -34,7 +34,7 @@ def encode_rows(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: 
         return join([fixed]).to_arrow()
     bodies = [Ragged.from_arrow(flat[i]) for i in layout.varying]
     ends = np.cumsum(np.stack([body.lengths for body in bodies], axis=1), axis=1).astype("<u4")
-    return join([fixed, ends.view(np.uint8).reshape(count, -1), *bodies]).to_arrow()
+    return join([fixed, ends.view(np.uint8).reshape(count, 4 * len(bodies)), *bodies]).to_arrow()
 
 
 def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[int] | None = None) -> list[pa.Array]:

@@ -149,4 +149,5 @@ def _average(total: str, count: str, arg: SqlType, type_: SqlType) -> str:
         return f"CAST(CAST({total} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
     # At count 0 the CASE around this is NULL already; NULLIF keeps an eager engine from dividing by it.
     divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
-    return duckdb_decimal.scaled(duckdb_decimal.quotient(total, divisor, type_.scale - arg.scale), type_)
+    shift = type_.scale - arg.scale
+    return duckdb_decimal.scaled(duckdb_decimal.quotient(total, divisor, shift=shift, divisor_max=2**63), type_)

@@ -65,8 +65,10 @@ def _narrow(expression: Expression, other: Expression) -> SqlType:
     return as_decimal(expression.type)
 
 
-def _magnitude_max(expression: Expression) -> int:
+def magnitude_max(expression: Expression) -> int:
     """What the unscaled value cannot exceed."""
+    if isinstance(expression, Cast) and expression.implicit and expression.arg.type.is_integer:
+        expression = expression.arg
     if expression.type.is_integer:
         return abs(int(expression.value)) if isinstance(expression, Literal) else _INTEGER_MAX[expression.type.kind]
     return 10**expression.type.precision
@@ -82,7 +84,7 @@ def arithmetic(operator: str, left: Expression, right: Expression) -> Expression
     known = next(side.type for side in (left, right) if side.type.kind == "DECIMAL")
     left, right = (coerce(side, known) if side.type == VOID else side for side in (left, right))
     args = (coerce(left, _narrow(left, right)), coerce(right, _narrow(right, left)))
-    result = decimal_result(operator, args[0].type, args[1].type, divisor_max=_magnitude_max(right))
+    result = decimal_result(operator, args[0].type, args[1].type, divisor_max=magnitude_max(right))
     raises = operator in ("/", "%") or result.precision == 38
     return Call(operator, args, result, nullable, raises)
 

@@ -35,23 +35,63 @@ def scaled(huge: str, type_: SqlType) -> str:
     return f"CAST({whole} AS {type_.duckdb})"
 
 
-def quotient(numerator: str, divisor: str, shift: int) -> str:
+def digits_at_once(divisor_max: int) -> int:
+    """How many digits one step of long division gives: a remainder below the divisor times 10^digits fits 38 digits."""
+    return 38 - len(str(divisor_max - 1))
+
+
+def quotient(numerator: str, divisor: str, *, shift: int, divisor_max: int, cut_at: int = 0) -> str:
     """numerator · 10^shift / divisor over HUGEINTs, rounded half away from zero, by long division.
 
-    The lambda gives the operands names, so that their texts stand here once.
+    `cut_at` > 0: rounded to that many more digits first, as Spark does. Lambdas give the operands names, so that their
+    texts stand here once.
     """
-    ten = power_of_ten(shift)
-    rest = f"((x.n % x.d) * {ten})"
-    cut = f"(x.n // x.d) * {ten} + {rest} // x.d"
-    away = f"CASE WHEN (x.n < 0) = (x.d < 0) THEN {power_of_ten(0)} ELSE -{power_of_ten(0)} END"
-    half = f"abs({rest} % x.d) >= abs(x.d) - abs({rest} % x.d)"
-    body = f"{cut} + CASE WHEN {half} THEN {away} ELSE CAST(0 AS HUGEINT) END"
-    return f"list_transform([{{'n': {numerator}, 'd': {divisor}}}], lambda x: {body})[1]"
+    start = f"{{'n': {numerator}, 'd': {divisor}}}"
+    fields = "'d': abs(x.d), 'up': (x.n < 0) = (x.d < 0)"
+    state = _let(start, f"{{'q': abs(x.n) // abs(x.d), 'r': abs(x.n) % abs(x.d), {fields}}}")
+    state = _divide_on(state, shift, divisor_max)
+    if cut_at:
+        state = _let(state, "{'whole': x.q, 'q': CAST(0 AS HUGEINT), 'r': x.r, 'd': x.d, 'up': x.up}")
+        state = _divide_on(state, cut_at, divisor_max, kept="'whole': x.whole, ")
+        half = f"x.q + {_rounded_up('x.r', 'x.d')} >= CAST('5{'0' * (cut_at - 1)}' AS HUGEINT)"
+        rounded = f"x.whole + CASE WHEN {half} THEN 1 ELSE 0 END"
+    else:
+        rounded = f"x.q + {_rounded_up('x.r', 'x.d')}"
+    return _let(state, f"CASE WHEN x.up THEN {rounded} ELSE -({rounded}) END")
 
 
-def divide(left: str, left_type: SqlType, right: str, right_type: SqlType, result: SqlType) -> str:
+def _let(value: str, body: str) -> str:
+    """`body` with `x` for the value."""
+    return f"list_transform([{value}], lambda x: {body})[1]"
+
+
+def _rounded_up(rest: str, divisor: str) -> str:
+    return f"CASE WHEN {rest} >= {divisor} - {rest} THEN CAST(1 AS HUGEINT) ELSE CAST(0 AS HUGEINT) END"
+
+
+def _divide_on(state: str, digits: int, divisor_max: int, kept: str = "") -> str:
+    """`digits` more digits of the quotient."""
+    while digits > 0:
+        step = min(digits, digits_at_once(divisor_max))
+        ten = power_of_ten(step)
+        rest = f"(x.r * {ten})"
+        body = f"{{{kept}'q': x.q * {ten} + {rest} // x.d, 'r': {rest} % x.d, 'd': x.d, 'up': x.up}}"
+        state = _let(state, body)
+        digits -= step
+    return state
+
+
+# Spark divides to 39 digits of scale, rounds there, and then rounds to the result's scale.
+_SPARK_SCALE = 39
+
+
+def divide(left: str, left_type: SqlType, right: str, right_type: SqlType, result: SqlType, *, divisor_max: int) -> str:
+    """A quotient that is no half is at least 1/(2·divisor) of the last digit away from one: below 10^39 in all, Spark's
+    first rounding cannot bridge that, and is left out."""
     shift = result.scale - left_type.scale + right_type.scale
-    return scaled(quotient(unscaled(left, left_type), unscaled(right, right_type), shift), result)
+    cut_at = _SPARK_SCALE - result.scale if divisor_max * 10**result.scale > 10**_SPARK_SCALE else 0
+    sides = unscaled(left, left_type), unscaled(right, right_type)
+    return scaled(quotient(*sides, shift=shift, divisor_max=divisor_max, cut_at=cut_at), result)
 
 
 def remainder(left: str, left_type: SqlType, right: str, right_type: SqlType, result: SqlType) -> str:

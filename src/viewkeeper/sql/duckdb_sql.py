@@ -1,8 +1,8 @@
 """DuckDB SQL of bound expressions.
 
 In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside
-escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's evaluation fails, and
-`guarded` turns that failure into NULL.
+escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's evaluation fails,
+and `guarded` turns that failure into NULL.
 
 Spark evaluates lazily: a NULL operand ends an operator before the other side runs, AND and OR stop early, CASE and
 COALESCE take one branch. DuckDB evaluates eagerly, except in CASE and COALESCE; so where a part is fallible and may be
@@ -19,7 +19,7 @@ from viewkeeper.errors import InvariantBroken, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql import duckdb_decimal
-from viewkeeper.sql.construct import is_nonzero
+from viewkeeper.sql.construct import is_nonzero, magnitude_max
 from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, ColumnRef, Expression, FoldRef, Literal
 
 LENGTH_MAX = 200_000
@@ -154,10 +154,12 @@ def _function(call: Call, args: list[str]) -> str:
 def _infix(call: Call, args: list[str]) -> str:
     if call.type.kind != "DECIMAL":
         return f"({args[0]} {_STRICT[call.name]} {args[1]})"
-    if call.name != "*":
+    if call.name == "*":
+        # Of two DECIMALs of up to 18 digits DuckDB makes a product of 18; a wide side gives it 38.
+        args = [f"CAST({args[0]} AS DECIMAL(38,{call.args[0].type.scale}))", args[1]]
+    else:
         # One scale on both sides: DuckDB then adds unscaled integers and checks 38 digits.
-        wide = f"DECIMAL({call.type.precision},{call.type.scale})"
-        args = [f"CAST({arg} AS {wide})" for arg in args]
+        args = [f"CAST({arg} AS {call.type.duckdb})" for arg in args]
     return f"CAST({args[0]} {call.name} {args[1]} AS {call.type.duckdb})"
 
 
@@ -185,7 +187,8 @@ def _quotient(call: Call, dividend: str, divisor: str) -> str:
     left, right = call.args[0].type, call.args[1].type
     match (call.name, call.type.kind):
         case ("/", "DECIMAL"):
-            return duckdb_decimal.divide(dividend, left, divisor, right, call.type)
+            most = magnitude_max(call.args[1])
+            return duckdb_decimal.divide(dividend, left, divisor, right, call.type, divisor_max=most)
         case ("%", "DECIMAL"):
             return duckdb_decimal.remainder(dividend, left, divisor, right, call.type)
         case ("%", "INT" | "BIGINT"):

@@ -110,14 +110,9 @@ def _adjusted(precision: int, scale: int) -> SqlType:
 
 
 def _division_fits(result: SqlType, left: SqlType, right: SqlType, divisor_max: int) -> bool:
-    """Long division multiplies a remainder below the divisor by 10^shift, which must stay within 38 digits.
-
-    Spark rounds at 39 digits of scale first and at the result's scale then. A quotient that is no half is at least
-    1/(2·divisor) of the last digit away from one; below 10^39 in all, the first rounding cannot bridge that.
-    """
+    """Long division works in steps of at least four digits: remainder · 10^4 must stay within 38 digits."""
     shift = result.scale - left.scale + right.scale
-    first_rounding_is_harmless = divisor_max * 10**result.scale <= 10**39
-    return shift >= 0 and divisor_max * 10**shift <= 10**DIGITS_MAX and first_rounding_is_harmless
+    return shift >= 0 and len(str(divisor_max - 1)) <= DIGITS_MAX - 4
 
 
 def sum_type(arg: SqlType) -> SqlType:

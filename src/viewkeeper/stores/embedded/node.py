@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from viewkeeper.errors import PositionLost
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
@@ -129,13 +130,17 @@ class Node:
             yield from decode_entries(entries, positions)
             start = positions[-1]
 
-    def truncate_log(self, position: int) -> int:
-        """Forget entries that end at or before `position`, the newest of them excepted: its checksum is still asked for."""
+    def truncate_log(self, position: int, stamp: int) -> int:
+        """Forget entries that end before `position` and are older than `stamp`, a bounded number per call."""
         gone = 0
+        with self._environment.read("log") as transaction:
+            cursor = transaction.cursor()
+            if not cursor.first() or not _is_old(cursor, position, stamp):
+                return 0
         with self._environment.write("log") as transaction:
             cursor = transaction.cursor()
             more = cursor.first()
-            while more and gone < _TRUNCATE_MAX and position_of(cursor.key()) < position:
+            while more and gone < _TRUNCATE_MAX and _is_old(cursor, position, stamp):
                 more = cursor.delete()
                 gone += 1
         return gone
@@ -231,9 +236,17 @@ def _images_before(transaction: lmdb.Transaction, log: object, table: int, posit
     cursor = transaction.cursor(db=log)
     if not cursor.set_range(position_key(position + 1)):
         return images
+    first = logformat.decode_header(cursor.value())
+    if position_of(cursor.key()) - first.count > position:
+        raise PositionLost(f"the log no longer reaches back to position {position}", "ask for a later state")
     for key, entry in cursor.iternext():
         if logformat.decode_header(entry).table == table:
             for _, batch in decode_entries([entry], [position_of(key)]):
                 for row, before in zip(batch["key"].to_pylist(), batch["before"].to_pylist(), strict=True):
                     images.setdefault(row, before)
     return images
+
+
+def _is_old(cursor: lmdb.Cursor, position: int, stamp: int) -> bool:
+    # the entry at `position` itself stays: its checksum is still asked for (R9)
+    return position_of(cursor.key()) < position and logformat.decode_header(cursor.value()).stamp < stamp

@@ -77,6 +77,8 @@ class Place:
                     if chain is not None and versions.is_dead(chain, epoch.floor, epoch.void):
                         tree.delete(transaction, key)
                     transaction.delete(grave, db=environment.database("tombstones"))
+                failpoint("place.purge.before_commit")
+            failpoint("place.purge.committed")
 
     def _dead_keys(self, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
         with self._environment.read("tombstones") as transaction:
@@ -88,6 +90,7 @@ class Place:
         with environment.write("info") as transaction:
             if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch:
                 transaction.put(_FENCE, _EPOCH.pack(epoch))
+        failpoint("place.fence.raised")
 
     def fence(self) -> int:
         with self._environment.read("info") as transaction:

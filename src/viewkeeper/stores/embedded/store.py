@@ -151,8 +151,9 @@ class EmbeddedStore:
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
         return self._nodes[stream].read_log(start, stop)
 
-    def truncate_log(self, positions: Positions) -> int:
-        return sum(self._nodes[stream].truncate_log(position) for stream, position in positions.items())
+    def truncate_log(self, positions: Positions, *, older_than_seconds: float) -> int:
+        stamp = self.now() - int(older_than_seconds * 1e9)
+        return sum(self._nodes[stream].truncate_log(position, stamp) for stream, position in positions.items())
 
     def log_entries(self) -> int:
         """How many entries the log holds, on all nodes."""

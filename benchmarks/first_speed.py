@@ -1,0 +1,113 @@
+"""First speed: how much faster is an epoch than the papers' per-operation algorithm, on the same log?
+
+In: a workload. Out: seconds of both systems and their ratio. Always: the runs take turns on copies of one prepared store;
+the session and its Python workers have run an epoch before; both results are compared with a recomputation; the
+pipeline syncs as R10 says, as it does in the product.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import viewkeeper as vk
+from benchmarks import per_operation
+from benchmarks.recompute import require_equal
+from benchmarks.results import spread, write_result
+from benchmarks.workload import Workload, copy_store, prepare
+from viewkeeper.engine.session import default_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """`seconds`: from the first read of the log to the last commit; `wall_seconds`: the whole call, tidying included."""
+
+    seconds: float
+    wall_seconds: float
+    epochs: int
+    changes: int
+
+
+def run_pipeline(
+    store: Path, spark: SparkSession, *, view_managers: int, changes_per_epoch: int | None = None
+) -> PipelineRun:
+    """`pipeline.run_available()` over all changes that wait in the store."""
+    with vk.connect(f"embedded:{store}") as db:
+        with db.pipeline(spark=spark, view_managers=view_managers, changes_per_epoch=changes_per_epoch) as pipeline:
+            began = time.perf_counter()
+            done = pipeline.run_available()
+            ended = time.perf_counter()
+    return PipelineRun(
+        sum(epoch.seconds for epoch in done), ended - began, len(done), sum(epoch.changes for epoch in done)
+    )
+
+
+def measure(
+    workload: Workload, *, runs: int = 3, view_managers: int = 2, changes_per_epoch: int | None = None
+) -> dict[str, object]:
+    """Both systems `runs` times in turn, after a run that only warms up."""
+    spark = default_session(view_managers)
+    pipeline: list[PipelineRun] = []
+    literal: list[per_operation.Run] = []
+    fused: list[per_operation.Run] = []
+    with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
+        root = Path(folder)
+        source = root / "prepared"
+        prepare(source, workload, spark)
+        for turn in range(runs + 1):
+            copy = copy_store(source, root / f"copy-{turn}")
+            ran = run_pipeline(copy, spark, view_managers=view_managers, changes_per_epoch=changes_per_epoch)
+            with vk.connect(f"embedded:{copy}") as db:
+                require_equal(copy, db.view("v1").to_arrow(), "pipeline")
+            if turn:
+                pipeline.append(ran)
+                literal.append(_per_operation(source, root / f"literal-{turn}", fused=False))
+                fused.append(_per_operation(source, root / f"fused-{turn}", fused=True))
+    return _figures(workload, view_managers, pipeline, literal, fused)
+
+
+def main(workload: Workload, *, runs: int, view_managers: int, changes_per_epoch: int | None) -> None:
+    figures = measure(workload, runs=runs, view_managers=view_managers, changes_per_epoch=changes_per_epoch)
+    file = write_result("first_speed", figures)
+    print(f"V1, {figures['changes']:,} changes in {figures['epochs']} epochs, {view_managers} view managers")
+    print(f"  pipeline          {figures['pipeline_seconds']['best']:7.2f} s")
+    print(f"  per operation     {figures['per_operation_seconds']['best']:7.2f} s   {figures['ratio']:.1f}x")
+    print(f"  the same, fused   {figures['per_operation_fused_seconds']['best']:7.2f} s   {figures['ratio_fused']:.1f}x")
+    print(f"  {file}")
+
+
+def _per_operation(source: Path, target: Path, *, fused: bool) -> per_operation.Run:
+    ran = per_operation.run(source, target, fused=fused)
+    require_equal(source, per_operation.read_records(target), "per operation")
+    return ran
+
+
+def _figures(
+    workload: Workload,
+    view_managers: int,
+    pipeline: list[PipelineRun],
+    literal: list[per_operation.Run],
+    fused: list[per_operation.Run],
+) -> dict[str, object]:
+    ours = spread([ran.seconds for ran in pipeline])
+    theirs, theirs_fused = spread([ran.seconds for ran in literal]), spread([ran.seconds for ran in fused])
+    return {
+        **asdict(workload),
+        "changes": pipeline[0].changes,
+        "view_managers": view_managers,
+        "epochs": pipeline[0].epochs,
+        "pipeline_seconds": ours,
+        "pipeline_wall_seconds": spread([ran.wall_seconds for ran in pipeline]),
+        "per_operation_seconds": theirs,
+        "per_operation_decode_seconds": spread([ran.decode_seconds for ran in literal]),
+        "per_operation_fused_seconds": theirs_fused,
+        "ratio": round(theirs["best"] / ours["best"], 2),
+        "ratio_of_medians": round(theirs["median"] / ours["median"], 2),
+        "ratio_fused": round(theirs_fused["best"] / ours["best"], 2),
+    }

@@ -1,0 +1,34 @@
+"""The report of a check.
+
+In: what was expected and what was found. Out: frozen values that print and go to JSON. Always: `ok` says that nothing was
+found wrong, and every wrong, missing or extra record is named by its view and key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A record that is not what recomputation says; `expected` is None for an extra one, `found` for a missing one."""
+
+    view: str
+    key: tuple[object, ...]
+    kind: str  # "wrong", "missing" or "extra"
+    expected: dict[str, object] | None
+    found: dict[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Views compared with their recomputation, as of one committed epoch."""
+
+    ok: bool
+    epoch: int
+    views: tuple[str, ...]
+    records: int  # how many were compared
+    findings: tuple[Finding, ...]
+
+    def __bool__(self) -> bool:
+        return self.ok

@@ -1,0 +1,113 @@
+"""Displays: how `run` tells what it does.
+
+In: a gauge, and how far the views lag. Out: a live line on a terminal, plain lines now and then elsewhere, or JSON lines.
+Always: used from one thread; the words of the end come after the live line is gone.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from viewkeeper.cli.gauge import Gauge
+from viewkeeper.cli.jsonlines import print_json
+from viewkeeper.cli.output import console
+
+_PLAIN_SECONDS = 10.0
+
+
+class Display(Protocol):
+    """Told of progress several times a second."""
+
+    def begin(self) -> None:
+        """Before the pipeline starts."""
+
+    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+        """While it runs."""
+
+    def end(self, words: str) -> None:
+        """After it stopped; once, with what is left to say (nothing after an error)."""
+
+
+class LiveLine:
+    """One line that is written over and over."""
+
+    def __init__(self) -> None:
+        from rich.status import Status
+
+        self._console = console()
+        self._status = Status("starting Spark …", console=self._console)
+
+    def begin(self) -> None:
+        self._status.start()
+
+    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+        self._status.update(describe(gauge, lag_changes, stopping=stopping))
+
+    def end(self, words: str) -> None:
+        self._status.stop()
+        if words:
+            self._console.print(words, soft_wrap=True)
+
+
+class PlainLines:
+    """A line for the first epoch, and then one at most every few seconds, when something was committed."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: float | None = None
+
+    def begin(self) -> None:
+        print("starting Spark", flush=True)
+
+    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+        now = self._clock()
+        is_due = self._told is None or now - self._told >= _PLAIN_SECONDS
+        if is_due and gauge.committed():
+            print(describe(gauge, lag_changes, stopping=stopping), flush=True)
+            self._told = now
+
+    def end(self, words: str) -> None:
+        if words:
+            print(words, flush=True)
+
+
+class JsonLines:
+    """One JSON line for each committed epoch; words go to stderr."""
+
+    def begin(self) -> None:
+        pass
+
+    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+        for event in gauge.committed():
+            print_json(event.facts)
+
+    def end(self, words: str) -> None:
+        if words:
+            print(words, file=sys.stderr, flush=True)
+
+
+def choose_display(*, as_json: bool) -> Display:
+    """The display that fits the output."""
+    if as_json:
+        return JsonLines()
+    return LiveLine() if console().is_terminal else PlainLines()
+
+
+def describe(gauge: Gauge, lag_changes: int, *, stopping: bool) -> str:
+    """The line: epoch, lag, rate."""
+    if gauge.under_way is not None:
+        epoch = f"epoch {gauge.under_way} under way"
+    else:
+        epoch = "waiting for changes" if gauge.epoch is None else f"epoch {gauge.epoch}"
+    lag = f"{lag_changes:,} changes behind" if lag_changes else "up to date"
+    parts = [epoch, lag, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
+    return " · ".join([*parts, *(["stopping after this epoch"] if stopping else [])])
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,0 +1,83 @@
+"""Failures: what a command that cannot go on says, and the exit code it leaves.
+
+In: an exception. Out: one line `error: …` and perhaps one line `hint: …` on stderr, and an exit code. Always: what
+ViewKeeper raises on purpose is told without a traceback; what it did not foresee keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from viewkeeper.errors import InputError, ProtocolError, ReadError, StoreError, ViewKeeperError
+
+CHECK_FAILED = 1
+USAGE = 2
+NO_ROW = 3
+STORE = 4
+READ = 5
+PROTOCOL = 6
+INTERRUPTED = 130
+
+EXIT_CODES: tuple[tuple[int, str], ...] = (
+    (0, "done; also when `run` was ended by Ctrl-C or SIGTERM"),
+    (CHECK_FAILED, "`check` found a view that is not what it should be; also an error nobody foresaw"),
+    (USAGE, "the command line, statement, row or key is wrong; nothing was written"),
+    (NO_ROW, "`get` found no row"),
+    (STORE, "the store, its disk, or Java"),
+    (READ, "the read cannot be answered now: a view is not filled, or not fresh enough in time"),
+    (PROTOCOL, "the pipeline stopped itself before harm was done"),
+    (INTERRUPTED, "interrupted by Ctrl-C"),
+)
+
+_CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
+    (InputError, USAGE),
+    (StoreError, STORE),
+    (ReadError, READ),
+    (ProtocolError, PROTOCOL),
+)
+
+# Hints speak to Python programmers; here the reader has a command line.
+_IN_OUR_WORDS = {
+    "pass take_over=True": "use --take-over",
+    "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
+    "viewkeeper run, or pipeline.run_available()": "viewkeeper run URL",
+    "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
+}
+
+
+def exit_code_of(error: ViewKeeperError) -> int:
+    """The exit code of a command that ended with `error`."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), CHECK_FAILED)
+
+
+def print_failure(error: ViewKeeperError) -> None:
+    """Tell an error that ViewKeeper raised on purpose."""
+    print_error(error.fact, in_our_words(error.hint))
+
+
+def in_our_words(hint: str | None) -> str | None:
+    """The hint as a user of the command line needs it."""
+    for words, ours in _IN_OUR_WORDS.items():
+        hint = hint and hint.replace(words, ours)
+    return hint
+
+
+def print_error(fact: str, hint: str | None = None) -> None:
+    """One line for the fact, one for the way out."""
+    lines = [("error", "\033[31m", fact)] + ([("hint", "\033[36m", hint)] if hint else [])
+    coloured = _is_coloured()
+    for label, colour, text in lines:
+        head = f"{colour}{label}:\033[0m" if coloured else f"{label}:"
+        print(head, _one_line(text), file=sys.stderr, flush=True)
+
+
+def _one_line(text: str) -> str:
+    """Line breaks become blanks; other control characters are spelled, so that no value can steer a terminal."""
+    flat = " ".join(text.split("\n"))
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in flat)
+
+
+def _is_coloured() -> bool:
+    import os
+
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,61 @@
+"""The gauge: what a pipeline did so far, in numbers.
+
+In: events, from whichever thread. Out: committed epochs to tell, the epoch under way, and changes per second. Always: safe
+to ask while events come in; every committed epoch is given out exactly once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from viewkeeper.events import Event
+
+_WINDOW_SECONDS = 5.0
+
+
+class Gauge:
+    """Listens to a pipeline."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started = clock()
+        self._untold: list[Event] = []
+        self._recent: deque[tuple[float, int]] = deque()
+        self.epoch: int | None = None
+        self.under_way: int | None = None
+        self.changes = 0
+
+    def take(self, event: Event) -> None:
+        """An event of the pipeline."""
+        with self._lock:
+            if event.name == "began":
+                self.under_way = int(str(event.facts["epoch"]))
+            elif event.name == "committed":
+                changes = int(str(event.facts["changes"]))
+                self.epoch, self.under_way = int(str(event.facts["epoch"])), None
+                self.changes += changes
+                self._recent.append((self._clock(), changes))
+                self._untold.append(event)
+
+    def committed(self) -> list[Event]:
+        """The epochs committed since the last time this was asked."""
+        with self._lock:
+            told, self._untold = self._untold, []
+            return told
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return self._clock() - self._started
+
+    def changes_per_second(self) -> float:
+        """The rate over the last seconds; 0 when nothing was committed in them."""
+        now = self._clock()
+        with self._lock:
+            while self._recent and self._recent[0][0] < now - _WINDOW_SECONDS:
+                self._recent.popleft()
+            return sum(changes for _, changes in self._recent) / min(_WINDOW_SECONDS, max(now - self._started, 0.1))

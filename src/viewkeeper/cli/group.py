@@ -1,0 +1,58 @@
+"""The group of commands: typer's, with our errors and with negative numbers as values.
+
+In: arguments. Out: a command that ran, or an exit code. Always: every error of ours, and every mistake in the command
+line, becomes `error: …` and `hint: …` in one place, whichever way the app was started.
+"""
+
+from __future__ import annotations
+
+import re
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from viewkeeper.cli.failures import STORE, USAGE, exit_code_of, print_error, print_failure
+from viewkeeper.errors import ViewKeeperError
+
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")
+
+
+class Command(TyperCommand):
+    """A command whose arguments may be negative numbers: `get URL readings -5`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        if any(_NEGATIVE_NUMBER.match(argument) for argument in args):
+            ctx.ignore_unknown_options = True
+        return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """All commands; tells what went wrong in any of them."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ViewKeeperError as error:
+            print_failure(error)
+            raise typer.Exit(exit_code_of(error)) from None
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("pyspark", "py4j", "pandas"):
+                raise
+            print_error(f"Spark's Python package {error.name} is not installed", "pip install 'viewkeeper[spark]'")
+            raise typer.Exit(STORE) from None
+        except BrokenPipeError:
+            raise  # typer ends quietly when nobody reads our output
+        except OSError as error:
+            print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            raise typer.Exit(STORE) from None
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise
+            print_error(error.format_message().rstrip("."), _help_hint(error))
+            raise typer.Exit(USAGE) from None
+
+
+def _help_hint(error: Exception) -> str:
+    # Usage errors are click's; typer may or may not bring its own copy, so they are known by what they carry.
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else 'viewkeeper'} --help"

@@ -1,0 +1,48 @@
+"""JSON lines: answers for programs.
+
+In: values as the client gives them. Out: one JSON text for each row. Always: what `get --json` and `scan --json` print,
+`put` takes back unchanged: DECIMAL, DATE and TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal digits, and a
+DOUBLE that JSON has no number for as "NaN", "Infinity" or "-Infinity".
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+
+
+def print_json(value: object) -> None:
+    """One line on stdout, at once."""
+    print(to_json_text(value), flush=True)
+
+
+def to_json_text(value: object) -> str:
+    return json.dumps(to_json(value), ensure_ascii=not _speaks_unicode(), allow_nan=False)
+
+
+def to_json(value: object) -> object:
+    """`value` in types that JSON has."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case Decimal():
+            return f"{value:f}"
+        case dt.date() | dt.time():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case Mapping():
+            return {str(name): to_json(part) for name, part in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [to_json(part) for part in value]
+    return str(value)  # types that only a SELECT can make: intervals, UUIDs
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,0 +1,242 @@
+"""The command line: what can be typed.
+
+In: arguments. Out: a call of the module that does the work. Always: nothing is imported before it is needed, so that
+`--help`, `put` and `get` wait neither for Spark nor for DuckDB nor for the SQL parser.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from viewkeeper import __version__
+from viewkeeper.cli.failures import CHECK_FAILED, EXIT_CODES, NO_ROW, print_error
+from viewkeeper.cli.group import Command, Group
+
+_EPILOG = "\n\n".join(["Exit codes:", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES)])
+
+app = typer.Typer(
+    name="viewkeeper",
+    cls=Group,
+    help="Materialized views for key-value stores, kept fresh by Spark.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+class ReadMode(StrEnum):
+    """What a read of a view sees."""
+
+    SNAPSHOT = "snapshot"
+    LATEST = "latest"
+
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="The store, as in `embedded:./shop`.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, a view or an index.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each row.")]
+Read = Annotated[
+    ReadMode | None,
+    typer.Option(help="For views: one committed epoch (`snapshot`), or the newest of each record (`latest`)."),
+]
+After = Annotated[
+    str | None,
+    typer.Option(metavar="TOKEN", help="For views: wait first until they hold the write that printed this token."),
+]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long `--after` waits.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"viewkeeper {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def viewkeeper(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Materialized views for key-value stores, kept fresh by Spark."""
+
+
+@app.command(cls=Command)
+def sql(
+    url: Url,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Statements, each text in quotes.", show_default=False)
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of statements; `-` is the input.", metavar="FILE")] = None,
+    json: Json = False,
+) -> None:
+    """Run SQL statements, those of a file or of a pipe; without any, open a prompt.
+
+    A store that does not exist is made by the first `CREATE TABLE`. All statements of a text are read before the first
+    one runs. In the prompt a statement ends with `;`, `\\h` helps, and `\\q` or Ctrl-D quits.
+    """
+    from viewkeeper.cli.sql import sql as run_sql
+
+    run_sql(url, text or [], file, as_json=json)
+
+
+@app.command(cls=Command)
+def put(
+    url: Url,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)],
+    row: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY|COL=VALUE", help="The key, then the columns to write.", show_default=False),
+    ],
+) -> None:
+    """Write some columns of a row and print the token of the write.
+
+    `put URL orders o1 region=eu amount=30` and `put URL orders '{"id": "o1", "region": "eu", "amount": 30}'` do the same.
+    Columns left out keep their value. `col:=null` is NULL: what follows `:=` is JSON.
+    """
+    from viewkeeper.cli.rows import put as put_row
+
+    put_row(url, table, row)
+
+
+@app.command(cls=Command)
+def get(
+    url: Url,
+    name: Name,
+    key: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="A value for each key column.", show_default=False)
+    ] = None,
+    read: Read = None,
+    after: After = None,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Print the row under a key. Exit code 3 when there is none."""
+    from viewkeeper.cli.rows import get as get_row
+
+    found = get_row(url, name, key or [], read=read, after=after, timeout=timeout, as_json=json)
+    if not found:
+        print_error(f"{name} has no row ({', '.join(key or [])})")
+        raise typer.Exit(NO_ROW)
+
+
+@app.command(cls=Command)
+def scan(
+    url: Url,
+    name: Name,
+    prefix: Annotated[
+        list[str] | None, typer.Argument(metavar="PREFIX", help="The key's first columns.", show_default=False)
+    ] = None,
+    start: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VALUE", help="First value of the key column after the prefix; again for the next column."),
+    ] = None,
+    stop: Annotated[list[str] | None, typer.Option(metavar="VALUE", help="As `--start`; not included.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="At most so many rows.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="From the last key to the first.")] = False,
+    read: Read = None,
+    after: After = None,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Print rows in key order: all, or those whose key begins with the prefix."""
+    from viewkeeper.cli.rows import scan as scan_rows
+
+    scan_rows(
+        url,
+        name,
+        prefix or [],
+        start=start or [],
+        stop=stop or [],
+        limit=limit,
+        reverse=reverse,
+        read=read,
+        after=after,
+        timeout=timeout,
+        as_json=json,
+    )
+
+
+@app.command(cls=Command)
+def run(
+    url: Url,
+    view_managers: Annotated[int, typer.Option(metavar="N", help="Workers that share the views' keys.")] = 2,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Stop once the views hold all that was written before.")
+    ] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Fence off a pipeline that is still running.")] = False,
+    changes_per_epoch: Annotated[
+        int | None, typer.Option(metavar="N", help="At most so many changes in one epoch.", show_default="500000")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON line for each committed epoch.")] = False,
+) -> None:
+    """Run the pipeline that keeps all views fresh, until Ctrl-C or SIGTERM. Needs Java 17.
+
+    Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice.
+    """
+    from viewkeeper.cli.run import Settings
+    from viewkeeper.cli.run import run as run_pipeline
+
+    run_pipeline(url, Settings(view_managers, take_over, changes_per_epoch, until_caught_up), as_json=json)
+
+
+@app.command(cls=Command)
+def status(url: Url, json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Print where the pipeline is, how far the views lag, and how much the log holds."""
+    from viewkeeper.cli.reports import status as print_status
+
+    print_status(url, as_json=json)
+
+
+@app.command(cls=Command)
+def explain(
+    url: Url,
+    view: Annotated[
+        str | None, typer.Argument(metavar="VIEW", help="A view; all when left out.", show_default=False)
+    ] = None,
+) -> None:
+    """Print the plan by which a view is kept, or the merged plan of all views."""
+    from viewkeeper.cli.reports import explain as print_plan
+
+    print_plan(url, view)
+
+
+@app.command(cls=Command)
+def check(
+    url: Url,
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Recompute views from scratch with Spark SQL and compare. Exit code 1 when one is wrong. Needs Java 17."""
+    from viewkeeper.cli.reports import check as check_views
+
+    if not check_views(url, views or [], as_json=json):
+        raise typer.Exit(CHECK_FAILED)
+
+
+@app.command(cls=Command)
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Make the store in this new directory and leave it there.")
+    ] = None,
+) -> None:
+    """Show tables, views, and changes flowing from one to the other. Needs Java 17."""
+    from viewkeeper.cli.demo import demo as show_demo
+
+    show_demo(keep)
+
+
+def main() -> None:
+    """The entry point of the `viewkeeper` script."""
+    app(prog_name="viewkeeper")
+
+
+if __name__ == "__main__":
+    main()

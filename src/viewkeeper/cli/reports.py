@@ -1,0 +1,105 @@
+"""Reports: status, explain and check.
+
+In: a store's URL. Out: what the store says of itself, for people or as JSON. Always: nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from viewkeeper.cli.jsonlines import print_json, to_json_text
+from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.output import console, print_facts, print_rows, print_text
+
+if TYPE_CHECKING:
+    from viewkeeper.check.report import CheckReport
+    from viewkeeper.client.status import Status
+
+_FINDINGS_SHOWN_MAX = 20
+
+
+def status(url: str, *, as_json: bool) -> None:
+    """Print where the pipeline is."""
+    with open_database(url, read_only=True) as database:
+        found = database.status()
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _print_status(found)
+
+
+def explain(url: str, view: str | None) -> None:
+    """Print the plan of a view, or of all."""
+    with open_database(url, read_only=True) as database:
+        print_text(database.explain(view))
+
+
+def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
+    """Compare views with their recomputation and print what was found; whether all is well."""
+    with open_database(url, read_only=True) as database:
+        with _working("recomputing the views with Spark …"):
+            report = database.check(list(views) or None)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        print_report(report)
+    return report.ok
+
+
+def print_report(report: CheckReport) -> None:
+    """The verdict, and the first findings."""
+    names = ", ".join(report.views) or "no views"
+    if report.ok:
+        print_text(f"ok: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="green")
+        return
+    print_text(f"not ok: {len(report.findings):,} records are wrong at epoch {report.epoch}", style="red")
+    shown = report.findings[:_FINDINGS_SHOWN_MAX]
+    rows = [
+        (found.view, to_json_text(found.key), found.kind, _record(found.expected), _record(found.found))
+        for found in shown
+    ]
+    print_rows(("view", "key", "kind", "expected", "found"), rows)
+    if len(report.findings) > len(shown):
+        print_text(f"and {len(report.findings) - len(shown):,} more; --json lists all", style="dim")
+
+
+def _record(record: dict[str, object] | None) -> str | None:
+    return None if record is None else to_json_text(record)
+
+
+def _print_status(found: Status) -> None:
+    running = f"running, pid {found.pipeline_pid}" if found.pipeline_pid else "not running"
+    lag = f"{found.lag_changes:,} changes, {found.lag_seconds:.1f} s" if found.lag_changes else "none"
+    facts = {
+        "store": found.url,
+        "pipeline": running,
+        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way)" if found.inflight else ""),
+        "lag": lag,
+        "log": f"{found.log_entries:,} entries",
+        "size": _size(found.bytes_used),
+        "tables": ", ".join(found.tables) or "none",
+        "views": "none" if not found.views else f"{len(found.views)}",
+    }
+    print_facts(facts)
+    if found.views:
+        rows = [(view.name, view.kind, "to be filled" if view.ready is None else "ready") for view in found.views]
+        print_rows(("view", "kind", "state"), rows)
+    for warning in found.warnings:
+        print_text(f"warning: {warning}", style="yellow")
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _working(what: str) -> AbstractContextManager[object]:
+    """A spinner on stderr while something takes long, if anybody looks."""
+    target = console(stderr=True)
+    return target.status(what) if target.is_terminal else nullcontext()

@@ -1,0 +1,89 @@
+"""Rows: put, get and scan.
+
+In: a store's URL, names, and keys as typed. Out: tokens and rows on stdout. Always: tables and views are read alike; a
+read mode, and waiting for a token, are for views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from viewkeeper.cli.jsonlines import print_json
+from viewkeeper.cli.opening import find_named, key_columns, open_database, shown_columns
+from viewkeeper.cli.values import parse_key, parse_put
+from viewkeeper.errors import InputError
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+    from viewkeeper.client.tables import Table
+    from viewkeeper.client.views import View
+
+
+def put(url: str, name: str, arguments: Sequence[str]) -> None:
+    """Write one row and print its token."""
+    with open_database(url) as database:
+        table = database.table(name)
+        print(table.put(parse_put(table.schema, arguments)))
+
+
+def get(
+    url: str, name: str, key: Sequence[str], *, read: str | None, after: str | None, timeout: float, as_json: bool
+) -> bool:
+    """Print the row under a key; whether there is one."""
+    with open_database(url, read_only=True) as database:
+        named = find_named(database, name)
+        options = _read_options(database, named, read, after, timeout)
+        row = named.get(*parse_key(key_columns(named), key), **options)
+    if row is not None and as_json:
+        print_json(row)
+    elif row is not None:
+        from viewkeeper.cli.output import print_facts
+
+        print_facts(row)
+    return row is not None
+
+
+def scan(
+    url: str,
+    name: str,
+    prefix: Sequence[str],
+    *,
+    start: Sequence[str],
+    stop: Sequence[str],
+    limit: int | None,
+    reverse: bool,
+    read: str | None,
+    after: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Print rows in key order."""
+    from viewkeeper.cli.output import print_dicts
+
+    with open_database(url, read_only=True) as database:
+        named = find_named(database, name)
+        options = _read_options(database, named, read, after, timeout)
+        columns = key_columns(named)
+        rest = columns[len(prefix) :]
+        rows = named.scan(
+            *parse_key(columns, prefix),
+            start=parse_key(rest, start) if start else None,
+            stop=parse_key(rest, stop) if stop else None,
+            limit=limit,
+            reverse=reverse,
+            **options,
+        )
+        print_dicts(shown_columns(named), rows, as_json=as_json)
+
+
+def _read_options(
+    database: Database, named: Table | View, read: str | None, after: str | None, timeout: float
+) -> dict[str, str]:
+    from viewkeeper.client.tables import Table
+
+    if isinstance(named, Table) and (read or after):
+        raise InputError(f"{named.name} is a table and always read as it is", "--read and --after are for views")
+    if after:
+        database.wait_for(after, timeout)
+    return {"read": read} if read else {}

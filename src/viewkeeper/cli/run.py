@@ -1,0 +1,141 @@
+"""Run: the pipeline in the foreground, until stopped or caught up.
+
+In: a store's URL and the pipeline's settings. Out: fresh views, and words about them. Always: the work is done in a thread
+of its own, so that this one is free for signals and the display (and so that Spark, which would take Ctrl-C for itself
+from the main thread, does not); the first signal stops after the epoch under way, the second at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewkeeper.cli.displays import Display, choose_display
+from viewkeeper.cli.gauge import Gauge
+from viewkeeper.cli.opening import open_database
+from viewkeeper.events import Event, EventSink
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+    from viewkeeper.client.pipeline import Pipeline
+
+_TICK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user chose."""
+
+    view_managers: int
+    take_over: bool
+    changes_per_epoch: int | None
+    until_caught_up: bool
+
+
+class _StopNow(Exception):
+    """Ends `run_available` between two epochs."""
+
+
+def run(url: str, settings: Settings, *, as_json: bool) -> None:
+    """Run the pipeline of the store."""
+    database, gauge, stop = open_database(url), Gauge(), threading.Event()
+    work = _Work(lambda: _work(database, settings, _sink(gauge, settings, stop), stop))
+    display = choose_display(as_json=as_json)
+    words = ""
+    with _signals_set(stop):
+        display.begin()
+        try:
+            work.start()
+            _watch(work, database, gauge, display, stop)
+            work.raise_failure()
+            words = _last_words(database, gauge, settings, stopped=stop.is_set())
+        finally:
+            display.end(words)
+
+
+class _Work(threading.Thread):
+    """The work, and what it failed of."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(name="viewkeeper-pipeline", daemon=True)
+        self._work = work
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self._failure = error
+
+    def raise_failure(self) -> None:
+        if self._failure:
+            raise self._failure
+
+
+def _work(database: Database, settings: Settings, sink: EventSink, stop: threading.Event) -> None:
+    with database.pipeline(
+        view_managers=settings.view_managers,
+        take_over=settings.take_over,
+        changes_per_epoch=settings.changes_per_epoch,
+        events=sink,
+    ) as pipeline:
+        if settings.until_caught_up:
+            _catch_up(pipeline, stop)
+        else:
+            pipeline.start()
+            while not stop.wait(_TICK_SECONDS):
+                pipeline.raise_failure()
+
+
+def _catch_up(pipeline: Pipeline, stop: threading.Event) -> None:
+    try:
+        if not stop.is_set():
+            pipeline.run_available()
+    except _StopNow:
+        pass
+
+
+def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
+    def take(event: Event) -> None:
+        gauge.take(event)
+        # Stopping is safe at any moment; after a commit nothing has to be done again.
+        if settings.until_caught_up and event.name == "committed" and stop.is_set():
+            raise _StopNow
+
+    return take
+
+
+def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop: threading.Event) -> None:
+    is_alive = True
+    while is_alive:
+        work.join(_TICK_SECONDS)
+        is_alive = work.is_alive()  # asked first: what the work did before its end is then told below
+        display.update(gauge, database.status().lag_changes, stopping=stop.is_set())
+
+
+def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped: bool) -> str:
+    epoch = database.status().epoch
+    if stopped or not settings.until_caught_up:
+        return f"stopped at epoch {epoch}"
+    return f"caught up at epoch {epoch}: {gauge.changes:,} changes in {gauge.seconds:.1f} s"
+
+
+@contextmanager
+def _signals_set(stop: threading.Event) -> Iterator[None]:
+    """Within the block SIGINT and SIGTERM set `stop`; one that comes again interrupts."""
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,63 @@
+"""SQL: statements from arguments, a file or a pipe, each with its answer.
+
+In: texts. Out: answers on stdout. Always: a text is read as a whole before its first statement runs; the store is made
+when a text that creates a table is the first to need it, and not otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.output import print_result
+from viewkeeper.errors import InputError
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+
+class SqlRunner:
+    """Runs texts against one store, which it opens when the first text comes."""
+
+    def __init__(self, url: str, *, as_json: bool) -> None:
+        self._url = url
+        self._as_json = as_json
+        self._database: Database | None = None
+
+    def run(self, text: str) -> None:
+        """Run the statements of `text` and print each answer."""
+        from viewkeeper.client.statements import execute_each
+        from viewkeeper.sql.statements import parse_statements
+        from viewkeeper.sql.syntax import CreateTable
+
+        if self._database is None:
+            statements = parse_statements(text)
+            if not statements:
+                return
+            creates = any(isinstance(statement, CreateTable) for statement in statements)
+            self._database = open_database(self._url, create=creates)
+        for result in execute_each(self._database, text):
+            print_result(result, as_json=self._as_json)
+
+
+def sql(url: str, texts: list[str], file: Path | None, *, as_json: bool) -> None:
+    """Run the statements given, or those of the file or pipe; without any, ask for them."""
+    if texts and file:
+        raise InputError("statements come as arguments or from a file, not both", "leave one of them out")
+    runner = SqlRunner(url, as_json=as_json)
+    if not texts and not file and sys.stdin.isatty():
+        from viewkeeper.cli.shell import run_shell
+
+        run_shell(runner.run, url)
+        return
+    for text in texts or [_read(file)]:
+        runner.run(text)
+
+
+def _read(file: Path | None) -> str:
+    try:
+        return sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{file or 'the input'} is not UTF-8 text", "SQL is read as UTF-8") from None

@@ -1,0 +1,149 @@
+"""Values: what is typed on the command line, read by the column's type.
+
+In: columns and texts. Out: Python values for the client. Always: `text` is read by the column's type, `:=json` as JSON, so
+that `:=null` is NULL and nothing that can be typed is NULL by accident; what does not fit is refused with the column's name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+
+from viewkeeper.errors import BadRow, InputError
+from viewkeeper.model.schema import Column, TableSchema
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", flags=re.DOTALL)
+_BOOLEANS = {"true": True, "false": False}
+
+
+def parse_text(column: Column, text: str) -> object:
+    """The value that `text` spells in the column's type."""
+    try:
+        return _READERS[column.type.kind](text)
+    except (ValueError, KeyError, InvalidOperation):
+        shown = repr(text) if len(text) <= 60 else repr(text[:57] + "…")
+        hint = f"as in {_EXAMPLES[column.type.kind]}; :=null is NULL"
+        raise BadRow(f"column {column.name} is {column.type}, not {shown}", hint) from None
+
+
+def parse_json(column: Column, value: object) -> object:
+    """The value that a JSON value stands for; strings are read as on the command line."""
+    if isinstance(value, str):
+        return parse_text(column, value)
+    if isinstance(value, Decimal) and column.type.kind == "DOUBLE":
+        return float(value)
+    return value  # whether a number, true or a list fits is for the client to say
+
+
+def parse_value(column: Column, argument: str) -> object:
+    """A key value: text, or JSON after `:=`."""
+    if argument.startswith(":="):
+        return parse_json(column, read_json(argument[2:], f"the value of column {column.name}"))
+    return parse_text(column, argument)
+
+
+def parse_key(columns: Sequence[Column], arguments: Sequence[str]) -> tuple[object, ...]:
+    """Values of a key or of a prefix of one; too many are left for the client to refuse."""
+    known = [parse_value(column, argument) for column, argument in zip(columns, arguments, strict=False)]
+    return (*known, *arguments[len(columns) :])
+
+
+def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object]:
+    """The columns of a put: `KEY… col=text col:=json {"col": json}`, the key by position or by name."""
+    count = 0 if _names_its_key(schema, arguments) else len(schema.key)
+    if len(arguments) < count:
+        names = ", ".join(schema.key)
+        fact = f"table {schema.name} has the key ({names}), not {len(arguments)} values"
+        raise InputError(fact, "give the key first, then col=value; or all in one JSON object")
+    given = list(zip(schema.key, parse_key(schema.key_columns, arguments[:count]), strict=True))
+    for argument in arguments[count:]:
+        given += _assignments(schema, argument)
+    row: dict[str, object] = {}
+    for name, value in given:
+        if name in row:
+            raise BadRow(f"column {name} is given twice", "give it once")
+        row[name] = value
+    return row
+
+
+def read_json(text: str, what: str) -> object:
+    """JSON with exact decimals, in which no name comes twice."""
+    try:
+        return json.loads(text, parse_float=Decimal, object_pairs_hook=_distinct)
+    except ValueError as error:
+        raise InputError(f"{what} is not JSON: {error}", 'strings need quotes inside: \'{"id": "o1"}\'') from None
+
+
+def _names_its_key(schema: TableSchema, arguments: Sequence[str]) -> bool:
+    first = arguments[0] if arguments else ""
+    named = _ASSIGNMENT.fullmatch(first)
+    in_key = named is not None and named[1].lower() in {name.lower() for name in schema.key}
+    return in_key or (first.startswith("{") and len(arguments) == 1)
+
+
+def _assignments(schema: TableSchema, argument: str) -> list[tuple[str, object]]:
+    if argument.startswith("{"):
+        found = read_json(argument, "the row")
+        pairs = [(schema.column(name), value) for name, value in dict(found).items()]
+        return [(column.name, parse_json(column, value)) for column, value in pairs]
+    match = _ASSIGNMENT.fullmatch(argument)
+    if not match:
+        names = ", ".join(schema.key)
+        fact = f"{argument!r} is neither col=value nor a JSON object"
+        raise InputError(fact, f"table {schema.name} has the key ({names}); all else is given by name")
+    column = schema.column(match[1])
+    if match[2] == "=":
+        return [(column.name, parse_text(column, match[3]))]
+    return [(column.name, parse_json(column, read_json(match[3], f"the value of column {column.name}")))]
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError("a name comes twice")
+    return dict(pairs)
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
+        raise ValueError
+    return int(text)
+
+
+def _date(text: str) -> dt.date:
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        raise ValueError
+    return dt.date.fromisoformat(text)
+
+
+def _binary(text: str) -> bytes:
+    if not re.fullmatch(r"([0-9a-fA-F]{2})*", text):
+        raise ValueError
+    return bytes.fromhex(text)
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "BOOLEAN": lambda text: _BOOLEANS[text.lower()],
+    "INT": _integer,
+    "BIGINT": _integer,
+    "DOUBLE": float,
+    "DECIMAL": Decimal,
+    "STRING": str,
+    "BINARY": _binary,
+    "DATE": _date,
+    "TIMESTAMP": dt.datetime.fromisoformat,
+}
+_EXAMPLES = {
+    "BOOLEAN": "true or false",
+    "INT": "30 or -30",
+    "BIGINT": "30 or -30",
+    "DOUBLE": "1.5, 1e300, NaN or Infinity",
+    "DECIMAL": "12.50",
+    "STRING": "any text",
+    "BINARY": "00ff, two hexadecimal digits for each byte",
+    "DATE": "2026-01-31",
+    "TIMESTAMP": "2026-01-31T12:30:00, in UTC unless it says +02:00",
+}

@@ -1,0 +1,72 @@
+"""Recomputation by Spark SQL: the judge of `check`.
+
+In: Spark SQL text over one base table, and the positions that say which state of it. Out: the answer as Arrow. Always: the
+base rows are read in parallel by Spark tasks, one for each stream, and are those as of the given positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from viewkeeper.errors import EpochFailed, PositionLost
+from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.stores.open import open_shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkRecompute:
+    """The port `Recompute` over a Spark session."""
+
+    def __init__(self, url: str, session: SparkSession) -> None:
+        self._url = url
+        self._session = session
+
+    def run(self, sql: str, table: TableSchema, positions: Positions) -> pa.Table:
+        reader = BaseReader(self._url, table, dict(sorted(positions.items())))
+        fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in table.columns)
+        streams = self._session.range(0, len(positions), 1, max(len(positions), 1))
+        streams.mapInArrow(reader.read, fields).createOrReplaceTempView(table.name)
+        try:
+            return self._session.sql(sql).toArrow()
+        except Exception as error:
+            if "PositionLost" in str(error):
+                raise PositionLost("the log was truncated while the check ran", "run it again") from error
+            raise EpochFailed(f"Spark could not recompute the view: {str(error).splitlines()[0][:300]}") from error
+        finally:
+            self._session.catalog.dropTempView(table.name)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseReader:
+    """Reads a base table inside Spark tasks."""
+
+    url: str
+    table: TableSchema
+    positions: Positions
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store, streams = open_shared(self.url), list(self.positions)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                stream = Stream(streams[number])
+                for rows in store.scan_as_of(self.table, stream, Position(self.positions[stream])):
+                    yield self._decode(rows)
+
+    def _decode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = dict(zip(self.table.key, decode_keys(self.table.key_columns, rows["key"]), strict=True))
+        values = self.table.value_columns
+        decoded = decode_rows(values, rows["row"])
+        arrays |= {column.name: array for column, array in zip(values, decoded, strict=True)}
+        aware = pa.timestamp("us", "UTC")
+        faced = [arrays[column.name] for column in self.table.columns]
+        faced = [array.cast(aware) if pa.types.is_timestamp(array.type) else array for array in faced]
+        return pa.record_batch(faced, names=[column.name for column in self.table.columns])

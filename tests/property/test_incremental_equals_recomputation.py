@@ -1,0 +1,218 @@
+"""After every committed epoch each view equals its recomputation from the base rows of that epoch.
+
+Many histories run in one table at once, each over rows of its own, because an epoch costs the same with one history as
+with thirty. The views of all kinds hang on the same table. What the histories contained is counted, and a kind of event
+that never happened is a failure: a generator that stopped making it would otherwise pass unseen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import viewkeeper as vk
+from tests.support.histories import COMPOSITE, EVENTS, TEXT, Change, HistoryMaker, Model, Shape, apply, chunks, state_after
+from tests.support.oracle import CASES, KINDS, Oracle, bag_of
+from tests.support.running import HereRunner, ManagersRunner
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.flow.tidy import tidy_up
+
+HISTORIES_MIN = 300
+STEPS_MIN = 30
+RUN_EVENTS = ("epoch checked", "several epochs behind", "epoch by managers", "view filled from rows", "bulk put", "get checked")
+SEEN: Counter[str] = Counter()
+HISTORIES: Counter[str] = Counter()
+WORLDS: dict[str, World] = {}
+
+
+class World:
+    """One store for many examples; each example has a table and views of its own."""
+
+    def __init__(self, url: str, shape: Shape) -> None:
+        self.db = vk.connect(url)
+        self.shape = shape
+        self.oracle = Oracle(shape)
+        self._numbers = itertools.count()
+        self._table = ""
+
+    def start(self) -> None:
+        """A new table; what the example before left is dropped and tidied away."""
+        if self._table:
+            for view in self.db.catalog().views:
+                self.db.execute(f"DROP MATERIALIZED VIEW {view.name}")
+            self.db.execute(f"DROP TABLE {self._table}")
+        self._table = f"t{next(self._numbers)}"
+        self.db.execute(f"CREATE TABLE {self._table} {self.shape.ddl}")
+
+    @property
+    def table(self) -> object:
+        return self.db.table(self._table)
+
+    def define(self, names: set[str]) -> None:
+        key = ", ".join(name for name, _ in self.shape.columns)
+        for case in CASES:
+            if case.name in names:
+                self.db.execute(case.definition.format(v=case.name, t=self._table, k=key))
+
+    def write(self, changes: list[Change], choose: random.Random) -> Iterator[tuple[int, vk.Token]]:
+        """Write the changes, now and then several in one bulk put; gives how many are written, and the token."""
+        at = 0
+        while at < len(changes):
+            run = list(itertools.takewhile(lambda change: change.kind == "put", changes[at : at + 6]))
+            if len(run) > 1 and choose.random() < 0.2:
+                names = [name for name, _ in self.shape.columns]
+                rows = [dict(zip(names, change.key, strict=True)) | dict(change.columns) for change in run]
+                token = self.table.put_many(rows)
+                SEEN["bulk put"] += 1
+                at += len(run)
+            else:
+                token = write_one(self.table, changes[at])
+                at += 1
+            yield at, token
+
+
+def write_one(table: object, change: Change) -> vk.Token:
+    match change.kind:
+        case "put":
+            return table.put(*change.key, dict(change.columns))
+        case "clear":
+            return table.delete(*change.key, columns=[name for name, _ in change.columns])
+    return table.delete(*change.key)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The stores; at the end, the judgement of what was drawn."""
+    folder = tmp_path_factory.mktemp("worlds")
+    WORLDS["text"] = World(f"embedded:{folder / 'text'}?sync=off", TEXT)
+    WORLDS["composite"] = World(f"embedded:{folder / 'composite'}?sync=off&nodes=2", COMPOSITE)
+    yield
+    if set(HISTORIES) >= {"text", "composite"}:  # a run of one of the two alone is not judged
+        assert [event for event in (*EVENTS, *RUN_EVENTS) if not SEEN[event]] == []
+        assert {kind: HISTORIES[kind] for kind in KINDS if HISTORIES[kind] < HISTORIES_MIN} == {}
+
+
+@pytest.mark.parametrize("shape", ["text", "composite"])
+@settings(max_examples=9)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    histories=st.sampled_from((1, 30, 36, 40, 44)),
+    steps=st.sampled_from((3, 32, 34, 30, 36)),
+)
+def test_every_view_equals_its_recomputation_at_every_epoch(shape: str, seed: int, histories: int, steps: int) -> None:
+    world, choose = WORLDS[shape], random.Random(seed)
+    changes = HistoryMaker(world.shape, seed, SEEN).interleaved(0, histories, steps)
+    early = {case.name for case in CASES if choose.random() < 0.7}
+    world.start()
+    world.define(early)
+    checker = Checker(world, changes)
+    for part in chunks(changes, seed, most=max(3, len(changes) // 3)):
+        checker.write(part, choose)
+        checker.run_some(choose, epochs=1)
+        if early is not CASES and choose.random() < 0.5:
+            world.define({case.name for case in CASES} - early)
+            early = {case.name for case in CASES}
+    world.define({case.name for case in CASES} - early)
+    checker.run_some(choose, epochs=1_000)
+
+    assert checker.is_done()
+    HISTORIES[shape] += 1
+    for kind in KINDS:
+        HISTORIES[kind] += histories * (steps >= STEPS_MIN)
+
+
+class Checker:
+    """Runs epochs over a world and compares after each."""
+
+    def __init__(self, world: World, changes: list[Change]) -> None:
+        self._world, self._changes = world, changes
+        self._store = world.db.store
+        self._written: list[tuple[int, vk.Token]] = []
+        self._done = 0
+        self._model: Model = {}
+        self._applied = 0
+
+    def write(self, part: list[Change], choose: random.Random) -> None:
+        for count, token in self._world.write(part, choose):
+            self._written.append((self._done + count, token))
+        self._done += len(part)
+
+    def is_done(self) -> bool:
+        return self._done == len(self._changes) == self._applied
+
+    def run_some(self, choose: random.Random, *, epochs: int) -> None:
+        """Some epochs of random size, by a coordinator that took over anew, and a check after each."""
+        managers = choose.choice((1, 1, 1, 2, 3, 8))
+        runner = HereRunner(self._store) if managers == 1 else ManagersRunner(self._store, managers, choose.random())
+        size = choose.choice((1, 20, 300, 10_000)) if epochs == 1 else 10_000
+        coordinator = Coordinator(self._store, runner, changes_max=size)
+        SEEN["several epochs behind"] += size < self._done - self._applied
+        for _ in range(epochs):
+            began_with = set(self._store.read_epoch_record().filled)
+            if coordinator.step() is None:
+                break
+            SEEN["epoch by managers"] += managers > 1
+            filled = set(self._store.read_epoch_record().filled) - began_with
+            SEEN["view filled from rows"] += bool(filled) and self._applied > 0
+            self._check(choose)
+        if choose.random() < 0.5:
+            tidy_up(self._store)
+
+    def _check(self, choose: random.Random) -> None:
+        """R17: the committed positions are a prefix of what was written, in the order in which it was written."""
+        record = self._store.read_epoch_record()
+        covered = [token.is_covered_by(self._store.incarnation, record.positions) for _, token in self._written]
+        assert covered == sorted(covered, reverse=True)
+        reached = [count for (count, _), is_in in zip(self._written, covered, strict=True) if is_in]
+        reached = reached[-1] if reached else 0
+        assert reached >= self._applied
+        for change in self._changes[self._applied : reached]:
+            apply(self._model, change)
+        self._applied = reached
+        self._world.oracle.load(self._model)
+        for view in self._world.db.catalog().views:
+            if view.node.table in record.filled:
+                self._compare(view.name, choose)
+        SEEN["epoch checked"] += 1
+
+    def _compare(self, name: str, choose: random.Random) -> None:
+        case = next(case for case in CASES if case.name == name)
+        view = self._world.db.view(name)
+        rows = list(view.scan())
+
+        assert bag_of(row.values() for row in rows) == self._world.oracle.bag(case), case.kind
+        if rows and choose.random() < 0.3:
+            self._compare_other_reads(view, rows, choose)
+
+    def _compare_other_reads(self, view: object, rows: list[dict], choose: random.Random) -> None:
+        """By key, backwards and as Arrow, a view says the same as by scan."""
+        assert bag_of(row.values() for row in view.to_arrow().to_pylist()) == bag_of(row.values() for row in rows)
+        assert bag_of(row.values() for row in reversed(list(view.scan(reverse=True)))) == bag_of(row.values() for row in rows)
+        names = [column.name for column in view.definition.key]
+        if set(names) <= rows[0].keys():
+            row = choose.choice(rows)
+            assert bag_of([view.get(*(row[name] for name in names)).values()]) == bag_of([row.values()])
+            SEEN["get checked"] += 1
+
+
+def test_the_model_says_what_a_table_holds(tmp_path: Path) -> None:
+    """The base itself: what is read back is what the independent model says, on one node and on two."""
+    for shape, nodes in ((TEXT, 1), (COMPOSITE, 2)):
+        world = World(f"embedded:{tmp_path / shape.name}?sync=off&nodes={nodes}", shape)
+        world.start()
+        changes = HistoryMaker(shape, 7).interleaved(0, 20, STEPS_MIN)
+        for change in changes:
+            write_one(world.table, change)
+        names = [name for name, _ in shape.columns]
+        expected = [(*key, *row.values()) for key, row in state_after(changes).items()]
+
+        assert bag_of(row.values() for row in world.table.scan()) == bag_of(expected)
+        assert bag_of(row.values() for row in world.table.to_arrow().to_pylist()) == bag_of(expected)
+        assert [row[names[0]] for row in world.table.scan(reverse=True)] == [row[names[0]] for row in world.table.scan()][::-1]

@@ -1,0 +1,49 @@
+"""Dumps: everything that the view tables of an embedded store hold, byte for byte, and what a reader sees of it.
+
+In: an open store or database. Out: plain lists and dicts that compare with ==. Always: all places, all tables, every
+version and every remembered tombstone, so two dumps are equal only if no byte differs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.versions import versions_of
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+    from viewkeeper.stores.embedded.store import EmbeddedStore
+
+
+def dump(store: EmbeddedStore) -> list[tuple[int, bytes, bytes]]:
+    """(table, key, chain) of every view record, place after place, in key order within each."""
+    found = []
+    for number in range(store.places):
+        snapshot = store.place(number).snapshot()
+        try:
+            for key, chain in tree.scan(snapshot, b"", None):
+                found.append((int.from_bytes(key[:4], "big"), key[4:], chain))
+        finally:
+            snapshot.abort()
+    return found
+
+
+def graves(store: EmbeddedStore) -> list[tuple[int, bytes]]:
+    """(epoch, key with its table's prefix) of every tombstone that a place remembers."""
+    found = []
+    for number in range(store.places):
+        with store.place(number)._environment.read("tombstones") as transaction:
+            found += [(int.from_bytes(grave[:8], "big"), key) for grave, key in transaction.cursor().iternext()]
+    return found
+
+
+def chain_epochs(store: EmbeddedStore, table: int) -> dict[bytes, list[int]]:
+    """For each record of a table the epochs of its versions, newest first."""
+    return {key: [epoch for epoch, _ in versions_of(chain)] for at, key, chain in dump(store) if at == table}
+
+
+def contents(database: Database) -> dict[str, list[dict[str, object]]]:
+    """What a snapshot read of every view gives, by view."""
+    with database.snapshot() as snapshot:
+        return {view.name: list(snapshot.view(view.name).scan()) for view in database.catalog().views}

@@ -1,0 +1,148 @@
+"""The kill laboratory: kills a pipeline at named points, again and again, and compares what is left.
+
+Run as a program in a process of its own: it imports everything, opens nothing, and forks a child for each attempt, so that
+an attempt costs no start-up. In: a directory, and lines `point@hit[+point@hit…]` on standard input. Out: for each line a
+JSON object with the kills that happened and whether the dump equals that of the run without kills.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import traceback
+from decimal import Decimal
+from pathlib import Path
+
+import viewkeeper as vk
+from tests.support.dump import dump
+from viewkeeper import failpoints
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.views.program import run_here
+
+CHANGES_PER_EPOCH = 60
+CHANGES = 420
+ATTEMPTS_MAX = 20
+VIEWS = """
+CREATE TABLE r (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));
+CREATE TABLE gone (k STRING PRIMARY KEY, v INT);
+CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(y) AS s, AVG(d) AS a FROM r GROUP BY x;
+CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(y) AS s FROM r;
+CREATE MATERIALIZED VIEW low AS SELECT k, part, y FROM r WHERE y < 50;
+CREATE INDEX by_x ON r (x) INCLUDE (y);
+CREATE MATERIALIZED VIEW dropped AS SELECT v, COUNT(*) AS n FROM gone GROUP BY v
+"""
+
+
+class HereRunner:
+    """Runs an epoch in this process."""
+
+    def __init__(self, store: object) -> None:
+        self._store = store
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+        run_here(self._store, plan, epoch)
+
+
+def prepare(path: Path, seed: int) -> None:
+    """A store with views, a first committed epoch, and changes that wait: few keys, many deletes and group moves."""
+    random_source = random.Random(seed)
+    database = vk.connect(f"embedded:{path}?sync=off")
+    database.execute(VIEWS)
+    table = database.table("r")
+    database.table("gone").put("a", {"v": 1})
+    Coordinator(database.store, HereRunner(database.store)).catch_up()
+    database.execute("DROP MATERIALIZED VIEW dropped")
+    for _ in range(CHANGES):
+        key = (f"k{random_source.randrange(25)}", random_source.randrange(2))
+        if random_source.random() < 0.35:
+            table.delete(*key)
+        else:
+            amount = Decimal(random_source.randrange(10_000)).scaleb(-2)
+            x = random_source.choice([None, *range(6)])
+            table.put(*key, {"x": x, "y": random_source.randrange(100), "d": amount})
+
+
+def run_pipeline(path: Path) -> None:
+    """What a pipeline process does: take over, catch up in small epochs, tidy up after each."""
+    database = vk.connect(f"embedded:{path}?sync=off")
+    coordinator = Coordinator(database.store, HereRunner(database.store), changes_max=CHANGES_PER_EPOCH)
+    while coordinator.step() is not None:
+        tidy_up(database.store)
+
+
+def in_child(work: object, *arguments: object) -> int:
+    """Run in a forked child; answers 0, or the signal that killed it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(*arguments)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(99)
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status):
+        return os.WTERMSIG(status)
+    if os.WEXITSTATUS(status):
+        raise RuntimeError(f"a child failed with exit code {os.WEXITSTATUS(status)}")
+    return 0
+
+
+def write_dump(path: Path, target: Path) -> None:
+    database = vk.connect(f"embedded:{path}?sync=off")
+    record = database.store.read_epoch_record()
+    state = {"committed": record.committed, "filled": sorted(record.filled.items()), "inflight": record.inflight is None}
+    lines = [f"{table} {key.hex()} {chain.hex()}" for table, key, chain in dump(database.store)]
+    target.write_text("\n".join([json.dumps(state), *lines]))
+
+
+def arm(folder: Path, schedule: str) -> None:
+    folder.mkdir()
+    for item in schedule.split("+"):
+        point, hit = item.split("@")
+        (folder / f"{point}.armed").write_text(hit)
+
+
+def run_schedule(root: Path, prepared: Path, number: int, schedule: str) -> Path:
+    """Run a copy of the prepared store under a schedule of kills; answers where the hits were counted."""
+    store, folder = root / f"store-{number}", root / f"points-{number}"
+    shutil.copytree(prepared, store)
+    arm(folder, schedule) if schedule else folder.mkdir()
+    failpoints._FOLDER = str(folder)
+    for _ in range(ATTEMPTS_MAX):
+        died_of = in_child(run_pipeline, store)
+        if died_of == 0:
+            break
+        if died_of != signal.SIGKILL:
+            raise RuntimeError(f"a child died of signal {died_of}")
+    else:
+        raise RuntimeError(f"{schedule}: no end after {ATTEMPTS_MAX} attempts")
+    failpoints._FOLDER = None
+    in_child(write_dump, store, root / f"dump-{number}")
+    shutil.rmtree(store)
+    return folder
+
+
+def main(root: Path, seed: int) -> None:
+    prepared = root / "prepared"
+    in_child(prepare, prepared, seed)
+    points = run_schedule(root, prepared, 0, "")
+    hits = {file.stem: file.stat().st_size for file in sorted(points.glob("*.hits"))}
+    print(json.dumps({"reference": True, "hits": hits}), flush=True)
+    expected = (root / "dump-0").read_text()
+    for number, line in enumerate(sys.stdin, 1):
+        folder = run_schedule(root, prepared, number, line.strip())
+        same = (root / f"dump-{number}").read_text() == expected
+        fired = sorted(file.stem for file in folder.glob("*.fired"))
+        print(json.dumps({"schedule": line.strip(), "fired": fired, "same": same}), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
