@@ -62,7 +62,8 @@ ROWS = [
     (6, -7, 3, -1, "-0.05", "-2.5", "2.500000", "-0.9999", math.inf, "ABC", False, None, MOMENT, b"\x01"),
     (7, 10, 4, 9007199254740993, "0.15", "123456789012345678.1234567891", "7.000000", "0.0001", -1e308, "b",
      True, DAY, MOMENT, None),
-    (8, None, 0, 5, "2.50", None, None, None, 1e-320, "x", None, None, None, None),
+    (8, None, 0, 5, "2.50", "-1234567890123456789012345678.1234567891", None, None, 1e-320, "x",
+     None, None, None, None),
     (9, 5, None, None, "-2.50", "1", "3.141592", "0.5000", 0.1, " a ", True, DAY, None, None),
 ]  # fmt: skip
 
@@ -70,11 +71,11 @@ EXPRESSIONS = """
 i + j; i - j; i * j; i / j; i % j; i div j; b + i; b * 2; b div -1; b div i; b % i; b % -1; i / b; -i; -b; abs(i)
 abs(b); d + 1; d + i; d - b; d * 2; d * i; d * d; d / 3; d / i; d / b; d / cast(b as decimal(15,0)); i / d; b / d
 d / d; d / g; g / d; d % 7; d % i; d % g; g % d; e % d; e / d; e / b; e / g; g / g; e / 3; h / d; d / h; h * h
-h + h; h - d; g * d; g + d; g / 7; b * d; -d; abs(e); d * 1.1; i + 1.5; d + f; d * f; g + f; e * 1e0; f + f; f * f
-f - 1; f / 2; f / f; f % 2; f % j; f / 0; -f; abs(f); i + 1e0; null + 1; i = j; i <> j; i < b; i <= d; d > e; d >= 1
-e = b; i = f; d < f; g < f; f = f; f < 1e308; f > 0; f <=> f; i <=> null; s = 'b'; s < 'b'; s >= ''; p = true
-p <=> false; dt > '2024-01-01'; dt = DATE '2024-02-29'; ts < TIMESTAMP '1970-01-01 00:00:00'; ts > dt; dt <= ts
-x = X'00ff'; x < X'01'; 1 = 1.0; p and i > 0; p or i > 0; not p; p and null; i = 0 or j / i > 1
+h + h; h - d; g * d; g + d; g / 7; b * d; -d; abs(g); -e; d * 1.1; i + 1.5; d + f; d * f; g + f; e * 1e0; f + f
+f * f; f - 1; f / 2; f / f; f % 2; f % j; f / 0; -f; abs(f); i + 1e0; null + 1; i = j; i <> j; i < b; i <= d; d > e
+d >= 1; e = b; i = f; d < f; g < f; f = f; f < 1e308; f > 0; f <=> f; i <=> null; s = 'b'; s < 'b'; s >= ''
+p = true; p <=> false; dt > '2024-01-01'; dt = DATE '2024-02-29'; ts < TIMESTAMP '1970-01-01 00:00:00'; ts > dt
+dt <= ts; x = X'00ff'; x < X'01'; 1 = 1.0; p and i > 0; p or i > 0; not p; p and null; i = 0 or j / i > 1
 i <> 0 and j / i > 0; p or i + 1 > 0; p and i + 1 > 0; i is null; i is not null; p is true; p is not false
 i in (1, 2.5, null); i not in (3, 5); d in (1.25, 0); s in ('a', ''); dt in ('2024-02-29'); i between j and 10
 d between -1 and 1.5; not (i between 1 and 5); case when p then 1 else d end; case when i = 0 then 0 else j / i end
@@ -93,6 +94,13 @@ substring(s, 3, 0); substring(s, 9, 2); s like 'a%'; s like '%b'; s like 'a_b'; 
 year(dt); month(dt); day(dt); dayofmonth(dt); year(ts); month(ts); day(ts); 'it''s'; 'a' 'b'
 'tab\\t nl\\n q\\' bs\\\\ pct\\% us\\_'; "double ""quoted"" x"; 1L; 1.5BD; 2D; 1e3; -2147483648; 3000000000; .5
 X'0aFF'; DATE '0001-01-01'; TIMESTAMP '2024-01-01 12:30:00.25'; TIMESTAMP '2024-01-01 12:30:00+02:00'; true; -1.50
+i + 1 > 0; 0 < i + 1; i * 2 > 10; 5 - i < 10; -i < 5; i + 1 <=> 5; i + 1 in (1, 2); i + 1 is null
+cast(b as int) = 5; cast(b as int) in (7); not (i + 1 > 0); case when i + 1 > 0 then 1 else 2 end; (i + 1) * 0
+abs(i) >= 0; i + 1 between 0 and 5; coalesce(i + 1, 0); b - 1 < d
+cast(e as decimal(37,8)) + cast(e as decimal(37,8)); cast(e as decimal(37,8)) - 0.5
+cast(e as decimal(30,0)) * 1.234567; cast(e as decimal(36,8)) % g; g * g
+cast(e as decimal(38,2)) - cast(e as decimal(38,2)); -cast(e as decimal(38,9)); cast(e as decimal(38,9)) % 7
+cast(e as decimal(29,1)) * d < 0
 """
 ALL = [entry.strip() for line in EXPRESSIONS.strip().splitlines() for entry in line.split(";")]
 

@@ -1,7 +1,7 @@
 """The demo: a shop from an empty store to fresh views, told step by step.
 
-In: perhaps a new directory. Out: a store, and words about it. Always: without Java it ends before anything is written, and
-what it made is gone afterwards unless it was to be kept.
+In: perhaps a new directory. Out: a store, and words about it. Always: without Java it ends before anything is written,
+and what it made is gone afterwards unless it was to be kept.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.cli import shop
 from viewkeeper.cli.opening import open_database, shown_columns
-from viewkeeper.cli.output import console, print_rows, print_text
+from viewkeeper.cli.output import print_rows, print_text, working
+from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report
-from viewkeeper.errors import CorruptStore, InputError
+from viewkeeper.errors import InputError, InvariantBroken
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -26,41 +27,54 @@ def demo(keep: Path | None) -> None:
     from viewkeeper.engine.session import require_java
 
     require_java()
-    if keep is not None:
-        if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-            raise InputError(f"{keep} exists already", "name a new directory")
-        _tell(f"embedded:{keep}")
-        _tell_what_next(f"embedded:{keep}", kept=True)
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="viewkeeper-demo-") as directory, quiet_java():
+            _tell(f"embedded:{directory}/shop")
+        _tell_what_next("./shop", kept=False)
         return
-    with tempfile.TemporaryDirectory(prefix="viewkeeper-demo-") as directory:
-        _tell(f"embedded:{directory}/shop")
-    _tell_what_next("embedded:./shop", kept=False)
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise InputError(f"{keep} exists already", "name a new directory")
+    with quiet_java():
+        _tell(f"embedded:{keep}")
+    _tell_what_next(str(keep), kept=True)
 
 
 def _tell(url: str) -> None:
     with open_database(url, create=True) as database:
-        _heading("1. A table in a key-value store, and some rows")
-        _run(database, *shop.TABLES, *shop.FIRST_ROWS)
-        _heading("2. Questions, written once as views")
+        _write_rows(database)
+        _heading("2. Questions, written once, as views")
         _run(database, *shop.VIEWS)
         with database.pipeline() as pipeline:
             _heading("3. The pipeline fills the views (Spark starts, which takes some seconds)")
             _keep_fresh(pipeline)
             _show_views(database)
-            _heading("4. Rows change; writes do not wait for views")
+            _heading("4. Rows change; a write waits for no view")
             for what, statement in shop.CHANGES:
                 print_text(f"-- {what}", style="dim")
                 _run(database, statement)
-            _heading("5. The pipeline reads these changes from the log, and only them")
+            _heading("5. The pipeline reads these changes from the log, and nothing else")
             _keep_fresh(pipeline)
             _show_views(database)
-        _heading("6. Is it right? Every view is recomputed from scratch by Spark SQL and compared")
-        report = database.check()
-        print_report(report)
-        if not report.ok:
-            raise CorruptStore("the demo's views are not what they should be", "this is a bug: please report it")
-        _heading("7. How it is done: the plan that keeps all views")
+        _check(database)
+        _heading("7. How it is done: the plan that keeps all views together")
         print_text(database.explain())
+
+
+def _write_rows(database: Database) -> None:
+    _heading("1. A table in a key-value store, and its rows")
+    _run(database, shop.TABLE, shop.FEW_ROWS)
+    print_text(f"-- and {shop.MANY:,} small orders, in one bulk write", style="dim")
+    database.table("orders").put_many(shop.many_rows())
+    print_text(f"   {shop.MANY:,} rows put", style="green")
+
+
+def _check(database: Database) -> None:
+    _heading("6. Is it right? Spark SQL recomputes every view from scratch, and the records are compared")
+    with working("recomputing …"):
+        report = database.check()
+    print_report(report)
+    if not report.ok:
+        raise InvariantBroken("the demo's views are not what they should be", "this is a bug: please report it")
 
 
 def _heading(text: str) -> None:
@@ -75,35 +89,33 @@ def _run(database: Database, *statements: str) -> None:
 
 
 def _keep_fresh(pipeline: Pipeline) -> None:
-    target = console(stderr=True)
-    if target.is_terminal:
-        with target.status("working …"):
-            done = pipeline.run_available()
-    else:
+    with working("working …"):
         done = pipeline.run_available()
     for epoch in done:
-        words = f"   epoch {epoch.epoch} committed: {epoch.changes} changes in {epoch.seconds:.2f} s"
+        words = f"   epoch {epoch.epoch} committed: {epoch.changes:,} changes in {epoch.seconds:.2f} s"
         print_text(words, style="green")
 
 
 def _show_views(database: Database) -> None:
     """All views as of one epoch."""
     with database.snapshot() as snapshot:
-        for name in shop.NAMES:
+        for name, prefix in shop.SHOWN:
             view = snapshot.view(name)
             print_text("")
-            print_text(name, style="bold")
-            print_rows(shown_columns(view), [tuple(row.values()) for row in view.scan()])
+            print_text(f"{name}, the keys that begin with {', '.join(prefix)}" if prefix else name, style="bold")
+            print_rows(shown_columns(view), [tuple(row.values()) for row in view.scan(*prefix)])
 
 
-def _tell_what_next(url: str, *, kept: bool) -> None:
+def _tell_what_next(directory: str, *, kept: bool) -> None:
     _heading("What next")
-    lines = [] if kept else ["viewkeeper demo --keep ./shop       # the same, and the store stays; then:"]
+    url = f"embedded:{directory}"
+    lines = [] if kept else [(f"viewkeeper demo --keep {directory}", "the same, but the store stays; then")]
     lines += [
-        f"viewkeeper sql {url}       # a prompt for SQL",
-        f"viewkeeper put {url} orders o7 customer=eve region=eu amount=42.00",
-        f"viewkeeper run {url}       # keep the views fresh until Ctrl-C",
-        f"viewkeeper get {url} revenue eu",
+        (f"viewkeeper sql {url}", "a prompt for SQL"),
+        (f"viewkeeper run {url}", "keep the views fresh, until Ctrl-C; meanwhile, elsewhere"),
+        (f"viewkeeper put {url} orders o7 customer=eve region=eu amount=42.00", "write"),
+        (f"viewkeeper get {url} revenue eu", "read"),
     ]
-    for line in lines:
-        print_text(f"  {line}")
+    width = max(len(command) for command, _ in lines)
+    for command, what in lines:
+        print_text(f"  {command:{width}}  # {what}")

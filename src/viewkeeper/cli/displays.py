@@ -1,7 +1,7 @@
 """Displays: how `run` tells what it does.
 
-In: a gauge, and how far the views lag. Out: a live line on a terminal, plain lines now and then elsewhere, or JSON lines.
-Always: used from one thread; the words of the end come after the live line is gone.
+In: a gauge, and how far the views lag. Out: a live line on a terminal, plain lines now and then elsewhere, or JSON
+lines. Always: used from one thread; the words of the end come after the live line is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LiveLine:
         from rich.status import Status
 
         self._console = console()
-        self._status = Status("starting Spark …", console=self._console)
+        self._status = Status("starting …", console=self._console)
 
     def begin(self) -> None:
         self._status.start()
@@ -58,11 +58,15 @@ class PlainLines:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: float | None = None
+        self._has_said_running = False
 
     def begin(self) -> None:
-        print("starting Spark", flush=True)
+        print("starting", flush=True)
 
     def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+        if gauge.is_running and not self._has_said_running:
+            print("running", flush=True)
+            self._has_said_running = True
         now = self._clock()
         is_due = self._told is None or now - self._told >= _PLAIN_SECONDS
         if is_due and gauge.committed():
@@ -100,11 +104,13 @@ def describe(gauge: Gauge, lag_changes: int, *, stopping: bool) -> str:
     """The line: epoch, lag, rate."""
     if gauge.under_way is not None:
         epoch = f"epoch {gauge.under_way} under way"
+    elif gauge.epoch is not None:
+        epoch = f"epoch {gauge.epoch}"
     else:
-        epoch = "waiting for changes" if gauge.epoch is None else f"epoch {gauge.epoch}"
+        epoch = "waiting for changes" if gauge.is_running else "starting"
     lag = f"{lag_changes:,} changes behind" if lag_changes else "up to date"
     parts = [epoch, lag, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
-    return " · ".join([*parts, *(["stopping after this epoch"] if stopping else [])])
+    return " · ".join([*parts, *(["stopping"] if stopping else [])])
 
 
 def _duration(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The gauge: what a pipeline did so far, in numbers.
 
-In: events, from whichever thread. Out: committed epochs to tell, the epoch under way, and changes per second. Always: safe
-to ask while events come in; every committed epoch is given out exactly once.
+In: events, from whichever thread. Out: committed epochs to tell, the epoch under way, and changes per second. Always:
+safe to ask while events come in; every committed epoch is given out exactly once.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Gauge:
         self.epoch: int | None = None
         self.under_way: int | None = None
         self.changes = 0
+        self.is_running = False  # set by whoever runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
         """An event of the pipeline."""

@@ -20,7 +20,7 @@ _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 class Command(TyperCommand):
     """A command whose arguments may be negative numbers: `get URL readings -5`."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if any(_NEGATIVE_NUMBER.match(argument) for argument in args):
             ctx.ignore_unknown_options = True
         return super().parse_args(ctx, args)
@@ -29,7 +29,7 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """All commands; tells what went wrong in any of them."""
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
             return super().invoke(ctx)
         except ViewKeeperError as error:

@@ -1,8 +1,8 @@
 """JSON lines: answers for programs.
 
 In: values as the client gives them. Out: one JSON text for each row. Always: what `get --json` and `scan --json` print,
-`put` takes back unchanged: DECIMAL, DATE and TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal digits, and a
-DOUBLE that JSON has no number for as "NaN", "Infinity" or "-Infinity".
+`put` takes back unchanged: DECIMAL, DATE and TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal digits,
+and a DOUBLE that JSON has no number for as "NaN", "Infinity" or "-Infinity".
 """
 
 from __future__ import annotations

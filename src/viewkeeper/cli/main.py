@@ -78,7 +78,8 @@ def sql(
     """Run SQL statements, those of a file or of a pipe; without any, open a prompt.
 
     A store that does not exist is made by the first `CREATE TABLE`. All statements of a text are read before the first
-    one runs. In the prompt a statement ends with `;`, `\\h` helps, and `\\q` or Ctrl-D quits.
+    one runs. In the prompt a statement ends with `;`, `\\h` helps, and `\\q` or Ctrl-D quits. With `--json` a statement
+    that has no rows to show prints `{"message": …}`.
     """
     from viewkeeper.cli.sql import sql as run_sql
 
@@ -96,8 +97,8 @@ def put(
 ) -> None:
     """Write some columns of a row and print the token of the write.
 
-    `put URL orders o1 region=eu amount=30` and `put URL orders '{"id": "o1", "region": "eu", "amount": 30}'` do the same.
-    Columns left out keep their value. `col:=null` is NULL: what follows `:=` is JSON.
+    `put URL orders o1 region=eu amount=30` and `put URL orders '{"id": "o1", "region": "eu", "amount": 30}'` do the
+    same. Columns left out keep their value. `col:=null` is NULL: what follows `:=` is JSON.
     """
     from viewkeeper.cli.rows import put as put_row
 
@@ -134,7 +135,7 @@ def scan(
     ] = None,
     start: Annotated[
         list[str] | None,
-        typer.Option(metavar="VALUE", help="First value of the key column after the prefix; again for the next column."),
+        typer.Option(metavar="VALUE", help="First value of the key column after the prefix; again for the next."),
     ] = None,
     stop: Annotated[list[str] | None, typer.Option(metavar="VALUE", help="As `--start`; not included.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="At most so many rows.")] = None,

@@ -34,7 +34,7 @@ def find_named(database: Database, name: str) -> Table | View:
         return database.table(name)
     if catalog.has(name):
         return database.view(name)
-    names = [entry.name for entry in (*catalog.tables, *catalog.views)]
+    names = [table.name for table in catalog.tables] + [view.name for view in catalog.views]
     raise UnknownName(f"there is no table or view {name}", _suggestion(name, names))
 
 

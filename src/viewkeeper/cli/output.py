@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     target.print(f"({count:,} {'row' if count == 1 else 'rows'})", style="dim")
 
 
-def print_facts(facts: dict[str, object]) -> None:
+def print_facts(facts: Mapping[str, object]) -> None:
     """Names and values, one below the other."""
     from rich.table import Table
 
@@ -82,6 +83,12 @@ def print_text(text: str, style: str | None = None) -> None:
     """Lines that a terminal may wrap, but we do not."""
     for line in text.split("\n"):
         console().print(_spell(line), style=style, soft_wrap=True)
+
+
+def working(what: str) -> AbstractContextManager[object]:
+    """A spinner on stderr while something takes long, if anybody looks."""
+    target = console(stderr=True)
+    return target.status(what) if target.is_terminal else nullcontext()
 
 
 def show(value: object) -> Text:
@@ -123,7 +130,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> object:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for place, name in enumerate(columns):
         numeric = any(row[place] is not None for row in rows) and all(_is_numeric(row[place]) for row in rows)
         table.add_column(_spell(name), justify="right" if numeric else "left", overflow="fold")

@@ -6,13 +6,13 @@ In: a store's URL. Out: what the store says of itself, for people or as JSON. Al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.output import console, print_facts, print_rows, print_text
+from viewkeeper.cli.output import print_facts, print_rows, print_text, working
+from viewkeeper.cli.quiet import quiet_java
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
@@ -40,7 +40,7 @@ def explain(url: str, view: str | None) -> None:
 def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
     """Compare views with their recomputation and print what was found; whether all is well."""
     with open_database(url, read_only=True) as database:
-        with _working("recomputing the views with Spark …"):
+        with quiet_java(), working("recomputing the views with Spark …"):
             report = database.check(list(views) or None)
     if as_json:
         print_json(asdict(report))
@@ -97,9 +97,3 @@ def _size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
-
-
-def _working(what: str) -> AbstractContextManager[object]:
-    """A spinner on stderr while something takes long, if anybody looks."""
-    target = console(stderr=True)
-    return target.status(what) if target.is_terminal else nullcontext()

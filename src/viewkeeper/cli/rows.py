@@ -32,9 +32,8 @@ def get(
 ) -> bool:
     """Print the row under a key; whether there is one."""
     with open_database(url, read_only=True) as database:
-        named = find_named(database, name)
-        options = _read_options(database, named, read, after, timeout)
-        row = named.get(*parse_key(key_columns(named), key), **options)
+        named = _find_to_read(database, name, read, after, timeout)
+        row = named.get(*parse_key(key_columns(named), key))
     if row is not None and as_json:
         print_json(row)
     elif row is not None:
@@ -62,8 +61,7 @@ def scan(
     from viewkeeper.cli.output import print_dicts
 
     with open_database(url, read_only=True) as database:
-        named = find_named(database, name)
-        options = _read_options(database, named, read, after, timeout)
+        named = _find_to_read(database, name, read, after, timeout)
         columns = key_columns(named)
         rest = columns[len(prefix) :]
         rows = named.scan(
@@ -72,18 +70,19 @@ def scan(
             stop=parse_key(rest, stop) if stop else None,
             limit=limit,
             reverse=reverse,
-            **options,
         )
         print_dicts(shown_columns(named), rows, as_json=as_json)
 
 
-def _read_options(
-    database: Database, named: Table | View, read: str | None, after: str | None, timeout: float
-) -> dict[str, str]:
+def _find_to_read(database: Database, name: str, read: str | None, after: str | None, timeout: float) -> Table | View:
+    """The table or view called `name`, in the read mode asked for, once it holds the write asked for."""
     from viewkeeper.client.tables import Table
 
-    if isinstance(named, Table) and (read or after):
-        raise InputError(f"{named.name} is a table and always read as it is", "--read and --after are for views")
+    named = find_named(database, name)
+    if isinstance(named, Table):
+        if read or after:
+            raise InputError(f"{named.name} is a table and always read as it is", "--read and --after are for views")
+        return named
     if after:
         database.wait_for(after, timeout)
-    return {"read": read} if read else {}
+    return named.in_mode(str(read)) if read else named

@@ -1,8 +1,8 @@
 """Run: the pipeline in the foreground, until stopped or caught up.
 
-In: a store's URL and the pipeline's settings. Out: fresh views, and words about them. Always: the work is done in a thread
-of its own, so that this one is free for signals and the display (and so that Spark, which would take Ctrl-C for itself
-from the main thread, does not); the first signal stops after the epoch under way, the second at once.
+In: a store's URL and the pipeline's settings. Out: fresh views, and words about them. Always: the work is done in a
+thread of its own, so that this one is free for signals and the display (and so that Spark, which would take Ctrl-C for
+itself from the main thread, does not); the first signal stops after the epoch under way, the second at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.cli.displays import Display, choose_display
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.events import Event, EventSink
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ class _StopNow(Exception):
 def run(url: str, settings: Settings, *, as_json: bool) -> None:
     """Run the pipeline of the store."""
     database, gauge, stop = open_database(url), Gauge(), threading.Event()
-    work = _Work(lambda: _work(database, settings, _sink(gauge, settings, stop), stop))
+    work = _Work(lambda: _work(database, settings, gauge, stop))
     display = choose_display(as_json=as_json)
     words = ""
-    with _signals_set(stop):
+    with quiet_java(), _signals_set(stop):
         display.begin()
         try:
             work.start()
@@ -76,17 +77,18 @@ class _Work(threading.Thread):
             raise self._failure
 
 
-def _work(database: Database, settings: Settings, sink: EventSink, stop: threading.Event) -> None:
+def _work(database: Database, settings: Settings, gauge: Gauge, stop: threading.Event) -> None:
     with database.pipeline(
         view_managers=settings.view_managers,
         take_over=settings.take_over,
         changes_per_epoch=settings.changes_per_epoch,
-        events=sink,
+        events=_sink(gauge, settings, stop),
     ) as pipeline:
         if settings.until_caught_up:
             _catch_up(pipeline, stop)
         else:
             pipeline.start()
+            gauge.is_running = True
             while not stop.wait(_TICK_SECONDS):
                 pipeline.raise_failure()
 

@@ -1,7 +1,7 @@
 """The shell: a prompt for SQL.
 
-In: lines. Out: whole statements, handed on. Always: a statement ends with a semicolon outside of quotes and comments; an
-error is told and the prompt comes back; what was typed is remembered for the next time.
+In: lines. Out: whole statements, handed on. Always: a statement ends with a semicolon outside of quotes and comments;
+an error is told and the prompt comes back; what was typed is remembered for the next time.
 """
 
 from __future__ import annotations

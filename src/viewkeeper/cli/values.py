@@ -1,7 +1,8 @@
 """Values: what is typed on the command line, read by the column's type.
 
-In: columns and texts. Out: Python values for the client. Always: `text` is read by the column's type, `:=json` as JSON, so
-that `:=null` is NULL and nothing that can be typed is NULL by accident; what does not fit is refused with the column's name.
+In: columns and texts. Out: Python values for the client. Always: `text` is read by the column's type, `:=json` as JSON,
+so that `:=null` is NULL and nothing that can be typed is NULL by accident; what does not fit is refused with the
+column's name.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object
         names = ", ".join(schema.key)
         fact = f"table {schema.name} has the key ({names}), not {len(arguments)} values"
         raise InputError(fact, "give the key first, then col=value; or all in one JSON object")
-    given = list(zip(schema.key, parse_key(schema.key_columns, arguments[:count]), strict=True))
+    columns = schema.key_columns[:count]
+    given = list(zip((column.name for column in columns), parse_key(columns, arguments[:count]), strict=True))
     for argument in arguments[count:]:
         given += _assignments(schema, argument)
     row: dict[str, object] = {}
@@ -87,7 +89,8 @@ def _names_its_key(schema: TableSchema, arguments: Sequence[str]) -> bool:
 def _assignments(schema: TableSchema, argument: str) -> list[tuple[str, object]]:
     if argument.startswith("{"):
         found = read_json(argument, "the row")
-        pairs = [(schema.column(name), value) for name, value in dict(found).items()]
+        named = found.items() if isinstance(found, dict) else ()  # what begins with { is an object
+        pairs = [(schema.column(name), value) for name, value in named]
         return [(column.name, parse_json(column, value)) for column, value in pairs]
     match = _ASSIGNMENT.fullmatch(argument)
     if not match:

@@ -24,6 +24,7 @@ from viewkeeper.sql.type_rules import (
     sum_type,
 )
 
+_ABS_DIGITS_MAX = 34  # beyond that Spark rounds (it takes abs in a 34-digit context)
 _INTEGER_MAX = {"INT": 2**31, "BIGINT": 2**63}
 
 
@@ -113,6 +114,10 @@ def absolute(arg: Expression) -> Expression:
 def _unary_number(name: str, arg: Expression) -> Expression:
     if not arg.type.is_numeric:
         raise TypeMismatch(f"{'-' if name == 'neg' else name} needs a number, not {arg.type}")
+    if name == "abs" and arg.type.precision > _ABS_DIGITS_MAX:
+        raise UnsupportedSql(
+            f"abs of {arg.type} is not supported", f"CAST it to DECIMAL({_ABS_DIGITS_MAX},s) or smaller"
+        )
     return Call(name, (arg,), arg.type, arg.nullable, raises=arg.type.is_integer)
 
 

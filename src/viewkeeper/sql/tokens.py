@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
@@ -19,18 +21,24 @@ from viewkeeper.errors import SqlError, UnsupportedSql
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
+class _Tokenizer(Spark.Tokenizer):
+    """Spark's tokens, without sqlglot's habit to take all behind SHOW as one string."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
 def tokenize(text: str) -> tuple[str, list[Token]]:
     """The tokens of `text`, and the text as sqlglot should read it."""
     try:
         # sqlglot's Spark tokenizer has no end for an unclosed comment; Spark refuses it.
-        tokens = sqlglot.tokenize(text, read="spark")
+        tokens = _Tokenizer(dialect="spark").tokenize(text)
     except (TokenError, ValueError) as error:
         raise SqlError("the text ends inside a string, name or comment", "close the quote") from error
     for token in tokens:
         if token.token_type == TokenType.STRING:
             _check_escapes(text[token.start : token.end + 1])
     readable = _join_doubled_quotes(text, tokens)
-    return readable, tokens if readable == text else sqlglot.tokenize(readable, read="spark")
+    return readable, tokens if readable == text else _Tokenizer(dialect="spark").tokenize(readable)
 
 
 def _check_escapes(literal: str) -> None:

@@ -27,7 +27,7 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     for name, relation in relations.items():
         connection.register(name, relation)
     try:
-        return connection.sql(sql).to_arrow_table()
+        return connection.sql(sql).to_arrow_reader().read_all()
     finally:
         for name in relations:
             connection.unregister(name)

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.plan.physical import FoldNode
 from viewkeeper.views.duck import run_sql
+from viewkeeper.views.exact import add_exactly
 from viewkeeper.views.images import Images
 
 
@@ -55,20 +57,15 @@ def fold(node: FoldNode, contributions: pa.Table, rows: pa.Array) -> pa.Array:
     """The records' new rows: old state plus contribution; NULL where the group is gone."""
     count = len(contributions)
     old = decode_rows(node.row, rows, range(len(node.state)))
-    sides = {f"o{i}": array for i, array in enumerate(old)}
-    sides |= {f"s{i}": contributions[f"s{i}"] for i in range(len(node.state))}
-    adds = ", ".join(
-        f"coalesce(CAST(o{i} AS {column.type.duckdb}), 0) + CAST(s{i} AS {column.type.duckdb}) AS s{i}"
-        for i, column in enumerate(node.state)
-    )
-    states = run_sql(f"SELECT {adds} FROM both_sides", both_sides=pa.table(sides))
+    sums = [add_exactly(was, contributions[f"s{i}"]) for i, was in enumerate(old)]
+    states = pa.table({f"s{i}": array for i, array in enumerate(sums)})
     live = _live_groups(node, states)
-    arrays = [_as(states[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)]
+    arrays = list(sums)
     if node.values:
         finished = run_sql(node.finish, states=states)
         arrays += [_as(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
     encoded = encode_rows(node.row, arrays, count)
-    return encoded if live.all() else pa.compute.if_else(pa.array(live), encoded, None)
+    return encoded if live.all() else pc.if_else(pa.array(live), encoded, pa.scalar(None, encoded.type))
 
 
 def _grouped(node: FoldNode, images: pa.Table, *, sign: int) -> pa.Table | None:
@@ -90,7 +87,7 @@ def _live_groups(node: FoldNode, states: pa.Table) -> np.ndarray:
     empty = rows == 0
     if empty.any():
         left = states.filter(pa.array(empty))
-        if any(pa.compute.any(pa.compute.not_equal(column, 0)).as_py() for column in left.columns):
+        if any(pc.any(pc.not_equal(column, 0)).as_py() for column in left.columns):
             raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
     return ~empty
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Position, Stream
@@ -21,7 +20,7 @@ from viewkeeper.ports.store import Store
 from viewkeeper.views.copy import events_of
 from viewkeeper.views.fold import contribute, first_contribution
 from viewkeeper.views.images import Images, images_of_changes, images_of_rows
-from viewkeeper.views.settle import consolidate, settle_place
+from viewkeeper.views.settle import consolidate, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +103,12 @@ def apply_inputs(
     by_node: dict[int, list[pa.Table]] = {}
     for number, table in inputs:
         by_node.setdefault(number, []).append(table)
-    by_place: dict[int, list[tuple[Node, pa.Table]]] = {}
-    for number, tables in sorted(by_node.items()):
-        node = plan.nodes[number]
-        whole = consolidate(node, tables)
-        places = np.asarray(whole["hash"]) % store.places
-        for place in np.unique(places).tolist():
-            if place not in owned:
-                raise InvariantBroken(f"a record of place {place} reached a manager that does not own it")
-            by_place.setdefault(place, []).append((node, whole.filter(pa.array(places == place))))
-    return sum(settle_place(store, place, tables, epoch) for place, tables in sorted(by_place.items()))
+    # what a single unit read is consolidated already
+    whole = [
+        (plan.nodes[number], tables[0] if len(tables) == 1 else consolidate(plan.nodes[number], tables))
+        for number, tables in sorted(by_node.items())
+    ]
+    return settle(store, whole, owned, epoch)
 
 
 def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> list[Receipt]:

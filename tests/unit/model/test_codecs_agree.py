@@ -155,8 +155,9 @@ def test_the_hash_of_many_strings_is_the_hash_of_each(strings: list[bytes]) -> N
 @given(tables(), st.integers(0, 4), st.integers(0, 4))
 def test_a_part_of_an_array_encodes_like_the_whole(table: tuple, skip: int, short: int) -> None:
     columns, rows = table
-    kept = rows[skip : len(rows) - short]
-    arrays = [array.slice(skip, max(0, len(rows) - short - skip)) for array in arrays_of(columns, rows)]
+    stop = max(skip, len(rows) - short)
+    kept = rows[skip:stop]
+    arrays = [array.slice(skip, stop - skip) for array in arrays_of(columns, rows)]
     stored = stored_rows(columns, kept)
 
     assert encode_rows(columns, arrays, len(kept)).to_pylist() == [encode_row(columns, row) for row in stored]

@@ -1,0 +1,33 @@
+"""What golden tests share: the tables they speak of. `GOLDEN=write` records the files anew."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.plan.catalog import Catalog
+from viewkeeper.sql.statements import CreateTable, parse_statements
+
+TABLES = """
+CREATE TABLE orders (
+  id BIGINT PRIMARY KEY, region STRING, amount INT, price DECIMAL(10,2), huge DECIMAL(38,10), weight DOUBLE,
+  paid BOOLEAN, day DATE);
+CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING)
+"""
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    catalog = Catalog()
+    for statement in parse_statements(TABLES):
+        assert isinstance(statement, CreateTable)
+        schema = TableSchema(TableId(catalog.next_id), statement.name, statement.columns, statement.key)
+        catalog = catalog.with_table(schema)
+    return catalog
+
+
+@pytest.fixture(scope="session")
+def recording() -> bool:
+    return os.environ.get("GOLDEN") == "write"

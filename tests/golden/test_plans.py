@@ -1,0 +1,101 @@
+"""Golden plans: the views of a file, their plan before and after optimizing; every view is also executed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from viewkeeper.optimize.explain import explain_plan
+from viewkeeper.optimize.rules import optimize
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
+from viewkeeper.plan.define import define_index, define_view, logical_plan
+from viewkeeper.plan.logical import join_plans
+from viewkeeper.plan.physical import CopyNode
+from viewkeeper.plan.text import plan_text
+from viewkeeper.sql.statements import CreateIndex, CreateView, parse_statements
+
+FILES = sorted((Path(__file__).parent / "plans").glob("*.plan"))
+RULE = "\n----\n"
+
+ROWS = [
+    (1, "eu", 3, "1.25", "1", 2.5, True, date(2024, 1, 1)),
+    (2, "eu", None, "-0.05", None, None, None, None),
+    (3, None, 7, None, "-5.5", -1.0, False, date(2024, 2, 29)),
+    (4, "us", 0, "2.50", "0", 0.0, True, date(2023, 12, 31)),
+    (5, "us", 12, "99999999.99", "3", 1e10, False, date(2024, 1, 1)),
+    (6, "", -4, "0.01", "2", -0.0, None, None),
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_plan_is_the_recorded_one(path: Path, catalog: Catalog, recording: bool) -> None:
+    text = path.read_text(encoding="utf-8").split(RULE)[0].strip()
+    views = _views(catalog, text)
+    before = join_plans(tuple(logical_plan(catalog, view, before_images="stored" not in path.stem) for view in views))
+    found = RULE.join([text, plan_text(before), explain_plan(optimize(before))]) + "\n"
+    if recording:
+        path.write_text(found, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_view_is_what_the_query_says(path: Path, catalog: Catalog) -> None:
+    connection = duckdb.connect()
+    connection.register("orders", _orders(catalog))
+    for view in _views(catalog, path.read_text(encoding="utf-8").split(RULE)[0]):
+        query = view.text
+        if view.kind == "INDEX":
+            query = f"SELECT {', '.join(shown.column.name for shown in view.shown)} FROM orders"
+        expected = connection.sql(query).fetchall()
+        assert Counter(map(repr, _maintained(catalog, view))) == Counter(map(repr, expected)), view.name
+
+
+def _views(catalog: Catalog, text: str) -> list[ViewDefinition]:
+    views: list[ViewDefinition] = []
+    for statement in parse_statements(text):
+        match statement:
+            case CreateView(name=name, query_text=query):
+                view = define_view(catalog, name, query)
+            case CreateIndex(name=name, table=table, columns=columns, covered=covered):
+                view = define_index(catalog, name, table, columns, covered)
+            case _:
+                raise AssertionError(f"{statement} does not belong in a golden plan")
+        catalog = catalog.with_view(view)
+        views.append(view)
+    return views
+
+
+def _orders(catalog: Catalog) -> pa.Table:
+    columns = {}
+    for place, column in enumerate(catalog.table("orders").columns):
+        values = [row[place] for row in ROWS]
+        if column.type.kind == "DECIMAL":
+            values = [None if value is None else Decimal(str(value)) for value in values]
+        columns[column.name] = pa.array(values, column.type.arrow)
+    return pa.table(columns)
+
+
+def _maintained(catalog: Catalog, view: ViewDefinition) -> list[tuple[object, ...]]:
+    """The view's rows as its node's SQL makes them from the rows of `orders`."""
+    node, orders = view.node, _orders(catalog)
+    images = {"ord": pa.array(range(len(orders)), pa.int64())}
+    images |= {f"c{position}": orders.column(position) for position in node.columns}
+    connection = duckdb.connect()
+    connection.register("images", pa.table(images))
+    if isinstance(node, CopyNode):
+        record = connection.sql(node.project).to_arrow_table()
+        parts = {"key": "k", "row": "v"}
+        return list(zip(*(record[f"{parts[s.part]}{s.index}"].to_pylist() for s in view.shown), strict=True))
+    states = connection.sql(node.contribute).to_arrow_table()
+    connection.register("states", states)
+    finished = connection.sql(node.finish).to_arrow_table()
+    row = [states[f"s{place}"] for place in range(len(node.state))]
+    row += [finished[f"v{place}"] for place in range(len(node.values))]
+    shown = [states[f"k{s.index}"] if s.part == "key" else row[s.index] for s in view.shown]
+    return list(zip(*(column.to_pylist() for column in shown), strict=True))

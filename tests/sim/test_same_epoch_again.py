@@ -1,0 +1,191 @@
+"""The same epoch again changes nothing: by the same runner, by another number of managers, on the driver or shuffled.
+
+`epochs.md`, section 3: re-runs, fused and shuffled runs mixed, another manager count and another driver are harmless.
+Judged byte for byte: every version of every record, and every remembered tombstone.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.dump import contents, dump, graves
+from tests.support.running import (
+    HereRunner,
+    Interrupted,
+    ManagersRunner,
+    RunThenDie,
+    begin_epoch,
+    commit_epoch,
+    keep_up,
+    plan_of,
+)
+from tests.support.stores import make_database, rounds, write, wrong_views
+from viewkeeper.errors import Fenced, InvariantBroken
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.views.program import apply_inputs, plan_units, read_unit
+
+EPOCHS = 4
+
+
+def everything(db: object) -> tuple[object, ...]:
+    return dump(db.store), graves(db.store), contents(db)
+
+
+def runner_of(store: object, managers: int, seed: int = 0) -> HereRunner | ManagersRunner:
+    return HereRunner(store) if managers == 0 else ManagersRunner(store, managers, seed)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_epoch_run_again_by_anyone_writes_the_same_bytes(tmp_path: Path, seed: int) -> None:
+    db = make_database(tmp_path / "s", nodes=2)
+    store, choose, done = db.store, random.Random(seed), []
+    for part in rounds(seed, EPOCHS):
+        write(db, part)
+        done += part
+        epoch = begin_epoch(store)
+        runner_of(store, choose.choice((0, 1, 3))).run(plan_of(epoch), epoch)
+        first = everything(db)
+        for managers in choose.sample((0, 1, 2, 3, 5, 8), 3):
+            runner_of(store, managers, choose.random()).run(plan_of(epoch), epoch)
+            assert everything(db) == first
+        commit_epoch(store, epoch)
+
+        assert wrong_views(db, done) == []
+
+
+def test_two_stores_with_different_managers_hold_the_same_bytes(tmp_path: Path) -> None:
+    """Not only a re-run: the whole life of a store does not depend on who ran its epochs."""
+    stores = [make_database(tmp_path / f"s{managers}", nodes=2) for managers in (0, 3)]
+    for part in rounds(5, 3):
+        for db, managers in zip(stores, (0, 3), strict=True):
+            write(db, part)
+            Coordinator(db.store, runner_of(db.store, managers)).catch_up()
+
+    assert everything(stores[0]) == everything(stores[1])
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_driver_that_dies_after_its_work_is_followed_by_one_that_ends_the_epoch(tmp_path: Path, times: int) -> None:
+    db, quiet = (make_database(tmp_path / name) for name in ("crashing", "quiet"))
+    done = []
+    for number, part in enumerate(rounds(11, 3)):
+        write(db, part)
+        write(quiet, part)
+        done += part
+        keep_up(quiet)
+        with pytest.raises(Interrupted):
+            Coordinator(db.store, RunThenDie(runner_of(db.store, number * 2), times)).catch_up()
+        assert db.store.read_epoch_record().inflight is not None
+        Coordinator(db.store, runner_of(db.store, 3 - number)).catch_up()
+
+    assert wrong_views(db, done) == []
+    assert everything(db) == everything(quiet)
+
+
+@pytest.mark.parametrize("managers", [2, 5])
+def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path: Path, managers: int) -> None:
+    db = make_database(tmp_path / "s")
+    write(db, first := rounds(3, 2)[0])
+    keep_up(db)
+    write(db, second := rounds(3, 2)[1])
+    store, epoch = db.store, begin_epoch(db.store)
+    plan = plan_of(epoch)
+    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(store, plan, epoch, unit)]
+    half = frozenset(range(0, store.places, managers))
+    for node, table in inputs:
+        places = [int(value) % store.places for value in table["hash"].to_pylist()]
+        apply_inputs(store, plan, epoch, [(node, table.filter([place in half for place in places]))], half)
+    before = contents(db)
+
+    assert wrong_views(db, first) == []  # readers see nothing of the half
+    ManagersRunner(store, managers).run(plan, epoch)
+    assert contents(db) == before
+    commit_epoch(store, epoch)
+    assert wrong_views(db, first + second) == []
+
+
+def test_a_record_that_reaches_a_manager_that_does_not_own_its_place_stops_the_epoch(tmp_path: Path) -> None:
+    db = make_database(tmp_path / "s", cases=("counted",))
+    write(db, rounds(3, 1)[0])
+    epoch = begin_epoch(db.store)
+    plan = plan_of(epoch)
+    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+
+    with pytest.raises(InvariantBroken, match="does not own"):
+        apply_inputs(db.store, plan, epoch, inputs, frozenset({0}))
+    assert dump(db.store) == []
+
+
+def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_path: Path) -> None:
+    """R7's belt: a view program that is no function of its inputs must not be believed."""
+    db = make_database(tmp_path / "s", cases=("counted",))
+    changes = rounds(3, 1)[0]
+    write(db, changes)
+    epoch = begin_epoch(db.store)
+    plan = plan_of(epoch)
+    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    everywhere = frozenset(range(db.store.places))
+    apply_inputs(db.store, plan, epoch, inputs, everywhere)
+    wrote = dump(db.store)
+
+    with pytest.raises(InvariantBroken, match="computed another row"):
+        apply_inputs(db.store, plan, epoch, inputs + inputs, everywhere)
+    assert dump(db.store) == wrote
+
+
+def test_a_driver_of_a_committed_epoch_that_wakes_up_late_is_fenced(tmp_path: Path) -> None:
+    """H1, H3: its epoch is over, and the next one has begun; nothing of it reaches the store."""
+    db = make_database(tmp_path / "s")
+    first, second = rounds(7, 2)
+    write(db, first)
+    late = begin_epoch(db.store)
+    HereRunner(db.store).run(plan_of(late), late)
+    commit_epoch(db.store, late)
+    write(db, second)
+    current = begin_epoch(db.store)
+    before = everything(db)
+
+    with pytest.raises(Fenced):
+        HereRunner(db.store).run(plan_of(late), late)
+    assert everything(db) == before
+    HereRunner(db.store).run(plan_of(current), current)
+    after = everything(db)
+    with pytest.raises(Fenced):
+        ManagersRunner(db.store, 3).run(plan_of(late), late)
+    assert everything(db) == after
+    commit_epoch(db.store, current)
+    assert wrong_views(db, first + second) == []
+
+
+def test_two_drivers_that_run_the_same_epoch_at_once_do_no_harm(tmp_path: Path) -> None:
+    db, quiet = (make_database(tmp_path / name) for name in ("two", "one"))
+    done = []
+    for number, part in enumerate(rounds(13, 3)):
+        write(db, part)
+        write(quiet, part)
+        done += part
+        keep_up(quiet)
+        epoch = begin_epoch(db.store)
+        start, failures = threading.Barrier(2), []
+
+        def drive(managers: int, epoch: object = epoch, start: object = start, failures: list = failures) -> None:
+            try:
+                start.wait()
+                runner_of(db.store, managers).run(plan_of(epoch), epoch)
+            except Exception as error:
+                failures.append(error)
+
+        drivers = [threading.Thread(target=drive, args=(managers,)) for managers in (0, number + 1)]
+        for driver in drivers:
+            driver.start()
+        for driver in drivers:
+            driver.join()
+        assert failures == []
+        commit_epoch(db.store, epoch)
+
+    assert wrong_views(db, done) == []
+    assert everything(db) == everything(quiet)

@@ -1,0 +1,62 @@
+"""Small worlds: a database with a table and views of every kind, and a few rounds of changes to it.
+
+In: a folder. Out: an open database. Always: `sync=off`, because these tests kill processes, not machines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import viewkeeper as vk
+from tests.support.histories import TEXT, Change, HistoryMaker, Shape
+from tests.support.oracle import CASES, Oracle, bag_of
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+NAME = "t"
+
+
+def make_database(folder: Path, *, nodes: int = 1, shape: Shape = TEXT, cases: tuple[str, ...] | None = None) -> Database:
+    """A store in `folder` with one table and the wanted views of `oracle.CASES`; all of them by default."""
+    db = vk.connect(f"embedded:{folder}?sync=off&nodes={nodes}")
+    db.execute(f"CREATE TABLE {NAME} {shape.ddl}")
+    key = ", ".join(name for name, _ in shape.columns)
+    for case in CASES:
+        if cases is None or case.name in cases:
+            db.execute(case.definition.format(v=case.name, t=NAME, k=key))
+    return db
+
+
+def write(db: Database, changes: list[Change]) -> vk.Token | None:
+    """The changes, one transaction each; the last one's token."""
+    table, token = db.table(NAME), None
+    for change in changes:
+        match change.kind:
+            case "put":
+                token = table.put(*change.key, dict(change.columns))
+            case "clear":
+                token = table.delete(*change.key, columns=[name for name, _ in change.columns])
+            case _:
+                token = table.delete(*change.key)
+    return token
+
+
+def rounds(seed: int, count: int, *, shape: Shape = TEXT, histories: int = 3, steps: int = 12) -> list[list[Change]]:
+    """Changes for `count` epochs, in which the same rows change again and again."""
+    changes = HistoryMaker(shape, seed).interleaved(0, histories, steps * count)
+    size = -(-len(changes) // count)
+    return [changes[at : at + size] for at in range(0, len(changes), size)]
+
+
+def wrong_views(db: Database, changes: list[Change], *, shape: Shape = TEXT) -> list[str]:
+    """Names of the views that do not equal the recomputation over the state after `changes`."""
+    from tests.support.histories import state_after
+
+    oracle = Oracle(shape)
+    oracle.load(state_after(changes))
+    cases = {case.name: case for case in CASES}
+    with db.snapshot() as snapshot:
+        found = {view.name: bag_of(r.values() for r in snapshot.view(view.name).scan()) for view in db.catalog().views}
+    return [name for name, bag in found.items() if bag != oracle.bag(cases[name])]
