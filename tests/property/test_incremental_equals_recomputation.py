@@ -18,7 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import viewkeeper as vk
-from tests.support.histories import COMPOSITE, EVENTS, TEXT, Change, HistoryMaker, Model, Shape, apply, chunks, state_after
+from tests.support.histories import (
+    COMPOSITE,
+    EVENTS,
+    TEXT,
+    Change,
+    HistoryMaker,
+    Model,
+    Shape,
+    apply,
+    chunks,
+    state_after,
+)
 from tests.support.oracle import CASES, KINDS, Oracle, bag_of
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.flow.coordinator import Coordinator
@@ -26,7 +37,14 @@ from viewkeeper.flow.tidy import tidy_up
 
 HISTORIES_MIN = 300
 STEPS_MIN = 30
-RUN_EVENTS = ("epoch checked", "several epochs behind", "epoch by managers", "view filled from rows", "bulk put", "get checked")
+RUN_EVENTS = (
+    "epoch checked",
+    "several epochs behind",
+    "epoch by managers",
+    "view filled from rows",
+    "bulk put",
+    "get checked",
+)
 SEEN: Counter[str] = Counter()
 HISTORIES: Counter[str] = Counter()
 WORLDS: dict[str, World] = {}
@@ -195,7 +213,9 @@ class Checker:
     def _compare_other_reads(self, view: object, rows: list[dict], choose: random.Random) -> None:
         """By key, backwards and as Arrow, a view says the same as by scan."""
         assert bag_of(row.values() for row in view.to_arrow().to_pylist()) == bag_of(row.values() for row in rows)
-        assert bag_of(row.values() for row in reversed(list(view.scan(reverse=True)))) == bag_of(row.values() for row in rows)
+        assert bag_of(row.values() for row in reversed(list(view.scan(reverse=True)))) == bag_of(
+            row.values() for row in rows
+        )
         names = [column.name for column in view.definition.key]
         if set(names) <= rows[0].keys():
             row = choose.choice(rows)
@@ -216,4 +236,6 @@ def test_the_model_says_what_a_table_holds(tmp_path: Path) -> None:
 
         assert bag_of(row.values() for row in world.table.scan()) == bag_of(expected)
         assert bag_of(row.values() for row in world.table.to_arrow().to_pylist()) == bag_of(expected)
-        assert [row[names[0]] for row in world.table.scan(reverse=True)] == [row[names[0]] for row in world.table.scan()][::-1]
+        assert [row[names[0]] for row in world.table.scan(reverse=True)] == [
+            row[names[0]] for row in world.table.scan()
+        ][::-1]

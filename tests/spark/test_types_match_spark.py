@@ -100,7 +100,7 @@ abs(i) >= 0; i + 1 between 0 and 5; coalesce(i + 1, 0); b - 1 < d
 cast(e as decimal(37,8)) + cast(e as decimal(37,8)); cast(e as decimal(37,8)) - 0.5
 cast(e as decimal(30,0)) * 1.234567; cast(e as decimal(36,8)) % g; g * g
 cast(e as decimal(38,2)) - cast(e as decimal(38,2)); -cast(e as decimal(38,9)); cast(e as decimal(38,9)) % 7
-cast(e as decimal(29,1)) * d < 0
+cast(e as decimal(27,0)) * d < 0
 """
 ALL = [entry.strip() for line in EXPRESSIONS.strip().splitlines() for entry in line.split(";")]
 
@@ -147,7 +147,7 @@ def _ours(text: str, images: pa.Table) -> dict[int, object]:
     place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
     renamed = {"ord": pa.array(range(len(images)), pa.int64())}
     renamed |= {f"c{position}": images.column(position) for position in node.columns}
-    connection = duckdb.connect()
+    connection = duckdb.default_connection()
     connection.register("images", pa.table(renamed))
     rows = connection.sql(node.project).to_arrow_table().to_pylist()
     return {row["k0"]: row[place] for row in rows}
@@ -268,7 +268,7 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
 def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: TABLE)
     node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
-    connection = duckdb.connect()
+    connection = duckdb.default_connection()
     connection.register("images", pa.table({f"c{position}": images.column(position) for position in node.columns}))
     states = connection.sql(node.contribute).to_arrow_table()
     connection.register("states", states)

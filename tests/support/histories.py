@@ -137,9 +137,17 @@ class HistoryMaker:
     def _key(self, number: int, place: int) -> Key:
         form = self._random.choice(("plain", "odd", "long"))
         if self._shape is TEXT:
-            tail = {"plain": "", "odd": self._random.choice(("ключ", "\x00", "é", "🜁\x00\x00", "ÿ\uffff")), "long": "ж" * 300}
+            tail = {
+                "plain": "",
+                "odd": self._random.choice(("ключ", "\x00", "é", "🜁\x00\x00", "ÿ\uffff")),
+                "long": "ж" * 300,
+            }
             return (f"h{number}{tail[form]}{place}",)
-        tail = {"plain": b"", "odd": self._random.choice((b"\x00", b"\xff\xff", b"\x00\xff\x00")), "long": b"\xfe" * 520}
+        tail = {
+            "plain": b"",
+            "odd": self._random.choice((b"\x00", b"\xff\xff", b"\x00\xff\x00")),
+            "long": b"\xfe" * 520,
+        }
         return (b"h%d" % number + tail[form], place - 3)
 
     def _change(self, number: int, key: Key, model: Model) -> Change:
@@ -169,7 +177,9 @@ class HistoryMaker:
             case "i":
                 return choose((0, 1, 2, 3, -(2**31), 2**31 - 1))
             case "d":
-                return choose((Decimal("0.05"), Decimal("-9999999999.99"), Decimal(self._random.randint(-999, 999)) / 100))
+                return choose(
+                    (Decimal("0.05"), Decimal("-9999999999.99"), Decimal(self._random.randint(-999, 999)) / 100)
+                )
             case "b":
                 return choose((True, False))
             case "z":
@@ -226,5 +236,7 @@ def chunks(changes: Sequence[Change], seed: int, *, most: int) -> Iterator[list[
 def histories(shape: Shape, *, steps_max: int = 40) -> st.SearchStrategy[list[Change]]:
     """One history as a hypothesis strategy; it shrinks to fewer steps."""
     return st.builds(
-        lambda seed, steps: HistoryMaker(shape, seed).history(0, steps), st.integers(0, 2**32 - 1), st.integers(1, steps_max)
+        lambda seed, steps: HistoryMaker(shape, seed).history(0, steps),
+        st.integers(0, 2**32 - 1),
+        st.integers(1, steps_max),
     )

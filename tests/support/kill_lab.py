@@ -98,7 +98,11 @@ def in_child(work: object, *arguments: object) -> int:
 def write_dump(path: Path, target: Path) -> None:
     database = vk.connect(f"embedded:{path}?sync=off")
     record = database.store.read_epoch_record()
-    state = {"committed": record.committed, "filled": sorted(record.filled.items()), "inflight": record.inflight is None}
+    state = {
+        "committed": record.committed,
+        "filled": sorted(record.filled.items()),
+        "inflight": record.inflight is None,
+    }
     lines = [f"{table} {key.hex()} {chain.hex()}" for table, key, chain in dump(database.store)]
     target.write_text("\n".join([json.dumps(state), *lines]))
 

@@ -158,7 +158,9 @@ class Oracle:
             name: pa.array([key[place] for key in model], _ARROW[kind])
             for place, (name, kind) in enumerate(self._shape.columns)
         }
-        arrays |= {name: pa.array([row[name] for row in model.values()], _ARROW[kind]) for name, kind in VALUE_COLUMNS.items()}
+        arrays |= {
+            name: pa.array([row[name] for row in model.values()], _ARROW[kind]) for name, kind in VALUE_COLUMNS.items()
+        }
         self._connection.register("t", pa.table(arrays))
         self._key = ", ".join(names)
 

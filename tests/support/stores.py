@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 NAME = "t"
 
 
-def make_database(folder: Path, *, nodes: int = 1, shape: Shape = TEXT, cases: tuple[str, ...] | None = None) -> Database:
+def make_database(
+    folder: Path, *, nodes: int = 1, shape: Shape = TEXT, cases: tuple[str, ...] | None = None
+) -> Database:
     """A store in `folder` with one table and the wanted views of `oracle.CASES`; all of them by default."""
     db = vk.connect(f"embedded:{folder}?sync=off&nodes={nodes}")
     db.execute(f"CREATE TABLE {NAME} {shape.ddl}")

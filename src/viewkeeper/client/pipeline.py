@@ -48,9 +48,13 @@ class Pipeline:
         self._given, self._own, self._epochs = spark, None, None
         self._lock = PipelineLock(database.store.layout.lock, take_over=take_over)
         self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
-        size = changes_per_epoch or CHANGES_PER_EPOCH_MAX
-        self._coordinator = Coordinator(database.store, self._runner, changes_max=size, events=events)
         self._loop: StreamingLoop | None = None
+        size = changes_per_epoch or CHANGES_PER_EPOCH_MAX
+        try:
+            self._coordinator = Coordinator(database.store, self._runner, changes_max=size, events=events)
+        except BaseException:
+            self._lock.release()
+            raise
 
     def __enter__(self) -> Pipeline:
         return self
@@ -100,8 +104,12 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop, and let go of the store; a Spark session that was handed in stays open."""
-        self.stop()
-        self._lock.release()
+        try:
+            self.stop()
+            if self._lock.is_held:
+                self._coordinator.close()
+        finally:
+            self._lock.release()
 
     def _spark(self) -> SparkSession:
         if self._given is None and self._own is None:

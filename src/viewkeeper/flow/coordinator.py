@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from viewkeeper.errors import EpochFailed, Fenced, LogDiverged
+from viewkeeper.errors import EpochFailed, EpochRecordLost, Fenced, LogDiverged
 from viewkeeper.events import Event, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
@@ -99,8 +99,18 @@ class Coordinator:
         filled = all(view.node.table in record.filled for view in catalog.views)
         return record.inflight is None and filled and covers(record.positions, goal)
 
+    def close(self) -> None:
+        """After the last step: an orderly end, which no crash needs."""
+        self._store.close_views()
+
     def _take_over(self) -> None:
-        self._swap(lambda record: epochs.take_over(record, self._owner))
+        record = self._swap(lambda record: epochs.take_over(record, self._owner))
+        self._store.open_views()
+        if self._store.newest_fence() > record.last:
+            raise EpochRecordLost(
+                f"views were written by a later epoch than {record.last}, the last in the epoch record",
+                "restore the whole store, not a part of it",
+            )
         self._events(Event("took over", {"owner": self._owner}))
 
     def _begin(self, record: EpochRecord) -> EpochRecord:

@@ -108,6 +108,11 @@ def void(record: EpochRecord, owner: str) -> EpochRecord:
     return _next(record, void=(*record.void, record.inflight.epoch), inflight=None)
 
 
+def forget_views(record: EpochRecord) -> EpochRecord:
+    """All view records are gone: every view is filled anew, and the epoch in flight has nothing to finish."""
+    return _next(record, filled={}, inflight=None)
+
+
 def _require_owner(record: EpochRecord, owner: str) -> None:
     if record.owner != owner:
         raise Fenced("another pipeline took this store over", "stop this one")

@@ -76,6 +76,18 @@ class VersionedTables(Protocol):
         """
         ...
 
+    def newest_fence(self) -> int:
+        """The newest epoch that any place was opened for."""
+        ...
+
+    def open_views(self) -> None:
+        """Before a pipeline writes views: from here on a power loss may tear them."""
+        ...
+
+    def close_views(self) -> None:
+        """After a pipeline's last write: views are durable and known to be."""
+        ...
+
     def raise_fences(self, epoch: int) -> None:
         """From here on only this epoch, or a later one, writes any place."""
         ...

@@ -72,7 +72,9 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
         case exp.Filter():
             return UnsupportedSql("FILTER is not supported in a view", "use COUNT or SUM over CASE WHEN … THEN x END")
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
-            return UnsupportedSql(f"GROUP BY {node.key.upper()} is not supported in a view", "make one view for each grouping")
+            return UnsupportedSql(
+                f"GROUP BY {node.key.upper()} is not supported in a view", "make one view for each grouping"
+            )
         case exp.Distinct():
             return UnsupportedSql("DISTINCT in an aggregate is not supported in this version")
     name = _name(node)

@@ -29,7 +29,8 @@ VALUES = {
     "INT": st.integers(-(2**31), 2**31 - 1),
     "BIGINT": st.integers(-(2**63), 2**63 - 1),
     "DOUBLE": st.floats(),
-    "STRING": st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["", "\x00", "a\x00", "a\x00\x00b", "é", "\U0010ffff"]),
+    "STRING": st.text(st.characters(codec="utf-8"), max_size=6)
+    | st.sampled_from(["", "\x00", "a\x00", "a\x00\x00b", "é", "\U0010ffff"]),
     "BINARY": st.binary(max_size=6) | st.sampled_from([b"", b"\x00", b"\x00\xff", b"\xff\xff"]),
     "DATE": st.dates(),
     "TIMESTAMP": st.datetimes(timezones=st.just(dt.UTC)),

@@ -83,9 +83,8 @@ class Environment:
         with _translated(self.path):
             self._env.begin(write=True).abort()
 
-    def copy(self, target: Path) -> None:
-        with _translated(self.path):
-            self._env.copy(str(target), compact=True)
+    def close(self) -> None:
+        self._env.close()
 
 
 _REGISTRY = _Registry()
@@ -101,6 +100,16 @@ def open_environment(path: Path, databases: tuple[str, ...], *, synced: bool) ->
         if known is None or not path.exists():
             known = _REGISTRY.handles[path] = Environment(path, databases, synced=synced)
         return known
+
+
+def remove_environment(path: Path) -> None:
+    """Delete an environment from disk; nobody else may have it open."""
+    with _REGISTRY.lock:
+        known = _REGISTRY.handles.pop(path.resolve(), None)
+        if known is not None and _REGISTRY.pid == os.getpid():
+            known.close()
+    for file in path.glob("*.mdb"):
+        file.unlink()
 
 
 def translate(error: lmdb.Error, path: Path) -> StoreError:

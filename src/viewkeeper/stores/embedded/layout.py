@@ -16,6 +16,8 @@ import fcntl
 import json
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -99,17 +101,24 @@ def _create(path: Path, nodes: int) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}", "name a directory you may write") from error
+    with locked(path):  # two processes may make the same store: the second finds it made
+        if (path / _FILE).exists():
+            return
+        facts = {"format": FORMAT, "nodes": nodes, "places": PLACES, "incarnation": uuid.uuid4().hex}
+        for folder in ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(PLACES))]:
+            (path / folder).mkdir(mode=0o700, exist_ok=True)
+        temporary = path / f"{_FILE}.new"
+        temporary.write_text(json.dumps(facts, indent=1) + "\n")
+        temporary.rename(path / _FILE)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """The directory's lock: one process at a time makes or repairs a store."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # two processes may make the same store: the second finds it made
-        if not (path / _FILE).exists():
-            facts = {"format": FORMAT, "nodes": nodes, "places": PLACES, "incarnation": uuid.uuid4().hex}
-            folders = ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(PLACES))]
-            for folder in folders:
-                (path / folder).mkdir(mode=0o700, exist_ok=True)
-            temporary = path / f"{_FILE}.new"
-            temporary.write_text(json.dumps(facts, indent=1) + "\n")
-            temporary.rename(path / _FILE)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(descriptor)
 

@@ -33,6 +33,10 @@ class PipelineLock:
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
 
+    @property
+    def is_held(self) -> bool:
+        return self._descriptor is not None
+
     def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -17,7 +17,7 @@ from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.stores.embedded.environment import Environment, open_environment
 
 _DATABASES = ("meta",)
-_CATALOG, _EPOCH, _CLOCK, _HORIZON = b"catalog", b"epoch", b"clock", b"horizon"
+_CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
 
 
 class Meta:
@@ -58,15 +58,26 @@ class Meta:
     def sync(self) -> None:
         self._environment.sync()
 
-    def clock_base(self, boot: str, last_stamp: int) -> tuple[int, str]:
-        """What to add to the monotonic clock so that stamps grow over reboots, and the boot it was set in."""
+    def clock_base(self, boot: str, last_stamp: int) -> int:
+        """What to add to the monotonic clock so that stamps grow over reboots."""
+        known = self._read(_CLOCK)
+        if known and known["boot"] == boot:
+            return known["base"]
         with self._environment.write("meta") as transaction:
             known = json.loads(transaction.get(_CLOCK) or b"{}")
-            if known.get("boot") == boot:
-                return known["base"], boot
-            base = max(time.time_ns(), last_stamp + 1) - time.monotonic_ns()
-            transaction.put(_CLOCK, _dump({"boot": boot, "base": base}))
-            return base, known.get("boot", boot)
+            if known.get("boot") != boot:
+                known = {"boot": boot, "base": max(time.time_ns(), last_stamp + 1) - time.monotonic_ns()}
+                transaction.put(_CLOCK, _dump(known))
+            return known["base"]
+
+    def unclean_boot(self) -> str | None:
+        """The boot in which views were last written and not marked clean since; None when they are clean."""
+        known = self._read(_VIEWS)
+        return None if known is None or known["clean"] else known["boot"]
+
+    def mark_views(self, boot: str, *, clean: bool) -> None:
+        with self._environment.write("meta") as transaction:
+            transaction.put(_VIEWS, _dump({"boot": boot, "clean": clean}))
 
     def _read(self, name: bytes) -> dict | None:
         with self._environment.read("meta") as transaction:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.errors import InputError, LogDiverged
 from viewkeeper.model import keys as keycodec
-from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.layout import Layout, open_layout
+from viewkeeper.stores.embedded.environment import remove_environment
+from viewkeeper.stores.embedded.layout import Layout, locked, open_layout
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 
@@ -46,7 +47,9 @@ class EmbeddedStore:
         self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
         last_stamp = max(node.last_stamp() for node in self._nodes)
         self.boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
-        self._clock_base, _ = self._meta.clock_base(self.boot, last_stamp)
+        self._clock_base = self._meta.clock_base(self.boot, last_stamp)
+        if self._meta.unclean_boot() not in (None, self.boot):
+            self._forget_torn_views()
 
     @property
     def url(self) -> str:
@@ -65,6 +68,22 @@ class EmbeddedStore:
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
         return self._clock_base + time.monotonic_ns()
+
+    def _forget_torn_views(self) -> None:
+        """Start the views anew after a power loss.
+
+        Places are written without a sync between the protocol's sync points, so LMDB promises nothing for them then;
+        base and log are synced with every write, and everything is computed again from there. Readers are told first.
+        """
+        with locked(self.layout.path):
+            if self._meta.unclean_boot() in (None, self.boot):
+                return
+            record = self._meta.read_epoch_record()
+            while not self._meta.swap_epoch_record(record.version, forget_views(record)):
+                record = self._meta.read_epoch_record()
+            for number in range(self.layout.places):
+                remove_environment(self.layout.place(number))
+            self._meta.mark_views(self.boot, clean=True)
 
     # base tables
 
@@ -210,6 +229,16 @@ class EmbeddedStore:
     def sync_views(self) -> None:
         for number in range(self.places):
             self.place(number).sync()
+
+    def newest_fence(self) -> int:
+        return max(self.place(number).fence() for number in range(self.places))
+
+    def open_views(self) -> None:
+        self._meta.mark_views(self.boot, clean=False)
+
+    def close_views(self) -> None:
+        self.sync_views()
+        self._meta.mark_views(self.boot, clean=True)
 
     def drop_records(self, table: int) -> None:
         for number in range(self.places):

@@ -1,0 +1,87 @@
+"""A bound query has names, types and positions; groups and aggregates are found inside expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, decimal
+from viewkeeper.sql.bind import BoundQuery, bind_query, columns_read
+from viewkeeper.sql.expressions import ColumnRef, FoldRef
+
+TABLE = TableSchema(
+    TableId(1),
+    "Orders",
+    (
+        Column("Id", BIGINT, nullable=False),
+        Column("region", STRING),
+        Column("amount", INT),
+        Column("price", decimal(10, 2)),
+    ),
+    ("Id",),
+)
+
+
+def bind(text: str) -> BoundQuery:
+    return bind_query(text, lambda name: TABLE)
+
+
+def names(text: str) -> list[str]:
+    return [output.name for output in bind(text).outputs]
+
+
+def test_a_column_keeps_its_declared_spelling_and_an_expression_its_canonical_text() -> None:
+    assert names("SELECT ID, Amount  +1, Price*2 AS Twice FROM orders") == ["Id", "amount + 1", "Twice"]
+    assert names("SELECT COUNT( * ), SUM(Price) FROM orders") == ["count(*)", "sum(price)"]
+
+
+def test_star_gives_all_columns_and_mixes_with_others() -> None:
+    assert names("SELECT o.*, amount + 1 AS x FROM orders o") == ["Id", "region", "amount", "price", "x"]
+
+
+def test_only_the_columns_read_are_named() -> None:
+    assert columns_read(bind("SELECT region FROM orders WHERE amount > 1")) == (1, 2)
+    assert columns_read(bind("SELECT COUNT(*) FROM orders")) == ()
+
+
+def test_group_by_takes_columns_expressions_places_and_aliases() -> None:
+    grouped = bind("SELECT amount % 2 AS parity, region, COUNT(*) FROM orders GROUP BY parity, 2")
+    assert grouped.grouping is not None
+    assert [group.text for group in grouped.grouping.groups] == ["amount % 2", "region"]
+    again = bind("SELECT 1 + amount % 2 AS x, COUNT(*) FROM orders GROUP BY amount % 2")
+    assert isinstance(again.outputs[0].expression.args[1], FoldRef)  # type: ignore[union-attr]
+
+
+def test_a_column_goes_before_an_alias_of_the_same_name_in_group_by() -> None:
+    with pytest.raises(SqlError, match="amount is neither grouped nor aggregated"):
+        bind("SELECT amount AS region, COUNT(*) FROM orders GROUP BY region")
+
+
+def test_one_aggregate_written_twice_is_one() -> None:
+    query = bind("SELECT SUM(amount) AS a, SUM(amount) / COUNT(*) AS b FROM orders")
+    assert query.grouping is not None
+    assert [aggregate.text for aggregate in query.grouping.aggregates] == ["sum(amount)", "count(*)"]
+    assert query.outputs[1].expression.type == DOUBLE
+
+
+def test_nullability_and_failure_are_known() -> None:
+    query = bind("SELECT Id, amount + 1 AS a, coalesce(amount, 0) AS b, price + 1 AS c, Id / 2 AS d FROM orders")
+    facts = [(output.expression.nullable, output.expression.fallible) for output in query.outputs]
+    assert facts == [(False, False), (True, True), (False, False), (True, False), (False, False)]
+
+
+def test_equal_expressions_are_equal_values() -> None:
+    assert bind("SELECT amount+1 AS x FROM orders").outputs == bind("SELECT ( Amount + 1 ) AS x FROM ORDERS").outputs
+    assert bind("SELECT amount + 1 AS x FROM orders") != bind("SELECT amount + 1L AS x FROM orders")
+
+
+def test_a_nest_that_is_too_deep_is_refused_and_not_a_recursion_error() -> None:
+    with pytest.raises(UnsupportedSql, match="deep"):
+        bind(f"SELECT {'+'.join(['amount'] * 150)} AS x FROM orders")
+    with pytest.raises(SqlError):
+        bind(f"SELECT {'(' * 3000}amount{')' * 3000} AS x FROM orders")
+
+
+def test_positions_are_those_of_the_table() -> None:
+    assert bind("SELECT price FROM orders").outputs[0].expression == ColumnRef(3, "price", decimal(10, 2), True)
