@@ -1,7 +1,7 @@
 """The benchmarks' command line: `python -m benchmarks [QUESTION] [options]`.
 
-In: a question's name, or nothing for all of them, and sizes. Out: lines for a person, JSON under `results/`. Always: each
-question runs in a process of its own, so that none warms up another.
+In: a question's name, or nothing for all of them, and sizes. Out: lines for a person, JSON under `results/`. Always:
+each question runs in a process of its own, so that none warms up another.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _run(options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Questions about ViewKeeper's speed.")
     parser.add_argument("question", nargs="?", choices=QUESTIONS, help="one question; all of them when left out")
-    parser.add_argument("--rows", type=int, default=Workload.rows, help="rows loaded before the view is filled")
-    parser.add_argument("--changes", type=int, default=Workload.changes, help="changes that are measured")
-    parser.add_argument("--seed", type=int, default=Workload.seed)
+    parser.add_argument("--rows", type=int, default=Workload().rows, help="rows loaded before the view is filled")
+    parser.add_argument("--changes", type=int, default=Workload().changes, help="changes that are measured")
+    parser.add_argument("--seed", type=int, default=Workload().seed)
     parser.add_argument("--runs", type=int, default=3, help="measured runs of each system, after one that warms up")
     parser.add_argument("--view-managers", type=int, default=2)
     parser.add_argument("--changes-per-epoch", type=int, default=None, help="the pipeline's own size when left out")

@@ -1,8 +1,8 @@
 """Epoch steps: where does the time of an epoch go?
 
 In: a workload. Out: seconds of each step, own time without the steps inside it. Always: the product's functions are
-wrapped, not copied, so a step that is renamed is an error here and not a silent zero; CPU seconds stand beside wall
-seconds, because on a shared machine only they can be compared.
+wrapped, not copied, so a step that is renamed is an error here; one that never ran is said to, because it may run under
+another name; CPU seconds stand beside wall seconds, because on a shared machine only they can be compared.
 """
 
 from __future__ import annotations
@@ -105,9 +105,6 @@ def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[float, Clock]:
     with vk.connect(f"embedded:{store}") as db, clocked() as clock:
         coordinator = Coordinator(db.store, HereRunner(db.store), changes_max=changes_per_epoch)
         done = coordinator.catch_up()
-    unseen = STEPS.keys() - clock.wall.keys()
-    if unseen:
-        raise LookupError(f"steps that never ran where they are wrapped: {', '.join(sorted(unseen))}")
     return sum(epoch.seconds for epoch in done), clock
 
 
@@ -121,7 +118,9 @@ def main(workload: Workload, *, runs: int, changes_per_epoch: int) -> None:
         ]
     seconds, clock = min(profiles, key=lambda profile: sum(profile[1].cpu.values()))
     steps = {step: {"wall": round(clock.wall[step], 3), "cpu": round(clock.cpu[step], 3)} for step in clock.wall}
-    file = write_result("epoch_steps", {**asdict(workload), "seconds": round(seconds, 3), "steps": steps})
+    unseen = sorted(STEPS.keys() - clock.wall.keys())
+    figures = {**asdict(workload), "seconds": round(seconds, 3), "steps": steps, "did_not_run": unseen}
+    file = write_result("epoch_steps", figures)
     print_steps(seconds, clock)
     print(f"  {file}")
 
@@ -130,6 +129,8 @@ def print_steps(seconds: float, clock: Clock) -> None:
     print(f"one process: {seconds:.2f} s, {sum(clock.cpu.values()):.2f} s of CPU")
     for step in sorted(clock.cpu, key=clock.cpu.__getitem__, reverse=True):
         print(f"  {step:20} {clock.wall[step]:7.3f} s wall {clock.cpu[step]:7.3f} s CPU")
+    for step in sorted(STEPS.keys() - clock.wall.keys()):
+        print(f"  {step:20} did not run where it is wrapped")
 
 
 def _owner(name: str) -> tuple[object, str]:

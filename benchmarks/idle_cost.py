@@ -1,7 +1,7 @@
 """Idle cost: what does a pipeline use that has nothing to do?
 
-In: a number of seconds to watch. Out: CPU seconds of Python processes for each second of wall time, and those of the JVM
-beside them. Always: the pipeline has run an epoch before and nobody writes while it is watched.
+In: a number of seconds to watch. Out: CPU seconds of Python processes for each second of wall time, and those of the
+JVM beside them. Always: the pipeline has run an epoch before and nobody writes while it is watched.
 """
 
 from __future__ import annotations

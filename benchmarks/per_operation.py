@@ -5,8 +5,8 @@ is its own read, computation and test-and-set on the old group's record and on t
 signature (stream, position) of the last change applied to it; one transaction and one sync for each 10,000 changes.
 
 What makes it fast: the log is decoded by the product's vectorized decoder before the loop (its time counts), values are
-packed structs, the environment is unsynced between the sync points, one process (LMDB has one writer). `fused` leaves out
-what a single writer inside one transaction could: the second read by which a test-and-set compares the signature.
+packed structs, the environment is unsynced between the sync points, one process (LMDB has one writer). `fused` leaves
+out what a single writer inside one transaction may: the second read by which a test-and-set compares the signature.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Run:
 
     decode_seconds: float
     apply_seconds: float
+    cpu_seconds: float
     changes: int
 
     @property
@@ -53,7 +54,7 @@ def run(store: Path, target: Path, *, fused: bool) -> Run:
         record = db.store.read_epoch_record()
         start, stop = record.positions[Stream(_STREAM)], db.store.ends()[Stream(_STREAM)]
         _load(environment, db.view("v1").to_arrow(), start)
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         values = db.table("r").schema.value_columns
         columns = [_columns(batch, values) for _, batch in db.store.read_log(Stream(_STREAM), start, Position(stop))]
     changes = [change for batch in columns for change in zip(*batch, strict=True)]
@@ -63,9 +64,9 @@ def run(store: Path, target: Path, *, fused: bool) -> Run:
         with environment.begin(write=True) as transaction:
             apply(transaction, changes[first : first + CHANGES_PER_SYNC])
         environment.sync(True)
-    ended = time.perf_counter()
+    ended, cpu = time.perf_counter(), time.process_time() - cpu
     environment.close()
-    return Run(decoded - began, ended - decoded, len(changes))
+    return Run(decoded - began, ended - decoded, cpu, len(changes))
 
 
 def read_records(target: Path) -> pa.Table:

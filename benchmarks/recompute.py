@@ -1,7 +1,7 @@
 """Recomputation: V1 from the base rows by DuckDB, to judge what a system left behind.
 
-In: a store and the records that a system holds. Out: nothing, or WrongResult. Always: the expected records come from the
-base table alone, and every record is compared.
+In: a store and the records that a system holds. Out: nothing, or WrongResult. Always: the expected records come from
+the base table alone, and every record is compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Results: what was measured, with all that is needed to judge it.
 
-In: figures of one question. Out: `results/<question>.json`. Always: versions, machine and seed stand beside the figures;
-systems are compared by ratios of runs that took turns, never by seconds of different days.
+In: figures of one question. Out: `results/<question>.json`. Always: versions, machine and load stand beside the
+figures; systems are compared by ratios of runs that took turns, never by seconds of different days.
 """
 
 from __future__ import annotations

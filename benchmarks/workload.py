@@ -1,8 +1,8 @@
 """The workload: a table of rows, then changes to it, the same for every system that is measured.
 
-In: sizes and a seed. Out: an embedded store whose view is filled and whose log holds the changes. Always: of the changes
-80 % are updates of both columns, 10 % deletes and 10 % inserts, mixed over the whole run; the first half is written by
-`put_many` of 1,000 rows, the second by large Arrow tables; the same seed writes the same changes.
+In: sizes and a seed. Out: an embedded store whose view is filled and whose log holds the changes. Always: of the
+changes 80 % are updates of both columns, 10 % deletes and 10 % inserts, mixed over the whole run; the first half is
+written by `put_many` of 1,000 rows, the second by large Arrow tables; the same seed writes the same changes.
 """
 
 from __future__ import annotations

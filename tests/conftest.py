@@ -7,10 +7,13 @@ itself, so a failure on one machine is a failure on all; `dev` draws anew each t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.handles import close_environments
 
 TESTS = Path(__file__).parent
 
@@ -32,3 +35,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if not folders:
         raise pytest.UsageError(f"{item.path.name} lies in tests/ itself; put it into one of the folders")
     item.add_marker(getattr(pytest.mark, folders[0]))
+
+
+@pytest.fixture(autouse=True)
+def let_go_of_stores() -> Iterator[None]:
+    """A process has room for about a dozen open stores; a store that outlives its test is opened again when used."""
+    yield
+    close_environments()

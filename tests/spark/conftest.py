@@ -17,10 +17,19 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests arm failpoints of Spark's Python workers; this process itself imported the module unarmed."""
+    return tmp_path_factory.mktemp("failpoints")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterator[SparkSession]:
     """A local session with two slots, in which a failed task is tried again as it would be on a cluster."""
     from pyspark.sql import SparkSession
 
+    import viewkeeper.failpoints  # noqa: F401 - before the variable is set: this process is not to be killed
+
+    os.environ["VIEWKEEPER_FAILPOINT_DIR"] = str(failpoints)
     _let_workers_import_what_we_import()
     session = (
         SparkSession.builder.master("local[2,4]")
@@ -37,6 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    del os.environ["VIEWKEEPER_FAILPOINT_DIR"]
     yield session
     session.stop()
 

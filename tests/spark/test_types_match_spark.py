@@ -71,7 +71,7 @@ EXPRESSIONS = """
 i + j; i - j; i * j; i / j; i % j; i div j; b + i; b * 2; b div -1; b div i; b % i; b % -1; i / b; -i; -b; abs(i)
 abs(b); d + 1; d + i; d - b; d * 2; d * i; d * d; d / 3; d / i; d / b; d / cast(b as decimal(15,0)); i / d; b / d
 d / d; d / g; g / d; d % 7; d % i; d % g; g % d; e % d; e / d; e / b; e / g; g / g; e / 3; h / d; d / h; h * h
-h + h; h - d; g * d; g + d; g / 7; b * d; -d; abs(g); -e; d * 1.1; i + 1.5; d + f; d * f; g + f; e * 1e0; f + f
+h + h; h - d; g * d; g + d; g / 7; b * d; -d; abs(g); d * 1.1; i + 1.5; d + f; d * f; g + f; e * 1e0; f + f
 f * f; f - 1; f / 2; f / f; f % 2; f % j; f / 0; -f; abs(f); i + 1e0; null + 1; i = j; i <> j; i < b; i <= d; d > e
 d >= 1; e = b; i = f; d < f; g < f; f = f; f < 1e308; f > 0; f <=> f; i <=> null; s = 'b'; s < 'b'; s >= ''
 p = true; p <=> false; dt > '2024-01-01'; dt = DATE '2024-02-29'; ts < TIMESTAMP '1970-01-01 00:00:00'; ts > dt
@@ -99,7 +99,7 @@ cast(b as int) = 5; cast(b as int) in (7); not (i + 1 > 0); case when i + 1 > 0 
 abs(i) >= 0; i + 1 between 0 and 5; coalesce(i + 1, 0); b - 1 < d
 cast(e as decimal(37,8)) + cast(e as decimal(37,8)); cast(e as decimal(37,8)) - 0.5
 cast(e as decimal(30,0)) * 1.234567; cast(e as decimal(36,8)) % g; g * g
-cast(e as decimal(38,2)) - cast(e as decimal(38,2)); -cast(e as decimal(38,9)); cast(e as decimal(38,9)) % 7
+cast(e as decimal(38,2)) - cast(e as decimal(38,2)); -cast(e as decimal(34,6)); cast(e as decimal(38,9)) % 7
 cast(e as decimal(27,0)) * d < 0
 """
 ALL = [entry.strip() for line in EXPRESSIONS.strip().splitlines() for entry in line.split(";")]

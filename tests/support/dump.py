@@ -44,6 +44,11 @@ def chain_epochs(store: EmbeddedStore, table: int) -> dict[bytes, list[int]]:
 
 
 def contents(database: Database) -> dict[str, list[dict[str, object]]]:
-    """What a snapshot read of every view gives, by view."""
+    """What a snapshot read of every view gives, by view; NaN is shown as text, so that it equals itself."""
     with database.snapshot() as snapshot:
-        return {view.name: list(snapshot.view(view.name).scan()) for view in database.catalog().views}
+        names = [view.name for view in database.catalog().views]
+        return {name: [_comparable(row) for row in snapshot.view(name).scan()] for name in names}
+
+
+def _comparable(row: dict[str, object]) -> dict[str, object]:
+    return {name: "NaN" if value != value else value for name, value in row.items()}

@@ -73,7 +73,7 @@ def is_whole(text: str) -> bool:
         return True  # whoever runs it will say what is wrong
     except SqlError:
         return False
-    return bool(tokens) and tokens[-1].text == ";"
+    return bool(tokens) and tokens[-1].token_type.name == "SEMICOLON"
 
 
 @contextmanager

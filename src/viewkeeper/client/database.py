@@ -36,6 +36,7 @@ class Database:
         self.store = store
         self.read_only = read_only
         self._catalog: Catalog | None = None
+        self._closed = False
 
     def __enter__(self) -> Database:
         return self
@@ -44,7 +45,10 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database. Handles belong to the process and are shared, so nothing else is needed."""
+        """Let go of the store; what was made from this database cannot be used any more."""
+        if not self._closed:
+            self._closed = True
+            self.store.close()
 
     @property
     def url(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from viewkeeper.errors import SqlError, TypeMismatch, UnsupportedSql
+from viewkeeper.errors import InvariantBroken, SqlError, TypeMismatch, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType, decimal
 from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, Expression, Literal
@@ -24,7 +24,7 @@ from viewkeeper.sql.type_rules import (
     sum_type,
 )
 
-_ABS_DIGITS_MAX = 34  # beyond that Spark rounds (it takes abs in a 34-digit context)
+_SIGN_DIGITS_MAX = 34  # beyond that Spark rounds: it takes - and abs in a 34-digit context
 _INTEGER_MAX = {"INT": 2**31, "BIGINT": 2**63}
 
 
@@ -59,10 +59,16 @@ def typed(expression: Expression, where: str) -> Expression:
     return expression
 
 
+def _integer(literal: Literal) -> int:
+    if not isinstance(literal.value, int):
+        raise InvariantBroken(f"{literal.text} is no integer")
+    return literal.value
+
+
 def _narrow(expression: Expression, other: Expression) -> SqlType:
     """Beside a DECIMAL, Spark gives an integer literal just the digits it has; other integers all of their type's."""
     if expression.type.is_integer and isinstance(expression, Literal) and other.type.kind == "DECIMAL":
-        return decimal(len(str(abs(expression.value))), 0)
+        return decimal(len(str(abs(_integer(expression)))), 0)
     return as_decimal(expression.type)
 
 
@@ -71,7 +77,7 @@ def magnitude_max(expression: Expression) -> int:
     if isinstance(expression, Cast) and expression.implicit and expression.arg.type.is_integer:
         expression = expression.arg
     if expression.type.is_integer:
-        return abs(int(expression.value)) if isinstance(expression, Literal) else _INTEGER_MAX[expression.type.kind]
+        return abs(_integer(expression)) if isinstance(expression, Literal) else _INTEGER_MAX[expression.type.kind]
     return 10**expression.type.precision
 
 
@@ -114,10 +120,10 @@ def absolute(arg: Expression) -> Expression:
 def _unary_number(name: str, arg: Expression) -> Expression:
     if not arg.type.is_numeric:
         raise TypeMismatch(f"{'-' if name == 'neg' else name} needs a number, not {arg.type}")
-    if name == "abs" and arg.type.precision > _ABS_DIGITS_MAX:
-        raise UnsupportedSql(
-            f"abs of {arg.type} is not supported", f"CAST it to DECIMAL({_ABS_DIGITS_MAX},s) or smaller"
-        )
+    if arg.type.precision > _SIGN_DIGITS_MAX:
+        shown = "-" if name == "neg" else name
+        hint = f"CAST it to DECIMAL({_SIGN_DIGITS_MAX},s) or smaller"
+        raise UnsupportedSql(f"{shown} of {arg.type} is not supported", hint)
     return Call(name, (arg,), arg.type, arg.nullable, raises=arg.type.is_integer)
 
 

@@ -49,7 +49,9 @@ def read_literal(node: exp.Expression) -> tuple[Value, SqlType] | None:
         case exp.Neg(this=exp.Cast()) if isinstance(node.this.this, exp.Literal):
             # -1L, -2D: a suffix is a cast in sqlglot's tree.
             inner = _cast_literal(node.this)
-            return None if inner is None or not inner[1].is_numeric else (-inner[0], inner[1])
+            if inner is None or not isinstance(inner[0], (int, float, decimal.Decimal)):
+                return None
+            return -inner[0], inner[1]
     return None
 
 
@@ -121,7 +123,7 @@ def text_as(text: str, type_: SqlType) -> tuple[Value, SqlType]:
             return _timestamp(text), type_
         case "DECIMAL" if _NUMBER.fullmatch(text):
             number = decimal.Decimal(text)
-            fits = number.as_tuple().exponent >= -type_.scale and number.adjusted() < type_.precision - type_.scale
+            fits = int(number.as_tuple().exponent) >= -type_.scale and number.adjusted() < type_.precision - type_.scale
             if fits:
                 return number.quantize(decimal.Decimal(1).scaleb(-type_.scale), context=decimal.Context(prec=38)), type_
         case "DOUBLE" if _NUMBER.fullmatch(text):

@@ -61,16 +61,12 @@ def run(query: str) -> dict[int, tuple[object, ...]]:
         ("a * 2 <=> 12", {1: False, 3: False, 5: True}),
         ("(a + b) * (a + b)", {1: 1, 3: None, 5: 81}),
         ("cast(l as int)", {1: 5, 3: None, 5: 2}),
-        ("a + (b + 2147483647)", {3: None}),
+        ("a + (b + 2147483647)", {3: None, 4: -2}),
         ("-a", {1: -1, 2: -MAX, 3: None, 5: -6}),
     ],
 )
 def test_a_row_is_left_out_exactly_when_its_expression_fails(expression: str, expected: dict[int, object]) -> None:
     found = {key: row[0] for key, row in run(f"SELECT k, {expression} AS x FROM t").items()}
-    if expression == "a + (b + 2147483647)":
-        # a is NULL in row 3, so the right side is not evaluated; elsewhere one of the sums overflows, but not where b < 0.
-        expected = {1: None, 3: None, 4: -2} | expected
-        found[1] = None if 1 not in found else found[1]
     assert found == expected
 
 
@@ -113,8 +109,8 @@ def test_unscaled_and_back_is_the_same_number(data: st.DataObject) -> None:
     type_ = data.draw(st.sampled_from(TYPES))
     value = data.draw(_decimals(type_))
     sql = f"CAST('{value:f}' AS {type_.duckdb})"
-    whole, back = CONNECTION.sql(f"SELECT {unscaled(sql, type_)}, {scaled(unscaled(sql, type_), type_)}").fetchone()  # type: ignore[misc]
-    assert (whole, back) == (int(value.scaleb(type_.scale, Context(prec=60))), value)
+    found = CONNECTION.sql(f"SELECT {unscaled(sql, type_)}, {scaled(unscaled(sql, type_), type_)}").fetchall()
+    assert found == [(int(value.scaleb(type_.scale, Context(prec=60))), value)]
 
 
 @given(st.data())
@@ -126,4 +122,4 @@ def test_a_quotient_is_rounded_half_up_at_39_digits_and_then_at_its_scale(data: 
     exact = Context(prec=100).divide(dividend, divisor)
     for scale in (39, 17):
         exact = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=100))
-    assert CONNECTION.sql(f"SELECT {sql}").fetchone() == (exact,)
+    assert CONNECTION.sql(f"SELECT {sql}").fetchall() == [(exact,)]

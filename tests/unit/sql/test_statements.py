@@ -45,7 +45,8 @@ def test_an_empty_text_has_no_statements() -> None:
 
 
 def test_a_table_keeps_spelling_types_and_key_order() -> None:
-    text = "CREATE TABLE IF NOT EXISTS Orders (Id BIGINT, `Region` STRING NOT NULL, price DECIMAL(10, 2), PRIMARY KEY (region, ID))"
+    text = """CREATE TABLE IF NOT EXISTS Orders (
+        Id BIGINT, `Region` STRING NOT NULL, price DECIMAL(10, 2), PRIMARY KEY (region, ID))"""
     columns = (Column("Id", BIGINT, False), Column("Region", STRING, False), Column("price", decimal(10, 2)))
     assert parse_one(text) == CreateTable("Orders", columns, ("Region", "Id"), if_not_exists=True)
 

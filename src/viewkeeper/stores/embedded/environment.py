@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,29 +18,42 @@ import lmdb
 
 from viewkeeper.errors import CorruptStore, StoreError, StoreFull
 
-MAP_SIZE = 1 << 40  # reserved, not used: a sparse map never has to be resized under an open transaction
+# Reserved, not used: a sparse map never has to be resized under an open transaction. A process has 128 TiB of addresses.
+BASE_MAP_BYTES = 1 << 40
+PLACE_MAP_BYTES = 1 << 38
+META_MAP_BYTES = 1 << 32
 _READERS_MAX = 1024
 _DATABASES_MAX = 8
 
 
 @dataclass
 class _Registry:
-    """The handles of this process; forgotten after a fork, because LMDB forbids their use in a child."""
+    """The handles of this process, and how many open stores use each directory.
 
-    pid: int = 0
+    After a fork they are set aside, because LMDB forbids their use in a child: neither used nor closed there.
+    """
+
+    pid: int = field(default_factory=os.getpid)
     handles: dict[Path, Environment] = field(default_factory=dict)
+    users: Counter[Path] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    inherited: list[dict[Path, Environment]] = field(default_factory=list)
+
+    def enter_process(self) -> None:
+        if self.pid != os.getpid():
+            self.inherited.append(self.handles)
+            self.handles, self.users, self.lock, self.pid = {}, Counter(), threading.Lock(), os.getpid()
 
 
 class Environment:
     """One LMDB environment and its databases."""
 
-    def __init__(self, path: Path, databases: tuple[str, ...], *, synced: bool) -> None:
+    def __init__(self, path: Path, databases: tuple[str, ...], *, synced: bool, map_bytes: int) -> None:
         self.path = path
         try:
             self._env = lmdb.open(
                 str(path),
-                map_size=MAP_SIZE,
+                map_size=map_bytes,
                 max_dbs=_DATABASES_MAX,
                 max_readers=_READERS_MAX,
                 sync=synced,
@@ -90,23 +104,40 @@ class Environment:
 _REGISTRY = _Registry()
 
 
-def open_environment(path: Path, databases: tuple[str, ...], *, synced: bool) -> Environment:
-    """The process's handle of `path`, opened at first use."""
-    path = path.resolve()
-    if _REGISTRY.pid != os.getpid():
-        _REGISTRY.handles, _REGISTRY.lock, _REGISTRY.pid = {}, threading.Lock(), os.getpid()
+def open_environment(path: Path, databases: tuple[str, ...], *, synced: bool, map_bytes: int) -> Environment:
+    """The process's handle of `path`, which is absolute; opened at first use."""
+    _REGISTRY.enter_process()
+    known = _REGISTRY.handles.get(path)
+    if known is None:
+        with _REGISTRY.lock:
+            known = _REGISTRY.handles.get(path)
+            if known is None:
+                known = _REGISTRY.handles[path] = Environment(path, databases, synced=synced, map_bytes=map_bytes)
+    return known
+
+
+def enter_directory(path: Path) -> None:
+    """Count one more open store in a directory."""
+    _REGISTRY.enter_process()
     with _REGISTRY.lock:
-        known = _REGISTRY.handles.get(path)
-        if known is None or not path.exists():
-            known = _REGISTRY.handles[path] = Environment(path, databases, synced=synced)
-        return known
+        _REGISTRY.users[path] += 1
+
+
+def leave_directory(path: Path) -> None:
+    """Count one less; with the last one gone the environments below the directory are closed."""
+    _REGISTRY.enter_process()
+    with _REGISTRY.lock:
+        _REGISTRY.users[path] -= 1
+        if _REGISTRY.users[path] <= 0:
+            for below in [handle for handle in _REGISTRY.handles if handle.is_relative_to(path)]:
+                _REGISTRY.handles.pop(below).close()
 
 
 def remove_environment(path: Path) -> None:
     """Delete an environment from disk; nobody else may have it open."""
     with _REGISTRY.lock:
-        known = _REGISTRY.handles.pop(path.resolve(), None)
-        if known is not None and _REGISTRY.pid == os.getpid():
+        known = _REGISTRY.handles.pop(path, None)
+        if known is not None:
             known.close()
     for file in path.glob("*.mdb"):
         file.unlink()

@@ -14,7 +14,7 @@ from pathlib import Path
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
-from viewkeeper.stores.embedded.environment import Environment, open_environment
+from viewkeeper.stores.embedded.environment import META_MAP_BYTES, Environment, open_environment
 
 _DATABASES = ("meta",)
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
@@ -28,7 +28,7 @@ class Meta:
 
     @property
     def _environment(self) -> Environment:
-        return open_environment(self._path, _DATABASES, synced=True)
+        return open_environment(self._path, _DATABASES, synced=True, map_bytes=META_MAP_BYTES)
 
     def read_epoch_record(self) -> EpochRecord:
         value = self._read(_EPOCH)

@@ -18,7 +18,7 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import logformat, tree
-from viewkeeper.stores.embedded.environment import Environment, open_environment
+from viewkeeper.stores.embedded.environment import BASE_MAP_BYTES, Environment, open_environment
 from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Node:
     @property
     def _environment(self) -> Environment:
         # looked up each time, because a fork needs a handle of its own
-        return open_environment(self._path, _DATABASES, synced=self._synced)
+        return open_environment(self._path, _DATABASES, synced=self._synced, map_bytes=BASE_MAP_BYTES)
 
     def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
         """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""

@@ -21,7 +21,7 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.ports.store import StoredVersions, VersionWrite
 from viewkeeper.stores.embedded import tree, versions
-from viewkeeper.stores.embedded.environment import Environment, open_environment
+from viewkeeper.stores.embedded.environment import PLACE_MAP_BYTES, Environment, open_environment
 
 _DATABASES = ("records", "tombstones", "info")
 _FENCE = b"fence"
@@ -39,7 +39,7 @@ class Place:
     @property
     def _environment(self) -> Environment:
         # looked up each time, because a fork needs a handle of its own
-        return open_environment(self._path, _DATABASES, synced=False)
+        return open_environment(self._path, _DATABASES, synced=False, map_bytes=PLACE_MAP_BYTES)
 
     def read(self, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
         prefix = tree.table_prefix(table)

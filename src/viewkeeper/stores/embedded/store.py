@@ -20,7 +20,7 @@ from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.environment import remove_environment
+from viewkeeper.stores.embedded.environment import enter_directory, leave_directory, remove_environment
 from viewkeeper.stores.embedded.layout import Layout, locked, open_layout
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
@@ -40,6 +40,7 @@ class EmbeddedStore:
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self.layout: Layout = open_layout(url, create=create)
+        enter_directory(self.layout.path)
         self._meta = Meta(self.layout.meta)
         self._nodes = [
             Node(self.layout.node(n), Stream(n), synced=self.layout.synced) for n in range(self.layout.nodes)
@@ -54,6 +55,10 @@ class EmbeddedStore:
     @property
     def url(self) -> str:
         return self.layout.url
+
+    def close(self) -> None:
+        """Let go; the process's handles are closed with the last open store of this directory."""
+        leave_directory(self.layout.path)
 
     @property
     def incarnation(self) -> str:

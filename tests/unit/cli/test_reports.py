@@ -1,0 +1,77 @@
+"""status, explain and check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from typer.testing import Result
+
+from viewkeeper.check.report import CheckReport, Finding
+from viewkeeper.client.database import Database
+
+Run = Callable[..., Result]
+
+WRONG = Finding("revenue", ("eu",), "wrong", {"n": 1}, {"n": 2})
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[CheckReport], None]:
+    """Lets `check` find what the test says; the real one needs a JVM."""
+
+    def judge(report: CheckReport) -> None:
+        monkeypatch.setattr(Database, "check", lambda self, views=None, *, spark=None: report)
+
+    return judge
+
+
+def test_status_tells_people_what_to_do(run: Run, shop: str) -> None:
+    told = run("status", shop)
+
+    assert told.exit_code == 0
+    for words in ("not running", "3 changes", "revenue", "to be filled", "warning: no pipeline is running"):
+        assert words in told.stdout
+
+
+def test_status_tells_programs_numbers(run: Run, fresh_shop: str) -> None:
+    told = json.loads(run("status", fresh_shop, "--json").stdout)
+
+    assert (told["epoch"], told["lag_changes"], told["pipeline_pid"], told["tables"]) == (1, 0, None, ["orders"])
+    assert told["views"] == [{"name": "revenue", "kind": "AGGREGATE", "ready": 1}]
+
+
+def test_explain_prints_the_plan_of_one_view_or_of_all(run: Run, shop: str) -> None:
+    run("sql", shop, "CREATE MATERIALIZED VIEW big AS SELECT id FROM orders WHERE amount > 10")
+
+    one, both = run("explain", shop, "revenue").stdout, run("explain", shop).stdout
+    assert "view revenue" in one and "view big" not in one
+    assert "view revenue" in both and "view big" in both
+    assert run("explain", shop, "nothing").exit_code == 2
+
+
+def test_a_good_check_says_what_was_compared(run: Run, shop: str, judged: Callable[[CheckReport], None]) -> None:
+    judged(CheckReport(ok=True, epoch=4, views=("revenue",), records=3, findings=()))
+    told = run("check", shop)
+
+    assert (told.exit_code, told.stdout) == (0, "ok: revenue as recomputed, 3 records at epoch 4\n")
+
+
+def test_a_bad_check_names_the_records_and_has_its_own_exit_code(
+    run: Run, shop: str, judged: Callable[[CheckReport], None]
+) -> None:
+    judged(CheckReport(ok=False, epoch=4, views=("revenue",), records=3, findings=(WRONG,) * 30))
+    told, as_json = run("check", shop), run("check", shop, "--json")
+
+    assert told.exit_code == as_json.exit_code == 1
+    assert "not ok: 30 records are wrong at epoch 4" in told.stdout
+    assert "and 10 more" in told.stdout
+    report = json.loads(as_json.stdout)
+    assert report["ok"] is False
+    assert report["findings"][0] == {
+        "view": "revenue",
+        "key": ["eu"],
+        "kind": "wrong",
+        "expected": {"n": 1},
+        "found": {"n": 2},
+    }

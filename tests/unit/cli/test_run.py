@@ -1,0 +1,233 @@
+"""run, with a pipeline that needs no JVM; the real one is tried in tests/spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+from typer.testing import Result
+
+from tests.support.running import HereRunner
+from viewkeeper.cli.displays import JsonLines, PlainLines, describe
+from viewkeeper.cli.gauge import Gauge
+from viewkeeper.cli.quiet import is_noise, quiet_java
+from viewkeeper.client.database import Database
+from viewkeeper.errors import EpochFailed
+from viewkeeper.events import Event, EventSink
+from viewkeeper.flow.coordinator import Coordinator
+
+Run = Callable[..., Result]
+
+
+class PipelineHere:
+    """The pipeline's face over epochs that run in this process; `on_start` is what happens once it runs."""
+
+    def __init__(
+        self, database: Database, events: EventSink, changes: int | None, on_start: Callable[[], None]
+    ) -> None:
+        runner = HereRunner(database.store)
+        self._coordinator = Coordinator(database.store, runner, changes_max=changes or 1_000, events=events)
+        self._on_start = on_start
+        self.failure: Exception | None = None
+
+    def __enter__(self) -> PipelineHere:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def run_available(self) -> None:
+        self._on_start()
+        self._coordinator.catch_up()
+
+    def start(self) -> None:
+        self._coordinator.catch_up()
+        try:
+            self._on_start()
+        except EpochFailed as error:
+            self.failure = error
+
+    def raise_failure(self) -> None:
+        if self.failure:
+            raise self.failure
+
+
+@pytest.fixture
+def starting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Puts a pipeline without a JVM in place of the real one; the test says what happens when it starts."""
+
+    def place(on_start: Callable[[], None]) -> None:
+        def pipeline(self: Database, **settings: object) -> PipelineHere:
+            return PipelineHere(self, settings["events"], settings["changes_per_epoch"], on_start)
+
+        monkeypatch.setattr(Database, "pipeline", pipeline)
+
+    return place
+
+
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_until_caught_up_ends_by_itself(run: Run, shop: str, starting: Callable) -> None:
+    starting(nothing)
+    told = run("run", shop, "--until-caught-up")
+
+    assert told.exit_code == 0
+    lines = told.stdout.splitlines()
+    assert lines[0] == "starting"
+    assert lines[1].startswith("epoch 1 · up to date · ")
+    assert lines[-1].startswith("caught up at epoch 1: 3 changes in ")
+    assert run("get", shop, "revenue", "eu").exit_code == 0
+
+
+def put_three_rows(run: Run, url: str) -> None:
+    for number in range(3):
+        run("put", url, "orders", f"p{number}", "amount=1")
+
+
+def test_json_gives_a_line_for_each_epoch_and_words_on_stderr(run: Run, fresh_shop: str, starting: Callable) -> None:
+    put_three_rows(run, fresh_shop)
+    starting(nothing)
+    told = run("run", fresh_shop, "--until-caught-up", "--json", "--changes-per-epoch", "2")
+
+    epochs = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [(epoch["epoch"], epoch["changes"]) for epoch in epochs] == [(2, 2), (3, 1)]
+    assert told.stderr.startswith("caught up at epoch 3: 3 changes in ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_cleanly(run: Run, shop: str, starting: Callable, number: int) -> None:
+    before = signal.getsignal(number)
+    starting(send(number))
+    told = run("run", shop)
+
+    assert told.exit_code == 0
+    assert told.stdout.splitlines()[-1] == "stopped at epoch 1"
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_ends_catching_up_after_the_epoch_under_way(run: Run, fresh_shop: str, starting: Callable) -> None:
+    put_three_rows(run, fresh_shop)
+    starting(send(signal.SIGTERM))
+    told = run("run", fresh_shop, "--until-caught-up", "--changes-per-epoch", "1")
+
+    assert told.exit_code == 0
+    assert told.stdout.splitlines()[-1] == "stopped at epoch 2"
+    assert json.loads(run("status", fresh_shop, "--json").stdout)["lag_changes"] == 2
+
+
+def test_what_stops_the_pipeline_is_told(run: Run, shop: str, starting: Callable) -> None:
+    def fail() -> None:
+        raise EpochFailed("epoch 2 failed", "it is run again")
+
+    starting(fail)
+    told = run("run", shop)
+
+    assert told.exit_code == 6
+    assert told.stderr == "error: epoch 2 failed\nhint: it is run again\n"
+    assert "stopped" not in told.stdout
+
+
+def test_without_java_the_run_ends_at_once(run: Run, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIEWKEEPER_JAVA", "none")
+    told = run("run", shop)
+
+    assert told.exit_code == 4
+    assert told.stderr.startswith("error: Spark needs Java 17 and none was found\nhint: ")
+
+
+def test_without_java_the_demo_writes_nothing(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIEWKEEPER_JAVA", "none")
+    directory = url.removeprefix("embedded:")
+    told = run("demo", "--keep", directory)
+
+    assert (told.exit_code, told.stdout) == (4, "")
+    assert not os.path.exists(directory)
+
+
+def committed(epoch: int, changes: int) -> Event:
+    return Event("committed", {"epoch": epoch, "changes": changes, "seconds": 0.5})
+
+
+def test_the_gauge_knows_the_rate_of_the_last_seconds() -> None:
+    now = [100.0]
+    gauge = Gauge(clock=lambda: now[0])
+    now[0] = 110.0
+    gauge.take(Event("began", {"epoch": 1}))
+    assert gauge.under_way == 1
+    gauge.take(committed(1, 500))
+    assert (gauge.epoch, gauge.under_way, gauge.changes, gauge.changes_per_second()) == (1, None, 500, 100.0)
+    now[0] = 115.1
+    assert gauge.changes_per_second() == 0
+
+
+def test_every_epoch_is_told_once() -> None:
+    gauge = Gauge()
+    threads = [threading.Thread(target=gauge.take, args=(committed(number, 1),)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(int(str(event.facts["epoch"])) for event in gauge.committed()) == list(range(20))
+    assert gauge.committed() == []
+    assert gauge.changes == 20
+
+
+def test_the_line_says_epoch_lag_and_rate() -> None:
+    gauge = Gauge(clock=lambda: 3_725.0)
+    assert describe(gauge, 0, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
+    gauge.is_running = True
+    assert describe(gauge, 0, stopping=False).startswith("waiting for changes · ")
+    gauge.take(Event("began", {"epoch": 7}))
+    assert describe(gauge, 1_200, stopping=True) == (
+        "epoch 7 under way · 1,200 changes behind · 0 changes/s · 0:00:00 · stopping"
+    )
+
+
+def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    gauge, lines = Gauge(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
+    for second in range(25):
+        now[0] = float(second)
+        gauge.take(committed(second, 1))
+        lines.update(gauge, 0, stopping=False)
+
+    told = [line.split(" · ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["epoch 0", "epoch 10", "epoch 20"]
+
+
+def test_json_lines_are_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    gauge, lines = Gauge(), JsonLines()
+    gauge.take(committed(1, 5))
+    gauge.take(committed(2, 6))
+    lines.update(gauge, 9, stopping=False)
+
+    assert [json.loads(line)["epoch"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
+
+
+def test_only_the_noise_of_java_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    noise = b"26/11/15 13:56:10 WARN NativeCodeLoader: Unable to load native-hadoop library\n"
+    assert is_noise(noise)
+    assert not is_noise(b"26/11/15 13:56:10 ERROR Executor: Exception in task\n")
+
+    done = threading.Event()
+    with quiet_java():
+        os.write(2, noise + b"ERROR that matters\n")
+        print("from Python", file=sys.stderr)
+    captured = ""
+    while "ERROR that matters" not in captured and not done.wait(0.01):
+        captured += capfd.readouterr().err
+
+    assert "NativeCodeLoader" not in captured
+    assert "from Python" in captured

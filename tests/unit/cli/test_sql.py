@@ -1,0 +1,185 @@
+"""SQL from arguments, files, pipes and the prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from viewkeeper.cli.shell import MORE, PROMPT, is_whole, run_shell, statements
+from viewkeeper.errors import SqlError
+
+Run = Callable[..., Result]
+
+CREATE = "CREATE TABLE t (a INT PRIMARY KEY, b STRING)"
+
+
+def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
+    """A `read` for the shell that gives these lines, and then the end of the input."""
+    rest: Iterator[str | type[BaseException]] = iter(lines)
+
+    def read(prompt: str) -> str:
+        line = next(rest, EOFError)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    return read
+
+
+def test_every_statement_gives_its_answer(run: Run, url: str) -> None:
+    told = run("sql", url, f"{CREATE}; INSERT INTO t VALUES (1, 'x'), (2, NULL)", "SELECT * FROM t ORDER BY a")
+
+    assert told.exit_code == 0, told.stderr
+    lines = [line.rstrip() for line in told.stdout.splitlines()]
+    assert lines[:2] == ["table t created", "2 rows put"]
+    assert [lines[2].split(), lines[4].split(), lines[5].split()] == [["a", "b"], ["1", "x"], ["2", "NULL"]]
+    assert lines[6] == "(2 rows)"
+
+
+def test_json_gives_a_line_for_each_row(run: Run, url: str) -> None:
+    query = "SELECT a, b, 1.50::DECIMAL(9,2) AS d, DATE '2026-01-31' AS day, 'nan'::DOUBLE AS n, [1, 2] AS l FROM t"
+    told = run("sql", url, "--json", f"{CREATE}; INSERT INTO t VALUES (1, 'ü'); {query}")
+
+    assert [json.loads(line) for line in told.stdout.splitlines()] == [
+        {"message": "table t created"},
+        {"message": "1 rows put"},
+        {"a": 1, "b": "ü", "d": "1.50", "day": "2026-01-31", "n": "NaN", "l": [1, 2]},
+    ]
+
+
+def test_a_plan_is_shown_as_text(run: Run, shop: str) -> None:
+    told = run("sql", shop, "EXPLAIN SELECT region, COUNT(*) AS n FROM orders GROUP BY region")
+
+    assert told.exit_code == 0, told.stderr
+    assert "r0 := base orders" in told.stdout
+
+
+def test_statements_come_from_a_file_or_a_pipe(run: Run, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.sql"
+    file.write_text(f"-- a table\n{CREATE};\n", encoding="utf-8")
+
+    assert run("sql", url, "--file", str(file)).stdout == "table t created\n"
+    assert run("sql", url, input="INSERT INTO t VALUES (1, 'x');").stdout == "1 rows put\n"
+    assert run("sql", url, "--file", "-", input="DROP TABLE t").stdout == "table t dropped\n"
+    assert run("sql", url, input="").exit_code == 0
+
+
+def test_a_mistake_leaves_the_statements_before_it_undone(run: Run, url: str, tmp_path: Path) -> None:
+    told = run("sql", url, f"{CREATE};\nSELEC 1")
+
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith("error: line 2, column 1: no statement begins with SELEC\nhint: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["SELECT 1 AS one", "DROP TABLE t"])
+def test_only_create_table_makes_a_store(run: Run, url: str, tmp_path: Path, text: str) -> None:
+    assert run("sql", url, text).exit_code == 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_read_is_told(run: Run, url: str, tmp_path: Path) -> None:
+    binary = tmp_path / "binary.sql"
+    binary.write_bytes(b"\xff\xfe")
+
+    missing = run("sql", url, "--file", str(tmp_path / "nowhere.sql"))
+    assert (missing.exit_code, missing.stderr) == (4, f"error: {tmp_path}/nowhere.sql: No such file or directory\n")
+    assert run("sql", url, "--file", str(binary)).exit_code == 2
+    assert run("sql", url, "SELECT 1", "--file", str(binary)).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1; -- done", True),
+        ("SELECT 1 -- ;", False),
+        ("SELECT ';", False),
+        ("SELECT ';'", False),
+        ("SELECT ';' ;", True),
+        ("SELECT `;", False),
+        ("SELECT 1; SELECT", False),
+        ("SELECT '\\u0041';", True),
+    ],
+)
+def test_a_statement_ends_with_a_semicolon_outside_of_quotes(text: str, whole: bool) -> None:
+    assert is_whole(text) is whole
+
+
+def test_the_prompt_collects_lines_until_a_statement_is_whole() -> None:
+    prompts: list[str] = []
+    lines = iter(["", "SELECT", "  1;", "\\h", "SELECT 2;", "\\q", "SELECT 3;"])
+
+    def read(prompt: str) -> str:
+        prompts.append(prompt)
+        return next(lines)
+
+    assert list(statements(read)) == ["SELECT\n  1;", "SELECT 2;"]
+    assert prompts == [PROMPT, PROMPT, MORE, PROMPT, PROMPT, PROMPT]
+
+
+def test_control_c_forgets_what_was_typed_and_control_d_ends() -> None:
+    assert list(statements(typed("SELECT 1", KeyboardInterrupt, "SELECT 2;"))) == ["SELECT 2;"]
+
+
+@pytest.mark.parametrize("word", ["\\q", "quit", "exit;", "EXIT"])
+def test_several_words_end_the_prompt(word: str) -> None:
+    assert list(statements(typed(word, "SELECT 1;"))) == []
+
+
+def test_errors_do_not_end_the_prompt(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    ran: list[str] = []
+
+    def run(text: str) -> None:
+        ran.append(text)
+        if len(ran) == 1:
+            raise SqlError("it is wrong", "put it right")
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+
+    run_shell(run, "embedded:./shop", typed("SELECT 1;", "SELECT 2;", "SELECT 3;"))
+
+    assert ran == ["SELECT 1;", "SELECT 2;", "SELECT 3;"]
+    assert capsys.readouterr().err == "error: it is wrong\nhint: put it right\n"
+
+
+def test_a_terminal_gets_a_prompt_and_a_history(url: str, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
+    command = [sys.executable, "-m", "viewkeeper", "sql", url]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    os.write(ours, f"{CREATE}\n;\nSELEC;\nINSERT INTO t VALUES (1, 'x');\n\\q\n".encode())
+
+    shown = b""
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+
+    assert process.wait(60) == 0
+    text = shown.decode()
+    assert PROMPT in text and MORE in text
+    assert "table t created" in text
+    assert "error: line 1, column 1: no statement begins with SELEC" in text
+    assert "1 rows put" in text
+    assert CREATE in (tmp_path / "viewkeeper" / "history").read_text(encoding="utf-8")
+
+
+def _read(descriptor: int) -> bytes:
+    """What the terminal shows next; nothing once the other side is closed, which Linux calls an I/O error."""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
