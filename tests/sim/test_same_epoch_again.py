@@ -29,11 +29,16 @@ from viewkeeper.errors import Fenced, InvariantBroken
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.views.program import apply_inputs, plan_units, read_unit
 
-EPOCHS = 4
+EPOCHS = 3
+CASES = ("selected", "indexed", "summed", "by_double", "totals", "decimals")
+
+
+def stored(db: object) -> tuple[object, ...]:
+    return dump(db.store), graves(db.store)
 
 
 def everything(db: object) -> tuple[object, ...]:
-    return dump(db.store), graves(db.store), contents(db)
+    return *stored(db), contents(db)
 
 
 def runner_of(store: object, managers: int, seed: int = 0) -> HereRunner | ManagersRunner:
@@ -42,17 +47,17 @@ def runner_of(store: object, managers: int, seed: int = 0) -> HereRunner | Manag
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_epoch_run_again_by_anyone_writes_the_same_bytes(tmp_path: Path, seed: int) -> None:
-    db = make_database(tmp_path / "s", nodes=2)
+    db = make_database(tmp_path / "s", nodes=2, cases=CASES)
     store, choose, done = db.store, random.Random(seed), []
     for part in rounds(seed, EPOCHS):
         write(db, part)
         done += part
         epoch = begin_epoch(store)
         runner_of(store, choose.choice((0, 1, 3))).run(plan_of(epoch), epoch)
-        first = everything(db)
-        for managers in choose.sample((0, 1, 2, 3, 5, 8), 3):
+        first = stored(db)
+        for managers in choose.sample((0, 1, 2, 3, 5, 8), 2):
             runner_of(store, managers, choose.random()).run(plan_of(epoch), epoch)
-            assert everything(db) == first
+            assert stored(db) == first
         commit_epoch(store, epoch)
 
         assert wrong_views(db, done) == []
@@ -60,7 +65,7 @@ def test_the_same_epoch_run_again_by_anyone_writes_the_same_bytes(tmp_path: Path
 
 def test_two_stores_with_different_managers_hold_the_same_bytes(tmp_path: Path) -> None:
     """Not only a re-run: the whole life of a store does not depend on who ran its epochs."""
-    stores = [make_database(tmp_path / f"s{managers}", nodes=2) for managers in (0, 3)]
+    stores = [make_database(tmp_path / f"s{managers}", nodes=2, cases=CASES) for managers in (0, 3)]
     for part in rounds(5, 3):
         for db, managers in zip(stores, (0, 3), strict=True):
             write(db, part)
@@ -71,7 +76,7 @@ def test_two_stores_with_different_managers_hold_the_same_bytes(tmp_path: Path) 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_driver_that_dies_after_its_work_is_followed_by_one_that_ends_the_epoch(tmp_path: Path, times: int) -> None:
-    db, quiet = (make_database(tmp_path / name) for name in ("crashing", "quiet"))
+    db, quiet = (make_database(tmp_path / name, cases=CASES) for name in ("crashing", "quiet"))
     done = []
     for number, part in enumerate(rounds(11, 3)):
         write(db, part)
@@ -89,7 +94,7 @@ def test_a_driver_that_dies_after_its_work_is_followed_by_one_that_ends_the_epoc
 
 @pytest.mark.parametrize("managers", [2, 5])
 def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path: Path, managers: int) -> None:
-    db = make_database(tmp_path / "s")
+    db = make_database(tmp_path / "s", cases=CASES)
     write(db, first := rounds(3, 2)[0])
     keep_up(db)
     write(db, second := rounds(3, 2)[1])
@@ -140,7 +145,7 @@ def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_
 
 def test_a_driver_that_wakes_up_in_a_later_epoch_changes_nothing(tmp_path: Path) -> None:
     """H3: its epoch is over; while the next one runs and after it ran, nothing of the late one reaches the store."""
-    db = make_database(tmp_path / "s")
+    db = make_database(tmp_path / "s", cases=CASES)
     first, second = rounds(7, 2)
     write(db, first)
     late = begin_epoch(db.store)
@@ -193,7 +198,7 @@ def test_a_driver_that_wakes_up_when_its_records_are_purged_is_fenced(tmp_path: 
 
 
 def test_two_drivers_that_run_the_same_epoch_at_once_do_no_harm(tmp_path: Path) -> None:
-    db, quiet = (make_database(tmp_path / name) for name in ("two", "one"))
+    db, quiet = (make_database(tmp_path / name, cases=CASES) for name in ("two", "one"))
     done = []
     for number, part in enumerate(rounds(13, 3)):
         write(db, part)

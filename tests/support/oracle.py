@@ -100,7 +100,8 @@ CASES = (
     ViewCase(
         "summed",
         "SUM",
-        "CREATE MATERIALIZED VIEW {v} AS SELECT SUM(y) AS s, x, b, SUM(i) AS si FROM {t} WHERE i IS NOT NULL GROUP BY x, b",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT SUM(y) AS s, x, b, SUM(i) AS si FROM {t} WHERE i IS NOT NULL "
+        "GROUP BY x, b",
         "SELECT sum(CAST(y AS HUGEINT)), x, b, sum(CAST(i AS HUGEINT)) FROM t WHERE i IS NOT NULL GROUP BY x, b",
         lambda row: (fits(row[0]), *row[1:]),
     ),
@@ -128,7 +129,8 @@ CASES = (
     ViewCase(
         "totals",
         "no GROUP BY",
-        "CREATE MATERIALIZED VIEW {v} AS SELECT COUNT(*) AS n, SUM(y) AS s, AVG(i) AS a, SUM(d) AS sd, AVG(d) AS ad FROM {t}",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT COUNT(*) AS n, SUM(y) AS s, AVG(i) AS a, SUM(d) AS sd, AVG(d) AS ad "
+        "FROM {t}",
         "SELECT count(*), sum(CAST(y AS HUGEINT)), sum(CAST(i AS HUGEINT)), count(i), sum(d), count(d) FROM t",
         lambda row: (row[0], fits(row[1]), average(row[2], row[3]), row[4], decimal_average(row[4], row[5])),
     ),

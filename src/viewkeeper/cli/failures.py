@@ -50,6 +50,11 @@ def exit_code_of(error: ViewKeeperError) -> int:
     return next((code for kind, code in _CODES if isinstance(error, kind)), CHECK_FAILED)
 
 
+def is_from_spark(error: BaseException) -> bool:
+    """Whether Spark, or the bridge to its JVM, raised the error, rather than ViewKeeper."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
 def print_failure(error: ViewKeeperError) -> None:
     """Tell an error that ViewKeeper raised on purpose."""
     print_error(error.fact, in_our_words(error.hint))

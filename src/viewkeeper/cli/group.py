@@ -11,7 +11,7 @@ import re
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from viewkeeper.cli.failures import STORE, USAGE, exit_code_of, print_error, print_failure
+from viewkeeper.cli.failures import STORE, USAGE, exit_code_of, is_from_spark, print_error, print_failure
 from viewkeeper.errors import ViewKeeperError
 
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
@@ -46,6 +46,10 @@ class Group(TyperGroup):
             print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             raise typer.Exit(STORE) from None
         except Exception as error:
+            if is_from_spark(error):
+                fact = str(error).strip().partition("\n")[0]
+                print_error(f"Spark failed: {fact}", "no change is lost: run the command again")
+                raise typer.Exit(STORE) from None
             if not hasattr(error, "format_message"):
                 raise
             print_error(error.format_message().rstrip("."), _help_hint(error))

@@ -68,15 +68,10 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, one below the other."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    """Names and values, one below the other; without rich, because `get` should not wait for it to load."""
+    width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
-        table.add_row(name, show(value))
-    console().print(table)
+        print(f"{_spell(name):{width}}  {_spell(_plain(value))}".rstrip())
 
 
 def print_text(text: str, style: str | None = None) -> None:
@@ -95,13 +90,13 @@ def show(value: object) -> Text:
     """A value as it is printed."""
     from rich.text import Text
 
-    if value is None:
-        return Text("NULL", style="dim")
-    return Text(_spell(_plain(value)))
+    return Text(_spell(_plain(value)), style="dim" if value is None else "")
 
 
 def _plain(value: object) -> str:
     match value:
+        case None:
+            return "NULL"
         case bool():
             return "true" if value else "false"
         case Decimal():

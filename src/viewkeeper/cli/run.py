@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli.displays import Display, choose_display
+from viewkeeper.cli.failures import is_from_spark
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.quiet import quiet_java
+from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Event, EventSink
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def run(url: str, settings: Settings, *, as_json: bool) -> None:
         try:
             work.start()
             _watch(work, database, gauge, display, stop)
-            work.raise_failure()
+            work.raise_failure(stopped=stop.is_set())
             words = _last_words(database, gauge, settings, stopped=stop.is_set())
         finally:
             display.end(words)
@@ -72,9 +74,16 @@ class _Work(threading.Thread):
         except BaseException as error:
             self._failure = error
 
-    def raise_failure(self) -> None:
-        if self._failure:
-            raise self._failure
+    def raise_failure(self, *, stopped: bool) -> None:
+        """Raise what the work failed of, unless it failed because all of us were told to stop.
+
+        Whoever stops a service signals its JVM too (systemd does), and Spark is then gone before we can stop it. The
+        epoch under way stays in flight and is taken up by the next run.
+        """
+        error = self._failure
+        went_down = isinstance(error, EpochFailed | ConnectionError) or (error is not None and is_from_spark(error))
+        if error and not (stopped and went_down):
+            raise error
 
 
 def _work(database: Database, settings: Settings, gauge: Gauge, stop: threading.Event) -> None:

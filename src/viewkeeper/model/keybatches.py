@@ -43,7 +43,7 @@ def place_all(part: Ragged | np.ndarray) -> np.ndarray:
     return ((sums % keys.PRIME * np.uint64(keys.SPREAD)) >> np.uint64(32)).astype(np.uint32)
 
 
-def decode_keys(columns: Sequence[Column], encoded: pa.Array) -> list[pa.Array]:
+def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     """One Arrow array per key column."""
     whole = Ragged.from_arrow(encoded)
     at = whole.offsets[:-1].copy()

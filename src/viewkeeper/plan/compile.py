@@ -68,27 +68,31 @@ def _chain(plan: LogicalPlan) -> Chain:
     )
 
 
-def _passing(predicates: Sequence[Expression], guard: str) -> str:
+# Every relation of images has it; it is never NULL, so it also guards TRY against being folded to a constant.
+_ORDER = "ord"
+
+
+def _passing(predicates: Sequence[Expression]) -> str:
     """WHERE of the images that pass. A failing conjunct and a false one both leave the row out, so order is free."""
     parts = [emit(part) for part in predicates if not part.fallible]
     risky = [emit(part) for part in predicates if part.fallible]
     for part in risky:
-        parts.append(f"({guarded([part], guard)}).v0")
+        parts.append(f"({guarded([part], _ORDER)}).v0")
     return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
 def _rows_sql(
-    names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], *, where: str, guard: str, kept: str
+    names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], where: str
 ) -> str:
     """SELECT of `expressions` (written as `sqls`) over the passing images, without the rows on which one fails."""
     risky = [place for place, expression in enumerate(expressions) if expression.fallible]
-    columns = [kept] if kept else []
+    columns = [_ORDER]
     for place, (name, sql) in enumerate(zip(names, sqls, strict=True)):
         value = f"t.v{risky.index(place)}" if place in risky else sql
         columns.append(f"{value} AS {name}")
     if not risky:
         return f"SELECT {', '.join(columns)} FROM images{where}"
-    tried = guarded([sqls[place] for place in risky], guard)
+    tried = guarded([sqls[place] for place in risky], _ORDER)
     return f"SELECT {', '.join(columns)} FROM (SELECT *, {tried} AS t FROM images{where}) WHERE t IS NOT NULL"
 
 
@@ -144,9 +148,7 @@ def _copy_node(chain: Chain, key: tuple[int, ...], stored: Sequence[Expression],
         names,
         [*keys, *stored],
         [*key_sqls, *(emit(expression) for expression in stored)],
-        where=_passing(chain.predicates, "ord"),
-        guard="ord",
-        kept="ord",
+        _passing(chain.predicates),
     )
     return CopyNode(
         table=chain.view.id,
@@ -163,7 +165,7 @@ def _compile_fold(chain: Chain, fold: Fold, outputs: Sequence[Output]) -> tuple[
     node = FoldNode(
         table=chain.view.id,
         source=chain.table.id,
-        columns=_fold_columns(chain, layout),
+        columns=columns_of(*layout.groups, *layout.arguments, *chain.predicates),
         key=tuple(Column(_stored_column(group).name, group.type, group.nullable) for group in layout.groups),
         state=layout.state,
         values=layout.values,
@@ -174,25 +176,14 @@ def _compile_fold(chain: Chain, fold: Fold, outputs: Sequence[Output]) -> tuple[
     return node, layout.shown
 
 
-def _fold_columns(chain: Chain, layout: FoldLayout) -> tuple[int, ...]:
-    """What the query reads, and the first key column: it guards TRY, and lets COUNT(*) alone see rows."""
-    guard = _reference(chain.table, _base_key(chain.table)[0])
-    return columns_of(guard, *layout.groups, *layout.arguments, *chain.predicates)
-
-
 def _contribute(chain: Chain, layout: FoldLayout) -> str:
-    guard = f"c{_base_key(chain.table)[0]}"
     keys = [f"k{place}" for place in range(len(layout.groups))]
-    names = [*keys, *(f"a{place}" for place in range(len(layout.arguments)))]
     expressions = [*layout.groups, *layout.arguments]
-    sqls = [emit(expression) for expression in expressions]
     rows = _rows_sql(
-        [*names, "present"],
-        [*expressions, _reference(chain.table, _base_key(chain.table)[0])],
-        [*sqls, guard],
-        where=_passing(chain.predicates, guard),
-        guard=guard,
-        kept="",
+        [*keys, *(f"a{place}" for place in range(len(layout.arguments)))],
+        expressions,
+        [emit(expression) for expression in expressions],
+        _passing(chain.predicates),
     )
     normal = [group_key(key, group.type) for key, group in zip(keys, layout.groups, strict=True)]
     shown = [f"{sql} AS {key}" for sql, key in zip(normal, keys, strict=True)]

@@ -74,7 +74,7 @@ class CopyNode:
 class FoldNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
-    `contribute` reads the relation `images` (the `c…` of `columns`) and returns the key columns `k0…` and the state
+    `contribute` reads the relation `images` (`ord` and the `c…` of `columns`) and returns the key columns `k0…` and the state
     columns `s0…` grouped by key, all as positive contributions; the caller runs it on after- and before-images and
     subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never NULL. `s0`
     is always the row count. `finish` reads the relation `states` (`s0…`, with the record's `k0…` when

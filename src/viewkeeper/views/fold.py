@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.keybatches import encode_keys
+from viewkeeper.model.keybatches import decode_keys, encode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.plan.physical import FoldNode
 from viewkeeper.views.duck import run_sql
@@ -58,7 +58,11 @@ def fold(node: FoldNode, contributions: pa.Table, rows: pa.Array) -> pa.Array:
     count = len(contributions)
     old = decode_rows(node.row, rows, range(len(node.state)))
     sums = [add_exactly(was, contributions[f"s{i}"]) for i, was in enumerate(old)]
-    states = pa.table({f"s{i}": array for i, array in enumerate(sums)})
+    columns = {f"s{i}": array for i, array in enumerate(sums)}
+    if node.finish_reads_key:
+        parts = decode_keys(node.key, contributions["key"])
+        columns |= {f"k{i}": array for i, array in enumerate(parts)}
+    states = pa.table(columns)
     live = _live_groups(node, states)
     arrays = list(sums)
     if node.values:
@@ -87,7 +91,8 @@ def _live_groups(node: FoldNode, states: pa.Table) -> np.ndarray:
     empty = rows == 0
     if empty.any():
         left = states.filter(pa.array(empty))
-        if any(pc.any(pc.not_equal(column, 0)).as_py() for column in left.columns):
+        sums = [left[f"s{i}"] for i in range(len(node.state))]
+        if any(pc.any(pc.not_equal(column, 0)).as_py() for column in sums):
             raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
     return ~empty
 

@@ -231,3 +231,28 @@ def test_only_the_noise_of_java_is_left_out(capfd: pytest.CaptureFixture[str]) -
 
     assert "NativeCodeLoader" not in captured
     assert "from Python" in captured
+
+
+def test_a_signal_that_takes_spark_down_too_is_no_failure(run: Run, shop: str, starting: Callable) -> None:
+    def stop_and_fail() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise EpochFailed("the streaming query ended")
+
+    starting(stop_and_fail)
+    told = run("run", shop)
+
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert told.stdout.splitlines()[-1] == "stopped at epoch 1"
+
+
+def test_an_error_of_spark_is_one_line(run: Run, shop: str, starting: Callable) -> None:
+    from py4j.protocol import Py4JError
+
+    def fail() -> None:
+        raise Py4JError("the JVM is gone\nat some.java.Thing")
+
+    starting(fail)
+    told = run("run", shop)
+
+    assert told.exit_code == 4
+    assert told.stderr == "error: Spark failed: the JVM is gone\nhint: no change is lost: run the command again\n"

@@ -40,6 +40,7 @@ def records(
 ) -> dict[tuple[object, ...], dict[str, object]]:
     numbered = [(place, *row, *[None] * (4 - len(row))) for place, row in enumerate(rows)]
     images = {f"c{i}": pa.array([row[i] for row in numbered], COLUMNS[i].type.arrow) for i in node.columns}
+    images["ord"] = pa.array(range(len(numbered)), pa.int64())
     CONNECTION.register("images", pa.table(images))
     states = CONNECTION.sql(node.contribute).to_arrow_table()
     CONNECTION.register("states", states)

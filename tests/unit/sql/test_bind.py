@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, decimal
 from viewkeeper.sql.bind import BoundQuery, bind_query, columns_read
+from viewkeeper.sql.bind_expression import Scope, bind_expression
 from viewkeeper.sql.expressions import ColumnRef, FoldRef
 
 TABLE = TableSchema(
@@ -85,3 +87,16 @@ def test_a_nest_that_is_too_deep_is_refused_and_not_a_recursion_error() -> None:
 
 def test_positions_are_those_of_the_table() -> None:
     assert bind("SELECT price FROM orders").outputs[0].expression == ColumnRef(3, "price", decimal(10, 2), True)
+
+
+def test_not_like_is_the_negation_of_like() -> None:
+    assert bind("SELECT region NOT LIKE 'a%' AS x FROM orders") == bind(
+        "SELECT NOT (region LIKE 'a%') AS x FROM orders"
+    )
+
+
+def test_a_flag_of_the_tree_that_has_no_rule_is_refused_and_never_passed_over() -> None:
+    tree = exp.Abs(this=exp.column("amount"))
+    tree.args["surprise"] = True
+    with pytest.raises(UnsupportedSql, match="surprise"):
+        bind_expression(tree, Scope(TABLE, "orders", barred=None))

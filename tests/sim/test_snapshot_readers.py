@@ -1,0 +1,168 @@
+"""A reader that never stops never sees half an epoch: two views that must agree do, in every snapshot.
+
+`epochs.md`, H4 and R4: K = 2 committed epochs are readable; a reader that the floor overtakes starts anew. Tiny epochs
+make the floor run as fast as it can.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from pathlib import Path
+
+import viewkeeper as vk
+from tests.support.running import HereRunner, ManagersRunner
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.flow.tidy import tidy_up
+
+EPOCHS_MIN = 40
+READS_MIN = 60
+ROUNDS_MAX = 2_000
+ACCOUNTS = 12
+
+
+def make_bank(path: Path) -> vk.Database:
+    """Money only moves: the sum over all groups, the total and the initial amount are equal in every epoch."""
+    db = vk.connect(f"embedded:{path}?sync=off")
+    db.execute("CREATE TABLE account (id INT PRIMARY KEY, town STRING, amount BIGINT)")
+    db.execute(
+        "CREATE MATERIALIZED VIEW towns AS SELECT town, SUM(amount) AS s, COUNT(*) AS n FROM account GROUP BY town"
+    )
+    db.execute("CREATE MATERIALIZED VIEW total AS SELECT SUM(amount) AS s, COUNT(*) AS n FROM account")
+    db.execute("CREATE INDEX by_town ON account (town) INCLUDE (amount)")
+    db.table("account").put_many([{"id": i, "town": f"t{i % 4}", "amount": 100} for i in range(ACCOUNTS)])
+    return db
+
+
+def faults_of(snapshot: object) -> list[str]:
+    """What contradicts itself in one snapshot; each read is made by two ways."""
+    towns = list(snapshot.view("towns").scan())
+    total = snapshot.view("total").get()
+    index = list(snapshot.view("by_town").scan())
+    by_key = [snapshot.view("towns").get(row["town"]) for row in towns]
+    sums = (sum(row["s"] for row in towns), total["s"], sum(row["amount"] for row in index))
+    counts = (sum(row["n"] for row in towns), total["n"], len(index))
+    found = [f"sums {sums}"] if len({*sums, 100 * ACCOUNTS}) > 1 else []
+    found += [f"counts {counts}"] if len({*counts, ACCOUNTS}) > 1 else []
+    return found + (["get and scan differ"] if by_key != towns else [])
+
+
+def read_all_the_time(db: object, stop: object, report: object) -> None:
+    """Snapshots one after the other, some held while epochs go by; says how many, which epochs, and what was wrong."""
+    reads, epochs, faults, held = 0, set(), [], None
+    while not stop.is_set():
+        with db.snapshot() as snapshot:
+            faults += faults_of(snapshot)
+            epochs.add(snapshot.epoch)
+        if held is None:
+            held = db.snapshot()
+            first = list(held.view("towns").scan())
+        elif len(epochs) % 5 == 0:
+            faults += faults_of(held)
+            faults += ["a held snapshot moved"] if list(held.view("towns").scan()) != first else []
+            held.close()
+            held = None
+        reads += 1
+        report((reads, len(epochs), faults[:3]))
+
+
+def read_in_a_process(url: str, stop: object, told: object) -> None:
+    read_all_the_time(vk.connect(url), stop, told.put)
+
+
+def transfer(db: object, round_number: int) -> None:
+    """Move money, and a row from town to town, in one transaction."""
+    source, target = round_number % ACCOUNTS, (round_number * 7 + 1) % ACCOUNTS
+    table = db.table("account")
+    with db.write() as group:
+        if source != target:
+            group.put("account", source, {"amount": table.get(source)["amount"] - 1})
+            group.put("account", target, {"amount": table.get(target)["amount"] + 1})
+        group.put("account", source, {"town": f"t{round_number % 5}"})
+
+
+def test_a_reader_thread_and_a_reader_process_see_only_whole_epochs(tmp_path: Path) -> None:
+    db = make_bank(tmp_path / "bank")
+    Coordinator(db.store, HereRunner(db.store)).catch_up()
+    context = multiprocessing.get_context("spawn")
+    stops = (threading.Event(), context.Event())
+    queue, latest = context.SimpleQueue(), {"thread": (0, 0, []), "process": (0, 0, [])}
+    thread = threading.Thread(target=read_all_the_time, args=(db, stops[0], lambda facts: latest.update(thread=facts)))
+    process = context.Process(target=read_in_a_process, args=(db.url, stops[1], queue))
+    thread.start()
+    process.start()
+    try:
+        epochs = run_until_enough_was_read(db, queue, latest)
+    finally:
+        for stop in stops:
+            stop.set()
+        thread.join()
+        while process.is_alive():  # a full pipe must not keep the process from ending
+            while not queue.empty():
+                latest["process"] = queue.get()
+            process.join(0.05)
+
+    for reads, seen, faults in latest.values():
+        assert faults == []
+        assert reads >= READS_MIN
+        assert seen > 5
+    assert epochs >= EPOCHS_MIN
+    assert process.exitcode == 0
+
+
+def run_until_enough_was_read(db: object, queue: object, latest: dict) -> int:
+    """Tiny epochs, on the driver and by managers in turn, until both readers have read enough."""
+    coordinators = HereRunner(db.store), ManagersRunner(db.store, 3)
+    epochs = 0
+    for number in range(ROUNDS_MAX):
+        transfer(db, number)
+        epochs += len(Coordinator(db.store, coordinators[number % 5 == 0], changes_max=2).catch_up())
+        tidy_up(db.store)
+        while not queue.empty():
+            latest["process"] = queue.get()
+        if epochs >= EPOCHS_MIN and all(reads >= READS_MIN for reads, _, _ in latest.values()):
+            break
+    return epochs
+
+
+def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
+    """R4: between its look at the horizon and its look at the record, epochs may go by; the answer is of one of them."""
+    db = make_bank(tmp_path / "bank")
+    coordinator = Coordinator(db.store, HereRunner(db.store))
+    coordinator.catch_up()
+    view, asked, chain_of = db.view("towns"), [], db.store.get_chain
+
+    def slow(place: int, table: int, key: bytes) -> bytes | None:
+        if len(asked) < 3:  # the reader is put to sleep until its epoch is no longer kept
+            for number in range(4):
+                transfer(db, len(asked) * 4 + number)
+                coordinator.catch_up()
+        asked.append(db.store.read_epoch_record().committed)
+        return chain_of(place, table, key)
+
+    db.store.get_chain = slow
+    answer = view.get("t1")
+    db.store.get_chain = chain_of
+
+    assert len(asked) == 4  # three times overtaken, then answered
+    assert answer == view.get("t1")
+
+
+def test_a_read_one_epoch_long_is_never_overtaken(tmp_path: Path) -> None:
+    """K = 2: a reader has one whole epoch of time."""
+    db = make_bank(tmp_path / "bank")
+    coordinator = Coordinator(db.store, HereRunner(db.store))
+    coordinator.catch_up()
+    before, asked, chain_of = db.view("towns").get("t1"), [], db.store.get_chain
+
+    def slow(place: int, table: int, key: bytes) -> bytes | None:
+        asked.append(key)
+        transfer(db, 1)
+        coordinator.catch_up()
+        return chain_of(place, table, key)
+
+    db.store.get_chain = slow
+    answer = db.view("towns").get("t1")
+
+    assert len(asked) == 1
+    assert answer == before  # the epoch that was committed when the read began
