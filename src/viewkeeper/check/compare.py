@@ -16,7 +16,9 @@ from viewkeeper.check.report import Finding
 FINDINGS_MAX = 10_000
 
 
-def compare(view: str, keys: Sequence[str], values: Sequence[str], expected: pa.Table, found: pa.Table) -> list[Finding]:
+def compare(
+    view: str, keys: Sequence[str], values: Sequence[str], expected: pa.Table, found: pa.Table
+) -> list[Finding]:
     """What differs; both tables have the columns `keys` and `values`, the key being unique in each."""
     sides = [_numbered(expected, keys, values), _numbered(found, keys, values)]
     names = [f"k{i}" for i in range(len(keys))]

@@ -23,7 +23,9 @@ def question_for(view: ViewDefinition, table: TableSchema) -> str:
     tree = sqlglot.parse_one(view.text, dialect="spark")
     if not isinstance(tree, exp.Select):
         raise InvariantBroken(f"view {view.name} is stored with a text that is no SELECT")
-    keys = _group_keys(tree, table) if view.kind == "AGGREGATE" else [exp.column(name, quoted=True) for name in table.key]
+    keys = (
+        _group_keys(tree, table) if view.kind == "AGGREGATE" else [exp.column(name, quoted=True) for name in table.key]
+    )
     selected = [exp.alias_(key.copy(), KEY_NAME.format(i)) for i, key in enumerate(keys)]
     tree.set("expressions", [*selected, *tree.expressions])
     # positions in GROUP BY would now count the added columns too

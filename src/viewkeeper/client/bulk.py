@@ -52,7 +52,9 @@ def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], M
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
-        prepared = [_arrow_batch(schema, part) for part in rows.to_batches(max_chunksize=ROWS_PER_TRANSACTION) if len(part)]
+        prepared = [
+            _arrow_batch(schema, part) for part in rows.to_batches(max_chunksize=ROWS_PER_TRANSACTION) if len(part)
+        ]
         return iter(prepared)  # all of a table is checked before the first row is written
     if isinstance(rows, pa.RecordBatchReader):
         return (_arrow_batch(schema, part) for batch in rows for part in _slices(batch))

@@ -14,17 +14,15 @@ import pyarrow as pa
 from viewkeeper.check.compare import compare
 from viewkeeper.check.questions import names_of_keys, question_for
 from viewkeeper.check.report import CheckReport, Finding
-from viewkeeper.client.session import Snapshot
-from viewkeeper.client.views import View
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.engine.session import default_session, epoch_session
 from viewkeeper.errors import PositionLost
 from viewkeeper.model.schema import Column
+from viewkeeper.plan.physical import Shown
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from viewkeeper.client.database import Database
+    from viewkeeper.engine.session import SparkSession
 
 _ATTEMPTS_MAX = 3
 
@@ -49,14 +47,16 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
     findings: list[Finding] = []
     with database.snapshot() as snapshot:
         filled = snapshot.horizon.filled
-        chosen = [catalog.view(name) for name in names] if names else [v for v in catalog.views if v.node.table in filled]
+        chosen = (
+            [catalog.view(name) for name in names] if names else [v for v in catalog.views if v.node.table in filled]
+        )
         recompute = SparkRecompute(database.url, epoch_session(spark))
         records = 0
         for definition in chosen:
             table = catalog.table_by_id(definition.source)
             question = question_for(definition, table)
             answer = recompute.run(question, table, snapshot.horizon.positions)
-            found = _records_of(snapshot, definition.name)
+            found = snapshot.view(definition.name).keys_and_values()
             keys = names_of_keys(definition)
             values = [f"__value_{i}" for i in range(len(definition.shown))]
             columns = [*definition.node.key, *(item.column for item in definition.shown)]
@@ -64,11 +64,6 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
             findings += _named(compare(definition.name, keys, values, expected, found), definition.shown)
             records += len(expected)
     return CheckReport(not findings, snapshot.epoch, tuple(v.name for v in chosen), records, tuple(findings))
-
-
-def _records_of(snapshot: Snapshot, name: str) -> pa.Table:
-    view: View = snapshot.view(name)
-    return view.keys_and_values()
 
 
 def _fit(answer: pa.Table, names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
@@ -81,7 +76,7 @@ def _fit(answer: pa.Table, names: Sequence[str], columns: Sequence[Column]) -> p
     return pa.table(arrays, names=list(names))
 
 
-def _named(findings: Sequence[Finding], shown: Sequence[object]) -> list[Finding]:
+def _named(findings: Sequence[Finding], shown: Sequence[Shown]) -> list[Finding]:
     names = {f"__value_{i}": item.column.name for i, item in enumerate(shown)}
 
     def rename(side: dict[str, object] | None) -> dict[str, object] | None:

@@ -19,12 +19,11 @@ from viewkeeper.model.token import Token
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from viewkeeper.check.report import CheckReport
     from viewkeeper.client.pipeline import Pipeline
     from viewkeeper.client.result import Result
     from viewkeeper.client.status import Status
+    from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
@@ -141,9 +140,7 @@ class Database:
 
     def current_view(self, definition: ViewDefinition, version: int) -> ViewDefinition:
         """The view as of catalog `version`: the same, unless it was dropped."""
-        if self._catalog is None or self._catalog.version != version:
-            self._catalog_at(version)
-        if not any(view.id == definition.id for view in self._catalog.views):
+        if not any(view.id == definition.id for view in self._catalog_at(version).views):
             raise UnknownName(f"view {definition.name} was dropped")
         return definition
 

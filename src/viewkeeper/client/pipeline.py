@@ -21,9 +21,8 @@ from viewkeeper.model.token import Token
 from viewkeeper.stores.embedded.lock import PipelineLock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from viewkeeper.client.database import Database
+    from viewkeeper.engine.session import SparkSession
 
 
 class Pipeline:

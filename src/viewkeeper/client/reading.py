@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.model.horizon import Horizon
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.session import Session
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
-    ReadMode = str | Bounded | Session | int
+    ReadMode: TypeAlias = str | Bounded | Session
 
 EPOCH_MAX = (1 << 63) - 1
 _POLL_SECONDS = 0.005
@@ -45,9 +45,8 @@ def moment_of(store: EmbeddedStore, mode: ReadMode, timeout: float) -> Moment:
         horizon = store.read_horizon()
         return Moment(EPOCH_MAX, horizon.void, horizon)
     if isinstance(mode, Bounded):
-        started = store.now()
-        return _wait(store, lambda horizon: _is_within(store, horizon, mode, started), timeout, f"within {mode.seconds} s")
-    if hasattr(mode, "reaches"):
+        return _within(store, mode, timeout)
+    if not isinstance(mode, str):
         moment = _wait(store, mode.reaches, timeout, "at the session's writes")
         mode.saw(moment.epoch)
         return moment
@@ -65,9 +64,14 @@ def _snapshot(horizon: Horizon) -> Moment:
     return Moment(horizon.committed, horizon.void, horizon)
 
 
-def _is_within(store: EmbeddedStore, horizon: Horizon, bound: Bounded, started: int) -> bool:
-    """Whether every change older than the bound, counted from the start of the read, is in the committed state."""
-    return horizon.stamp >= started - int(bound.seconds * 1e9) or covers(horizon.positions, store.ends())
+def _within(store: EmbeddedStore, bound: Bounded, timeout: float) -> Moment:
+    """A committed state that holds every change older than the bound, counted from the start of the read."""
+    oldest = store.now() - int(bound.seconds * 1e9)
+
+    def is_there(horizon: Horizon) -> bool:
+        return horizon.stamp >= oldest or covers(horizon.positions, store.ends())
+
+    return _wait(store, is_there, timeout, f"within {bound.seconds} s")
 
 
 def _wait(store: EmbeddedStore, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> Moment:

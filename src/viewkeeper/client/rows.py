@@ -19,7 +19,9 @@ def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *,
     """Bytes of a key, or with `whole=False` of a prefix of one."""
     names = ", ".join(column.name for column in columns)
     if len(values) > len(columns) or (whole and len(values) < len(columns)):
-        raise InputError(f"{name} has the key ({names}), not {len(values)} values", "pass one value for each key column")
+        raise InputError(
+            f"{name} has the key ({names}), not {len(values)} values", "pass one value for each key column"
+        )
     stored = [to_stored(column, value) for column, value in zip(columns, values, strict=False)]
     for column, value in zip(columns, stored, strict=False):
         if value is None and not column.nullable:
@@ -31,7 +33,7 @@ def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, 
     """Key bytes and stored columns of `put(*key, {columns})` or `put({all columns})`."""
     if not arguments or not isinstance(arguments[-1], Mapping):
         raise InputError(f"a put to {schema.name} ends with a dict of columns", 'as in put("o1", {"amount": 30})')
-    *key, given = arguments
+    key, given = list(arguments[:-1]), arguments[-1]
     columns = {}
     for name, value in given.items():
         if not isinstance(name, str):

@@ -6,15 +6,15 @@ in full before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.result import Result
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.optimize.explain import explain
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_index, define_view
-from viewkeeper.optimize.explain import explain
 from viewkeeper.sql import syntax as sql
 from viewkeeper.sql.statements import parse_statements
 
@@ -40,10 +40,8 @@ def _run(database: Database, statement: sql.Statement) -> Result:
     match statement:
         case sql.CreateTable():
             return _create_table(database, statement)
-        case sql.CreateView(name=name, query_text=query):
-            return _create_view(database, statement, lambda catalog: define_view(catalog, name, query))
-        case sql.CreateIndex(name=name, table=table, columns=columns, covered=covered):
-            return _create_view(database, statement, lambda catalog: define_index(catalog, name, table, columns, covered))
+        case sql.CreateView() | sql.CreateIndex():
+            return _create_view(database, statement)
         case sql.DropTable() | sql.DropView():
             return _drop(database, statement)
         case sql.ShowTables():
@@ -76,13 +74,14 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
     return Result(message=f"table {statement.name} created")
 
 
-def _create_view(
-    database: Database, statement: sql.CreateView | sql.CreateIndex, define: Callable[[Catalog], object]
-) -> Result:
+def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:
     def change(catalog: Catalog) -> Catalog:
         if statement.if_not_exists and catalog.has(statement.name):
             return catalog
-        return catalog.with_view(define(catalog))
+        if isinstance(statement, sql.CreateView):
+            return catalog.with_view(define_view(catalog, statement.name, statement.query_text))
+        index = define_index(catalog, statement.name, statement.table, statement.columns, statement.covered)
+        return catalog.with_view(index)
 
     database.change_catalog(change)
     kind = "view" if isinstance(statement, sql.CreateView) else "index"

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 class View:
     """A materialized view of an open database."""
 
-    def __init__(self, database: Database, definition: ViewDefinition, held: tuple[HeldViews, Moment] | None = None) -> None:
+    def __init__(
+        self, database: Database, definition: ViewDefinition, held: tuple[HeldViews, Moment] | None = None
+    ) -> None:
         self._database = database
         self._definition = definition
         self._held = held  # a snapshot's records: every read is answered from them
@@ -108,7 +110,12 @@ class View:
         return other
 
     def _scan(
-        self, places: Sequence[int], bounds: tuple[bytes, bytes | None], reverse: bool, read: ReadMode | None, timeout: float
+        self,
+        places: Sequence[int],
+        bounds: tuple[bytes, bytes | None],
+        reverse: bool,
+        read: ReadMode | None,
+        timeout: float,
     ) -> Iterator[dict[str, object]]:
         held, moment = self._hold(places, read, timeout)
         try:
@@ -191,7 +198,9 @@ class View:
         """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
         node = self._definition.node
         if next(self._database.store.scan(node.source, b"", None), None) is not None:
-            raise NotReady(f"{self._label} is not filled yet", "run the pipeline: viewkeeper run, or pipeline.run_available()")
+            raise NotReady(
+                f"{self._label} is not filled yet", "run the pipeline: viewkeeper run, or pipeline.run_available()"
+            )
         if isinstance(node, FoldNode) and node.always:
             from viewkeeper.views.fold import empty_row
 
@@ -208,4 +217,3 @@ def _version_at(chain: bytes, moment: Moment) -> bytes | None:
     from viewkeeper.stores.embedded.versions import version_at
 
     return version_at(chain, moment.epoch, moment.void)
-

@@ -37,7 +37,7 @@ def require_java() -> None:
     hint = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     if not java or not Path(java).exists() or os.environ.get("VIEWKEEPER_JAVA") == "none":
         raise JavaMissing("Spark needs Java 17 and none was found", hint)
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', told)
     if not version or int(version[1]) < _JAVA_MIN:
         raise JavaMissing(f"Spark needs Java 17, {java} is {version[1] if version else 'unknown'}", hint)

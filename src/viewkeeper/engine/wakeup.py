@@ -29,7 +29,7 @@ class WakeupSource(DataSource):
     def schema(self) -> str:
         return "wakeup binary"
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return WakeupReader(self.options["url"])
 
 
@@ -39,10 +39,10 @@ class WakeupReader(DataSourceStreamReader):
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def initialOffset(self) -> dict:  # noqa: N802
+    def initialOffset(self) -> dict:
         return {"catalog": 0, "ends": "{}"}
 
-    def latestOffset(self, start: dict | None = None, limit: object = None) -> dict:  # noqa: N802
+    def latestOffset(self, start: dict | None = None, limit: object = None) -> dict:
         store = open_shared(self._url)
         ends = positions_to_json(store.ends())
         return {"catalog": store.read_catalog().get("version", 0), "ends": json.dumps(ends, sort_keys=True)}

@@ -10,7 +10,6 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.ports.store import Store
 
-
 # A check compares with the base as of a committed epoch, for which it needs the log since; this is its time to do so.
 LOG_KEPT_SECONDS = 300.0
 

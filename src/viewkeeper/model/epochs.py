@@ -8,7 +8,7 @@ last K committed epochs needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NewType
+from typing import Any, NewType
 
 from viewkeeper.errors import Fenced, InvariantBroken
 from viewkeeper.model.positions import Cut, Positions, positions_from_json, positions_to_json
@@ -58,7 +58,9 @@ class EpochRecord:
         if self.inflight and self.inflight.epoch != self.last:
             raise InvariantBroken(f"epoch {self.inflight.epoch} is in flight but {self.last} is the last begun")
         if not self.floor <= self.committed <= self.last:
-            raise InvariantBroken(f"floor {self.floor}, committed {self.committed} and last {self.last} are out of order")
+            raise InvariantBroken(
+                f"floor {self.floor}, committed {self.committed} and last {self.last} are out of order"
+            )
         if self.committed in self.void or (self.recent and self.recent[0] != self.committed):
             raise InvariantBroken(f"epoch {self.committed} is committed, yet void or not the newest")
 
@@ -80,7 +82,9 @@ def begin(record: EpochRecord, owner: str, stop: Cut, plan: dict, tables: tuple[
     return _next(record, last=epoch, floor=floor, inflight=inflight)
 
 
-def commit(record: EpochRecord, owner: str, epoch: int, checksums: dict[int, int], tables: frozenset[int]) -> EpochRecord:
+def commit(
+    record: EpochRecord, owner: str, epoch: int, checksums: dict[int, int], tables: frozenset[int]
+) -> EpochRecord:
     """The epoch in flight becomes the committed one; `tables` are those that still exist."""
     _require_owner(record, owner)
     inflight = record.inflight
@@ -118,7 +122,7 @@ def _require_owner(record: EpochRecord, owner: str) -> None:
         raise Fenced("another pipeline took this store over", "stop this one")
 
 
-def _next(record: EpochRecord, **changes: object) -> EpochRecord:
+def _next(record: EpochRecord, **changes: Any) -> EpochRecord:
     changed = replace(record, version=record.version + 1, **changes)
     changed.check_invariants()
     return changed
@@ -127,7 +131,11 @@ def _next(record: EpochRecord, **changes: object) -> EpochRecord:
 def record_to_json(record: EpochRecord) -> dict:
     value = {name: getattr(record, name) for name in ("version", "incarnation", "generation", "owner", "last")}
     value |= {name: getattr(record, name) for name in ("committed", "stamp", "floor")}
-    value |= {"recent": list(record.recent), "void": list(record.void), "positions": positions_to_json(record.positions)}
+    value |= {
+        "recent": list(record.recent),
+        "void": list(record.void),
+        "positions": positions_to_json(record.positions),
+    }
     value["checksums"] = {str(key): record.checksums[key] for key in sorted(record.checksums)}
     value["filled"] = {str(key): record.filled[key] for key in sorted(record.filled)}
     inflight = record.inflight

@@ -84,10 +84,11 @@ def _encode_part(kind: str, array: pa.Array) -> Ragged | np.ndarray:
         body = flipped.astype(_ORDERED[kind]).view(np.uint8).reshape(-1, width)
     tag = np.ones((len(array), 1), np.uint8) if valid is None else valid.astype(np.uint8)[:, None]
     end = np.zeros((len(array), 2), np.uint8)
-    pieces = [tag, body, end] if kind in ("STRING", "BINARY") else [tag, body]
+    if valid is None and isinstance(body, np.ndarray):
+        return np.concatenate([tag, body], axis=1)
+    whole = join([tag, body, end] if isinstance(body, Ragged) else [tag, body])
     if valid is None:
-        return join(pieces) if any(isinstance(piece, Ragged) for piece in pieces) else np.concatenate(pieces, axis=1)
-    whole = join(pieces)
+        return whole
     return gather(whole.data, whole.offsets[:-1], np.where(valid, whole.lengths, 1))
 
 

@@ -79,7 +79,9 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
     if not count or not width:
         return np.empty((count, width), np.uint8)
     step = int(starts[1] - starts[0]) if count > 1 else width
-    evenly = step >= width and int(starts[-1] - starts[0]) == step * (count - 1) and bool((np.diff(starts) == step).all())
+    evenly = (
+        step >= width and int(starts[-1] - starts[0]) == step * (count - 1) and bool((np.diff(starts) == step).all())
+    )
     if evenly:  # one stride: no index needed
         return np.lib.stride_tricks.as_strided(data[int(starts[0]) :], (count, width), (step, 1))
     return data[starts[:, None] + np.arange(width)]
@@ -88,8 +90,9 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
 def join(parts: list[Ragged | np.ndarray]) -> Ragged:
     """Row by row, the parts one after the other; a matrix is a part of fixed width."""
     count = len(parts[0])
-    if all(isinstance(part, np.ndarray) for part in parts):
-        whole = np.concatenate(parts, axis=1)
+    matrices = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(matrices) == len(parts):
+        whole = np.concatenate(matrices, axis=1)
         return Ragged(whole.reshape(-1), np.arange(count + 1, dtype=np.int64) * whole.shape[1])
     lengths = sum(part.shape[1] if isinstance(part, np.ndarray) else part.lengths for part in parts)
     offsets = np.zeros(count + 1, np.int64)

@@ -28,7 +28,7 @@ def encode_rows(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: 
         if array.null_count:
             fixed[:, 2 + i // 8] |= np.asarray(array.is_null()).astype(np.uint8) << (i % 8)
     for i in layout.fixed:
-        place, width = layout.places[i], columns[i].type.width
+        place, width = layout.places[i], columns[i].type.width or 0
         fixed[:, place : place + width] = _fixed_bytes(columns[i], flat[i])
     if not layout.varying:
         return join([fixed]).to_arrow()
@@ -64,9 +64,7 @@ def _decode_mixed(
 ) -> list[pa.Array]:
     """Rows written under several versions of the schema: decoded apart, then put back in order."""
     order = np.argsort(counts, kind="stable")
-    pieces = [
-        _decode_alike(columns, int(count), data, starts[counts == count], wanted) for count in np.unique(counts)
-    ]
+    pieces = [_decode_alike(columns, int(count), data, starts[counts == count], wanted) for count in np.unique(counts)]
     back = pa.array(np.argsort(order, kind="stable"))
     return [pa.concat_arrays([piece[i] for piece in pieces]).take(back) for i in range(len(wanted))]
 
@@ -90,7 +88,7 @@ def _decode_alike(
 def _decode_fixed(
     column: Column, layout: Layout, i: int, data: np.ndarray, starts: np.ndarray, valid: np.ndarray
 ) -> pa.Array:
-    body = np.ascontiguousarray(gather_fixed(data, starts + layout.places[i], column.type.width))
+    body = np.ascontiguousarray(gather_fixed(data, starts + layout.places[i], column.type.width or 0))
     if column.type.kind == "BOOLEAN":
         return pa.array(body[:, 0] == 1, pa.bool_(), mask=None if valid.all() else ~valid)
     bits = None if valid.all() else pack_bits(valid)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any, TypeAlias
 
 from viewkeeper.errors import BadRow
 from viewkeeper.model.schema import Column
 
-Stored = bool | int | float | str | bytes | None
+# bool, int, float, str or bytes, and None for NULL: which of them, the column's type says and no checker can know.
+Stored: TypeAlias = Any
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)

@@ -81,9 +81,7 @@ def _passing(predicates: Sequence[Expression]) -> str:
     return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def _rows_sql(
-    names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], where: str
-) -> str:
+def _rows_sql(names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], where: str) -> str:
     """SELECT of `expressions` (written as `sqls`) over the passing images, without the rows on which one fails."""
     risky = [place for place, expression in enumerate(expressions) if expression.fallible]
     columns = [_ORDER]

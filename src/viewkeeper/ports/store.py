@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ class StoredVersions:
     rows: pa.Array
     applied: np.ndarray
     now: pa.Array
-    raw: object
+    raw: Any
 
 
 @dataclass(frozen=True, slots=True)

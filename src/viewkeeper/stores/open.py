@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import os
 from functools import lru_cache
+from typing import Any
 
 from viewkeeper.errors import InputError
 
 _ADAPTERS = {"embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore")}
 
 
-def open_store(url: str, *, create: bool = True):  # noqa: ANN201 - each adapter is its own class behind the port
+def open_store(url: str, *, create: bool = True) -> Any:
     """A store of the adapter that the URL's scheme names."""
     scheme = url.partition(":")[0]
     if scheme not in _ADAPTERS:
@@ -25,11 +26,11 @@ def open_store(url: str, *, create: bool = True):  # noqa: ANN201 - each adapter
     return getattr(importlib.import_module(module), name)(url, create=create)
 
 
-def open_shared(url: str):  # noqa: ANN201
+def open_shared(url: str) -> Any:
     """The process's own open store of `url`: what a task on an executor uses."""
     return _shared(url, os.getpid())
 
 
 @lru_cache(maxsize=16)
-def _shared(url: str, pid: int):  # noqa: ANN202 - the pid parts a forked worker from its parent
+def _shared(url: str, pid: int) -> Any:  # the pid parts a forked worker from its parent
     return open_store(url, create=False)

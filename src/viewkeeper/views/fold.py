@@ -49,7 +49,9 @@ def combine(node: FoldNode, parts: Sequence[pa.Table]) -> pa.Table:
         f"CAST(sum(CAST(sign AS {column.type.duckdb}) * CAST(s{i} AS {column.type.duckdb})) AS {column.type.duckdb}) AS s{i}"
         for i, column in enumerate(node.state)
     )
-    sql = f"SELECT key, any_value(hash) AS hash, CAST(1 AS TINYINT) AS sign, {sums} FROM parts GROUP BY key ORDER BY key"
+    sql = (
+        f"SELECT key, any_value(hash) AS hash, CAST(1 AS TINYINT) AS sign, {sums} FROM parts GROUP BY key ORDER BY key"
+    )
     return run_sql(sql, parts=pa.concat_tables(parts))
 
 

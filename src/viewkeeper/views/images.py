@@ -39,9 +39,7 @@ def images_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[i
     return Images(after.slice(0, 0), after)
 
 
-def _present(
-    schema: TableSchema, keys: pa.Array, rows: pa.Array, order: np.ndarray, wanted: Sequence[int]
-) -> pa.Table:
+def _present(schema: TableSchema, keys: pa.Array, rows: pa.Array, order: np.ndarray, wanted: Sequence[int]) -> pa.Table:
     if rows.null_count:
         there = rows.is_valid()
         keys, rows, order = keys.filter(there), rows.filter(there), order[np.asarray(there)]

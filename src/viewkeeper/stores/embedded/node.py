@@ -56,7 +56,7 @@ class Node:
             stamp = max(stamp + 1, clock())
             for i, (table, count, body) in enumerate(entries):
                 position += count
-                entry = logformat.encode_entry(
+                value = logformat.encode_entry(
                     body,
                     table=table,
                     stream=self.stream,
@@ -65,7 +65,7 @@ class Node:
                     stamp=stamp,
                     ends_transaction=i == len(entries) - 1,
                 )
-                transaction.put(position_key(position), entry, append=True, db=log)
+                transaction.put(position_key(position), value, append=True, db=log)
             if entries:
                 transaction.put(_LAST, _encode_last(position, stamp), db=info)
             failpoint("node.write.before_commit")
@@ -190,8 +190,8 @@ def _apply(transaction: lmdb.Transaction, group: RowWrites) -> tuple[int, int, b
     changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
     if not changed:
         return None
-    puts = [i for i in changed if afters[i] is not None]
-    tree.put_many(transaction, [stored[i] for i in puts], [afters[i] for i in puts])
+    puts = [(stored[i], after) for i in changed if (after := afters[i]) is not None]
+    tree.put_many(transaction, [key for key, _ in puts], [row for _, row in puts])
     if len(puts) < len(changed):
         for i in changed:
             if afters[i] is None:
@@ -214,7 +214,9 @@ def _encode_last(position: int, stamp: int) -> bytes:
 
 def _read_entries(transaction: lmdb.Transaction, start: int, stop: int) -> tuple[list[bytes], list[int]]:
     """Whole entries of (start, stop], up to a bounded number of changes and bytes."""
-    entries, positions, size = [], [], 0
+    entries: list[bytes] = []
+    positions: list[int] = []
+    size = 0
     cursor = transaction.cursor()
     if not cursor.set_range(position_key(start + 1)):
         return [], []

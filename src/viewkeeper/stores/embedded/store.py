@@ -152,7 +152,9 @@ class EmbeddedStore:
     def cut(self, start: Positions, *, changes_max: int) -> Cut:
         for node in self._nodes:
             if node.end() < start.get(node.stream, 0):
-                raise LogDiverged(f"the log of node {node.stream} ends before what is committed", "restore the whole store")
+                raise LogDiverged(
+                    f"the log of node {node.stream} ends before what is committed", "restore the whole store"
+                )
         stamp = self.now()
         for node in self._nodes:  # every transaction stamped before this instant has ended when its lock was passed
             node.pass_writer_lock()
@@ -168,9 +170,7 @@ class EmbeddedStore:
 
     def checksums(self, positions: Positions) -> dict[int, int]:
         found = {stream: self._nodes[stream].find_entry(position) for stream, position in positions.items() if position}
-        return {
-            stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]
-        }
+        return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
 
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
         return self._nodes[stream].read_log(start, stop)
@@ -261,7 +261,6 @@ class EmbeddedStore:
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))
-
 
 
 def _first(pair: tuple[bytes, bytes]) -> bytes:
