@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 def demo(keep: Path | None) -> None:
     """Show what ViewKeeper does, in a directory that is kept or not."""
-    from viewkeeper.engine.session import require_java
+    from viewkeeper.engine.session import require_spark
 
-    require_java()
+    require_spark()
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="viewkeeper-demo-") as directory, quiet_java():
             _tell(f"embedded:{directory}/shop")

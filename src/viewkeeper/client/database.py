@@ -94,9 +94,12 @@ class Database:
         events: EventSink | None = None,
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is handed in."""
-        from viewkeeper.client.pipeline import Pipeline
+        from viewkeeper.engine.session import require_spark
 
         self.require_writable()
+        require_spark()
+        from viewkeeper.client.pipeline import Pipeline
+
         return Pipeline(
             self,
             view_managers=view_managers,
@@ -108,6 +111,9 @@ class Database:
 
     def check(self, views: Sequence[str] | None = None, *, spark: SparkSession | None = None) -> CheckReport:
         """Compare views with their recomputation by Spark SQL, as of the committed epoch."""
+        from viewkeeper.engine.session import require_spark
+
+        require_spark()
         from viewkeeper.client.checking import check_views
 
         return check_views(self, views, spark)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import default_session, epoch_session, require_java
+from viewkeeper.engine.session import default_session, epoch_session
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import InputError
 from viewkeeper.events import EventSink
@@ -41,8 +41,6 @@ class Pipeline:
         if changes_per_epoch is not None and changes_per_epoch < 1:
             raise InputError(f"changes_per_epoch={changes_per_epoch} is not a size", "use 1 or more")
         owners_of_places(database.store.places, view_managers)
-        if spark is None:
-            require_java()
         self._database = database
         self._given, self._own, self._epochs = spark, None, None
         self._lock = PipelineLock(database.store.layout.lock, take_over=take_over)
@@ -102,7 +100,7 @@ class Pipeline:
             self._loop.raise_failure()
 
     def close(self) -> None:
-        """Stop, and let go of the store; a Spark session that was handed in stays open."""
+        """Stop, and let go of the store; the Spark session stays for the process, handed in or not."""
         try:
             self.stop()
             if self._lock.is_held:

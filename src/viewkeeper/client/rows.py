@@ -38,7 +38,10 @@ def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, 
     for name, value in given.items():
         if not isinstance(name, str):
             raise InputError(f"column name {name!r} is not a string")
-        columns[schema.column(name).name] = value
+        spelled = schema.column(name).name
+        if spelled in columns:
+            raise BadRow(f"column {spelled} is given twice in one put", "give it once")
+        columns[spelled] = value
     inside = {name: columns.pop(name) for name in schema.key if name in columns}
     if key:
         for name, value in zip(schema.key, key, strict=False):

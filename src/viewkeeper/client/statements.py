@@ -142,18 +142,22 @@ def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.De
                 if len(row) != len(names):
                     raise InputError(f"INSERT gives {len(row)} values for {len(names)} columns")
             table.put_many([dict(zip(names, row, strict=True)) for row in rows])
-            return Result(message=f"{len(rows)} rows put")
+            return Result(message=f"{_rows(len(rows))} put")
         case sql.Update(assignments=assignments, key=key):
             values = [_key_value(table.schema, name, dict(key)) for name in table.schema.key]
             found = table.get(*values) is not None
             if found:
                 table.put(*values, dict(assignments))
-            return Result(message=f"{int(found)} rows updated")
+            return Result(message=f"{_rows(int(found))} updated")
         case _:
             values = [_key_value(table.schema, name, dict(statement.key)) for name in table.schema.key]
             found = table.get(*values) is not None
             table.delete(*values)
-            return Result(message=f"{int(found)} rows deleted")
+            return Result(message=f"{_rows(int(found))} deleted")
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _key_value(schema: TableSchema, name: str, given: dict[str, object]) -> object:

@@ -35,7 +35,7 @@ class Status:
     epoch: int
     inflight: int | None
     lag_changes: int
-    lag_seconds: float
+    lag_seconds: float  # how long the oldest waiting change has waited
     log_entries: int
     bytes_used: int
     pipeline_pid: int | None
@@ -49,7 +49,8 @@ def read_status(database: Database) -> Status:
     store = database.store
     record, catalog = store.read_epoch_record(), database.catalog()
     lag = count_between(record.positions, store.ends())
-    seconds = max(0.0, (store.now() - record.stamp) / 1e9) if lag and record.stamp else 0.0
+    oldest = store.oldest_waiting(record.positions)
+    seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
     pid = holder_of(store.layout.lock)
     views = tuple(ViewStatus(view.name, view.kind, record.filled.get(view.node.table)) for view in catalog.views)
     return Status(

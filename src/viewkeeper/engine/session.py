@@ -7,6 +7,7 @@ runs us; without Java 17 the error comes before anything is started.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import JavaMissing
+from viewkeeper.errors import JavaMissing, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +31,10 @@ _EPOCH_SETTINGS = {
 }
 
 
-def require_java() -> None:
-    """Raise JavaMissing unless a Java that Spark can use is here."""
+def require_spark() -> None:
+    """Raise unless PySpark and a Java that it can use are here."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise StoreError("the package pyspark is not installed", "pip install 'viewkeeper[spark]'")
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
@@ -45,7 +48,7 @@ def require_java() -> None:
 
 def default_session(view_managers: int) -> SparkSession:
     """A local session with a task slot for each view manager, up to the number of cores; lost tasks are tried again."""
-    require_java()
+    require_spark()
     from pyspark.sql import SparkSession
 
     slots = max(1, min(view_managers, os.cpu_count() or 1))

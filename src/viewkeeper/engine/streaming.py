@@ -62,18 +62,19 @@ class StreamingLoop:
             raise EpochFailed(f"the streaming query ended: {str(problem).splitlines()[0][:300]}")
 
     def _wake(self, batch: DataFrame, number: int) -> None:
-        """The handler of a batch; it may run twice for the same one, and then finds nothing to do."""
-        attempt = 1
-        while True:
+        """The handler of a batch; it may run twice for the same one, and then finds nothing to do.
+
+        A failure is kept for `raise_failure`; raising it here would only make Spark print its own stack as well.
+        """
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            if self._failure:
+                return
             try:
                 self._coordinator.catch_up()
                 tidy_up(self._store)
                 return
             except EpochFailed as error:
-                attempt += 1
-                if attempt > _ATTEMPTS_MAX:
+                if attempt == _ATTEMPTS_MAX:
                     self._failure = error
-                    raise
             except ViewKeeperError as error:
                 self._failure = error
-                raise

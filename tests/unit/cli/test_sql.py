@@ -50,7 +50,7 @@ def test_json_gives_a_line_for_each_row(run: Run, url: str) -> None:
 
     assert [json.loads(line) for line in told.stdout.splitlines()] == [
         {"message": "table t created"},
-        {"message": "1 rows put"},
+        {"message": "1 row put"},
         {"a": 1, "b": "ü", "d": "1.50", "day": "2026-01-31", "n": "NaN", "l": [1, 2]},
     ]
 
@@ -67,7 +67,7 @@ def test_statements_come_from_a_file_or_a_pipe(run: Run, url: str, tmp_path: Pat
     file.write_text(f"-- a table\n{CREATE};\n", encoding="utf-8")
 
     assert run("sql", url, "--file", str(file)).stdout == "table t created\n"
-    assert run("sql", url, input="INSERT INTO t VALUES (1, 'x');").stdout == "1 rows put\n"
+    assert run("sql", url, input="INSERT INTO t VALUES (1, 'x');").stdout == "1 row put\n"
     assert run("sql", url, "--file", "-", input="DROP TABLE t").stdout == "table t dropped\n"
     assert run("sql", url, input="").exit_code == 0
 
@@ -173,7 +173,7 @@ def test_a_terminal_gets_a_prompt_and_a_history(url: str, tmp_path: Path) -> Non
     assert PROMPT in text and MORE in text
     assert "table t created" in text
     assert "error: line 1, column 1: no statement begins with SELEC" in text
-    assert "1 rows put" in text
+    assert "1 row put" in text
     assert CREATE in (tmp_path / "viewkeeper" / "history").read_text(encoding="utf-8")
 
 

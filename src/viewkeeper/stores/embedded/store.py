@@ -168,6 +168,11 @@ class EmbeddedStore:
                 node.sync()
         return Cut(positions, stamp)
 
+    def oldest_waiting(self, positions: Positions) -> int | None:
+        """The stamp of the oldest change behind `positions`; None when there is none."""
+        found = [node.find_entry(positions.get(node.stream, 0) + 1) for node in self._nodes]
+        return min((entry[1].stamp for entry in found if entry), default=None)
+
     def checksums(self, positions: Positions) -> dict[int, int]:
         found = {stream: self._nodes[stream].find_entry(position) for stream, position in positions.items() if position}
         return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
