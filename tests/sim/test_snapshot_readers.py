@@ -98,9 +98,9 @@ def test_a_reader_thread_and_a_reader_process_see_only_whole_epochs(tmp_path: Pa
             stop.set()
         thread.join()
         while process.is_alive():  # a full pipe must not keep the process from ending
-            while not queue.empty():
-                latest["process"] = queue.get()
+            take_reports(queue, latest)
             process.join(0.05)
+        take_reports(queue, latest)
 
     for reads, seen, faults in latest.values():
         assert faults == []
@@ -108,6 +108,11 @@ def test_a_reader_thread_and_a_reader_process_see_only_whole_epochs(tmp_path: Pa
         assert seen > 5
     assert epochs >= EPOCHS_MIN
     assert process.exitcode == 0
+
+
+def take_reports(queue: object, latest: dict) -> None:
+    while not queue.empty():
+        latest["process"] = queue.get()
 
 
 def run_until_enough_was_read(db: object, queue: object, latest: dict) -> int:
@@ -118,15 +123,14 @@ def run_until_enough_was_read(db: object, queue: object, latest: dict) -> int:
         transfer(db, number)
         epochs += len(Coordinator(db.store, coordinators[number % 5 == 0], changes_max=2).catch_up())
         tidy_up(db.store)
-        while not queue.empty():
-            latest["process"] = queue.get()
+        take_reports(queue, latest)
         if epochs >= EPOCHS_MIN and all(reads >= READS_MIN for reads, _, _ in latest.values()):
             break
     return epochs
 
 
 def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
-    """R4: between its look at the horizon and its look at the record, epochs may go by; the answer is of one of them."""
+    """R4: between a look at the horizon and a look at the record epochs may go by; the answer is of one of them."""
     db = make_bank(tmp_path / "bank")
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()

@@ -1,4 +1,4 @@
-"""Epochs as Spark jobs: the same bytes as on the driver, whatever the number of managers, and however often it is run."""
+"""Epochs as Spark jobs: the same bytes as on the driver, whatever the number of managers and however often they run."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ WAIT_SECONDS = 120  # a bound for a broken run, not a measure
 def on_spark(db: object, spark: SparkSession, managers: int) -> SparkRunner:
     """A runner that makes a job of every epoch, however small."""
     session = epoch_session(spark)
-    return SparkRunner(db.store, lambda: session, view_managers=managers, small_changes=0)
+    return SparkRunner(db.store, lambda: session, view_managers=managers, small_work=0)
 
 
 @contextlib.contextmanager
 def jobs_only(db: object, spark: SparkSession, **options: object) -> Iterator[Pipeline]:
     """The public pipeline, told that no epoch is small."""
     with db.pipeline(spark=spark, **options) as pipeline:
-        pipeline._runner._small_changes = 0
+        pipeline._runner._small_work = 0
         yield pipeline
 
 

@@ -39,7 +39,7 @@ CHANGES_PER_EPOCH = 210
 def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, bytes]]:
     with vk.connect(f"embedded:{path}?sync=off") as database:
         session = epoch_session(spark)
-        runner = SparkRunner(database.store, lambda: session, view_managers=2, small_changes=0)
+        runner = SparkRunner(database.store, lambda: session, view_managers=2, small_work=0)
         Coordinator(database.store, runner, changes_max=CHANGES_PER_EPOCH).catch_up()
         return dump(database.store)
 

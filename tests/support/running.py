@@ -37,11 +37,14 @@ class HereRunner:
 
 
 class ManagersRunner:
-    """A large epoch: several managers, whose blocks arrive in the order that `seed` shuffles them to."""
+    """A large epoch: several managers, whose blocks arrive in the order that `seed` shuffles them to, or `arrange`."""
 
-    def __init__(self, store: EmbeddedStore, managers: int, seed: int = 0) -> None:
+    def __init__(
+        self, store: EmbeddedStore, managers: int, seed: float = 0, arrange: Callable[[list], list] | None = None
+    ) -> None:
         self._store = store
         self._random = random.Random(seed)
+        self._arrange = arrange
         self.managers = managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
@@ -62,6 +65,8 @@ class ManagersRunner:
 
     def _shuffled(self, items: object) -> list:
         shuffled = list(items)
+        if self._arrange:
+            return self._arrange(shuffled)
         self._random.shuffle(shuffled)
         return shuffled
 

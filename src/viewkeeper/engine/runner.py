@@ -22,8 +22,9 @@ from viewkeeper.views.program import plan_units, run_here
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Below this many changes the job's own overhead is larger than the work (`benchmarks/`, small epochs).
-SMALL_EPOCH_CHANGES = 20_000
+# Below this many changes, times the plan's nodes, a job's own overhead is larger than the work. One process does about a
+# million of them in a second, and a job costs about half a second before it does any.
+SMALL_EPOCH_WORK = 100_000
 
 
 class SparkRunner:
@@ -35,18 +36,18 @@ class SparkRunner:
         session: Callable[[], SparkSession],
         *,
         view_managers: int,
-        small_changes: int = SMALL_EPOCH_CHANGES,
+        small_work: int = SMALL_EPOCH_WORK,
     ) -> None:
         self._store = store
         self._session = session
-        self._small_changes = small_changes
+        self._small_work = small_work
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         changes = count_between(epoch.start, epoch.stop.positions)
         if epoch.backfill:
             changes = max(changes, self._store.base_rows())
-        if changes <= self._small_changes:
+        if changes * len(plan.nodes) <= self._small_work:
             run_here(self._store, plan, epoch)
         else:
             self._run_job(plan, epoch)

@@ -23,7 +23,7 @@ from viewkeeper.plan.catalog import Catalog, physical_plan
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 
-CHANGES_PER_EPOCH_MAX = 500_000
+CHANGES_PER_EPOCH_MAX = 1_000_000
 
 
 class Runner(Protocol):

@@ -1,0 +1,164 @@
+"""The epoch record: every step is one of the protocol's, and a record that contradicts itself is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viewkeeper.errors import Fenced, InvariantBroken
+from viewkeeper.model import epochs
+from viewkeeper.model.epochs import READABLE_EPOCHS, EpochRecord, record_from_json, record_to_json
+from viewkeeper.model.horizon import horizon_bytes, parse_horizon
+from viewkeeper.model.positions import Cut
+
+PLAN = {"tables": [], "nodes": []}
+
+
+def cut(position: int) -> Cut:
+    return Cut({0: position}, 100 + position)
+
+
+def owned(record: EpochRecord | None = None) -> EpochRecord:
+    return epochs.take_over(record or EpochRecord.first("store"), "me")
+
+
+def begun(record: EpochRecord, position: int = 1, tables: tuple[int, ...] = (5,)) -> EpochRecord:
+    return epochs.begin(record, "me", cut(position), PLAN, tables)
+
+
+def committed(record: EpochRecord, tables: frozenset[int] = frozenset({5})) -> EpochRecord:
+    return epochs.commit(record, "me", record.last, {0: 7}, tables)
+
+
+def test_a_new_record_has_nothing_committed_and_nobody_owns_it() -> None:
+    record = EpochRecord.first("store")
+    record.check_invariants()
+
+    assert (record.version, record.last, record.committed, record.floor, record.inflight) == (0, 0, 0, 0, None)
+
+
+def test_every_step_raises_the_version_by_one() -> None:
+    steps = [EpochRecord.first("store")]
+    for step in (owned, begun, committed, begun, lambda record: epochs.void(record, "me"), begun):
+        steps.append(step(steps[-1]))
+
+    assert [record.version for record in steps] == list(range(len(steps)))
+
+
+def test_begin_stores_what_a_rerun_needs_and_commit_moves_the_positions() -> None:
+    record = begun(committed(begun(owned(), 3)), 8, (5, 6))
+
+    assert record.inflight.epoch == record.last == 2
+    assert record.inflight.start == {0: 3}
+    assert record.inflight.stop == cut(8)
+    assert record.inflight.backfill == (6,)  # 5 is filled already
+    done = committed(record, frozenset({6}))
+    assert (done.committed, done.positions, done.stamp, done.checksums) == (2, {0: 8}, 108, {0: 7})
+    assert done.filled == {6: 2}  # 5 was dropped meanwhile
+
+
+def test_the_floor_stays_k_epochs_behind() -> None:
+    record, floors = owned(), []
+    for position in range(1, 7):
+        record = begun(record, position)
+        floors.append((record.inflight.epoch, record.floor, record.inflight.floor))
+        record = committed(record)
+
+    assert READABLE_EPOCHS == 2
+    assert floors == [(1, 0, 0), (2, 0, 0), (3, 1, 1), (4, 2, 2), (5, 3, 3), (6, 4, 4)]
+    assert record.recent == (6, 5)
+
+
+def test_a_void_epoch_is_never_used_again_and_does_not_count_as_readable() -> None:
+    record = epochs.void(begun(committed(begun(owned(), 1)), 5), "me")
+
+    assert (record.void, record.committed, record.positions, record.inflight) == ((2,), 1, {0: 1}, None)
+    again = begun(record, 6)
+    assert again.inflight.epoch == 3
+    assert again.inflight.start == {0: 1}
+    assert again.inflight.void == (2,)
+    assert committed(again).recent == (3, 1)
+
+
+def test_who_does_not_own_the_record_is_fenced() -> None:
+    record = begun(owned())
+
+    for step in (
+        lambda: epochs.begin(record, "other", cut(1), PLAN, ()),
+        lambda: epochs.commit(record, "other", 1, {}, frozenset()),
+        lambda: epochs.void(record, "other"),
+    ):
+        with pytest.raises(Fenced):
+            step()
+
+
+def test_a_takeover_leaves_the_epoch_in_flight_as_it_is() -> None:
+    record = begun(owned(), 4)
+    taken = epochs.take_over(record, "other")
+
+    assert taken.inflight == record.inflight
+    assert (taken.owner, taken.generation) == ("other", record.generation + 1)
+    with pytest.raises(Fenced):
+        committed(taken)
+
+
+def test_steps_out_of_order_are_refused() -> None:
+    with pytest.raises(InvariantBroken, match="in flight"):
+        begun(begun(owned()))
+    with pytest.raises(InvariantBroken, match="none can be voided"):
+        epochs.void(owned(), "me")
+    with pytest.raises(Fenced, match="no longer in flight"):
+        epochs.commit(owned(), "me", 1, {}, frozenset())
+    with pytest.raises(Fenced, match="no longer in flight"):
+        epochs.commit(begun(owned()), "me", 7, {}, frozenset())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"last": 9},
+        {"floor": 2},
+        {"committed": 5},
+        {"void": (1,)},
+        {"recent": (0, 1)},
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(change: dict) -> None:
+    record = dataclasses.replace(begun(committed(begun(owned()))), **change)
+
+    with pytest.raises(InvariantBroken):
+        record.check_invariants()
+
+
+STEPS = {
+    "take": lambda record: epochs.take_over(record, "me"),
+    "begin": lambda record: begun(record, max(record.positions.values(), default=0) + 1, (5, record.last % 3)),
+    "commit": lambda record: committed(record, frozenset({0, 1, 2, 5})),
+    "void": lambda record: epochs.void(record, "me"),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(STEPS)), max_size=30))
+def test_any_sequence_of_steps_keeps_the_invariants_and_goes_to_json_and_back(steps: list[str]) -> None:
+    record = owned()
+    for name in steps:
+        try:
+            after = STEPS[name](record)
+        except (InvariantBroken, Fenced):
+            assert (name == "begin") == (record.inflight is not None)
+            continue
+        after.check_invariants()
+        assert after.last >= record.last
+        assert after.floor >= record.floor
+        assert after.committed >= record.committed
+        assert after.floor <= after.recent[-1] <= after.committed
+        record = after
+        value = json.loads(json.dumps(record_to_json(record)))
+        assert record_from_json(value) == record
+        horizon = parse_horizon(horizon_bytes(value, {"version": 4}))
+        assert (horizon.committed, horizon.floor, horizon.void) == (record.committed, record.floor, record.void)
+        assert (horizon.positions, horizon.filled, horizon.catalog_version) == (record.positions, record.filled, 4)

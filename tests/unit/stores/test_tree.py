@@ -1,0 +1,87 @@
+"""The tree: keys of any length, in exact order, forwards and backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import lmdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from viewkeeper.stores.embedded import tree
+
+LIMIT = tree.LIMIT
+# Keys around the limit that share their first bytes, so that they meet in one bucket or stand just beside it.
+STEMS = (b"", b"a", b"\x00" * (LIMIT - 2), b"m" * (LIMIT - 1), b"m" * LIMIT, b"m" * (LIMIT + 3), b"\xff" * (LIMIT + 1))
+KEYS = st.builds(lambda stem, tail: stem + tail, st.sampled_from(STEMS), st.binary(max_size=3)).filter(bool)
+ENVIRONMENT: list[lmdb.Environment] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    ENVIRONMENT.append(lmdb.open(str(tmp_path_factory.mktemp("tree")), map_size=1 << 26, sync=False))
+    yield
+    ENVIRONMENT.pop().close()
+
+
+@settings(max_examples=150)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(("put", "put", "delete")), KEYS, st.binary(max_size=4)), max_size=40),
+    start=st.just(b"") | KEYS,
+    stop=st.none() | KEYS,
+)
+def test_a_tree_is_a_sorted_dictionary(steps: list, start: bytes, stop: bytes | None) -> None:
+    expected: dict[bytes, bytes] = {}
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        for kind, key, value in steps:
+            if kind == "put":
+                tree.put(transaction, key, value)
+                expected[key] = value
+            else:
+                tree.delete(transaction, key)
+                expected.pop(key, None)
+        pairs = sorted(expected.items())
+        asked = [key for _, key, _ in steps]
+        inside = [(key, value) for key, value in pairs if key >= start and (stop is None or key < stop)]
+
+        assert list(tree.scan(transaction, b"", None)) == pairs
+        assert list(tree.scan(transaction, start, stop)) == inside
+        assert list(tree.scan(transaction, start, stop, reverse=True)) == inside[::-1]
+        assert tree.get_many(transaction, asked) == [expected.get(key) for key in asked]
+        assert [tree.get(transaction, key) for key in asked] == [expected.get(key) for key in asked]
+        transaction.abort()
+
+
+@given(st.dictionaries(KEYS, st.binary(max_size=4), max_size=20))
+def test_many_puts_at_once_equal_single_ones(pairs: dict) -> None:
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        tree.put_many(transaction, list(pairs), list(pairs.values()))
+        assert list(tree.scan(transaction, b"", None)) == sorted(pairs.items())
+        transaction.abort()
+
+
+@given(st.lists(KEYS, max_size=12, unique=True), st.integers(1, 5))
+def test_a_dropped_table_leaves_its_neighbours(keys: list[bytes], limit: int) -> None:
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        for table in (6, 7, 8):
+            for key in keys:
+                tree.put(transaction, tree.table_prefix(table) + key, b"v")
+        while tree.drop(transaction, tree.table_prefix(7), limit=limit) == limit:
+            pass
+        left = [key for key, _ in tree.scan(transaction, b"", None)]
+        assert left == sorted(tree.table_prefix(table) + key for table in (6, 8) for key in keys)
+        transaction.abort()
+
+
+def test_an_empty_bucket_leaves_no_trace(tmp_path: Path) -> None:
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        long = b"k" * (LIMIT + 9)
+        tree.put(transaction, long, b"1")
+        tree.put(transaction, long + b"x", b"2")
+        tree.delete(transaction, long)
+        tree.delete(transaction, long)
+        tree.delete(transaction, long + b"x")
+        assert transaction.stat()["entries"] == 0
+        transaction.abort()

@@ -1,0 +1,107 @@
+"""Chains of versions: what a reader and a re-run see, against the definition in `epochs.md`, section 1."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viewkeeper.errors import Fenced
+from viewkeeper.stores.embedded import versions
+
+Chain = list[tuple[int, bytes | None]]  # newest first
+CHAINS = st.lists(
+    st.tuples(st.integers(1, 9), st.none() | st.binary(max_size=4)), max_size=5, unique_by=lambda v: v[0]
+).map(lambda chain: sorted(chain, key=lambda version: -version[0]))
+VOID = st.lists(st.integers(1, 9), max_size=3, unique=True).map(tuple)
+
+
+def version(chain: Chain, epoch: int, void: tuple[int, ...]) -> bytes | None:
+    """The newest (s, row) with s <= epoch and s not in void, else nothing."""
+    return next((row for s, row in chain if s <= epoch and s not in void), None)
+
+
+def keep(chain: Chain, floor: int, void: tuple[int, ...]) -> Chain:
+    """Versions that are not void with s > floor, and the newest at or below it."""
+    live = [(s, row) for s, row in chain if s not in void]
+    above = [(s, row) for s, row in live if s > floor]
+    return above + [(s, row) for s, row in live if s <= floor][:1]
+
+
+def encoded(chain: Chain) -> bytes:
+    built = pa.array([None], pa.binary())
+    for epoch, row in reversed(chain):
+        built = versions.push(built, pa.array([row], pa.binary()), epoch, 0, ())
+    return built[0].as_py() or b""
+
+
+def array(chains: list[Chain]) -> pa.Array:
+    """Chains as a store finds them: NULL where there is no record."""
+    return pa.array([encoded(chain) or None for chain in chains], pa.binary())
+
+
+@given(CHAINS)
+def test_a_chain_holds_its_versions_newest_first(chain: Chain) -> None:
+    assert list(versions.versions_of(encoded(chain))) == chain
+
+
+@given(st.lists(CHAINS, max_size=6), st.integers(0, 10), VOID)
+def test_a_reader_sees_the_newest_version_of_its_epoch_that_is_not_void(chains: list, epoch: int, void: tuple) -> None:
+    expected = [version(chain, epoch, void) for chain in chains]
+
+    assert versions.rows_at(array(chains), epoch, void).to_pylist() == expected
+    assert [versions.version_at(encoded(chain), epoch, void) for chain in chains] == expected
+
+
+@given(st.lists(CHAINS, max_size=6), st.integers(1, 10), VOID)
+def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list, epoch: int, void: tuple) -> None:
+    void = tuple(v for v in void if v != epoch)  # a void epoch is not run again
+    if any(chain and chain[0][0] > epoch for chain in chains):
+        with pytest.raises(Fenced, match="later epoch"):
+            versions.rows_before(array(chains), epoch, void)
+        return
+    rows, applied, now = versions.rows_before(array(chains), epoch, void)
+    is_applied = [bool(chain) and chain[0][0] == epoch for chain in chains]
+
+    assert rows.to_pylist() == [version(chain, epoch - 1, void) for chain in chains]
+    assert applied.tolist() == is_applied
+    assert [row for row, there in zip(now.to_pylist(), is_applied, strict=True) if there] == [
+        chain[0][1] for chain, there in zip(chains, is_applied, strict=True) if there
+    ]
+
+
+@given(st.lists(st.tuples(CHAINS, st.none() | st.binary(max_size=4)), max_size=6), st.integers(0, 10), VOID)
+def test_a_new_version_keeps_what_readers_above_the_floor_need(pairs: list, floor: int, void: tuple) -> None:
+    epoch, chains = 10, [chain for chain, _ in pairs]
+    rows = pa.array([row for _, row in pairs], pa.binary())
+    pushed = versions.push(array(chains), rows, epoch, floor, void).to_pylist()
+
+    for chain, row, after in zip(chains, rows.to_pylist(), pushed, strict=True):
+        kept = list(versions.versions_of(after))
+        assert kept == [(epoch, row), *keep(chain, floor, void)]
+        for reader in range(floor, epoch):
+            assert version(kept, reader, void) == version(chain, reader, void)
+
+
+@given(CHAINS, st.integers(0, 10), VOID)
+def test_a_record_is_dead_when_no_reader_at_or_above_the_floor_sees_a_row(
+    chain: Chain, floor: int, void: tuple
+) -> None:
+    if not chain:
+        return
+    dead = versions.is_dead(encoded(chain), floor, void)
+
+    assert dead == (chain[0][0] <= floor and version(chain, floor, void) is None)
+    if dead:
+        assert all(version(chain, reader, void) is None for reader in range(floor, 12))
+
+
+def test_long_chains_and_long_rows_are_read_right() -> None:
+    chain = [(epoch, b"%d" % epoch * epoch) for epoch in range(60, 0, -1)]
+    stored = encoded(chain)
+
+    for epoch in (1, 57, 60, 1000):
+        row = b"%d" % min(epoch, 60) * min(epoch, 60)
+        assert versions.version_at(stored, epoch, ()) == row
+        assert versions.rows_at(pa.array([stored, None, stored]), epoch, ()).to_pylist() == [row, None, row]
