@@ -133,6 +133,9 @@ def _fit(column: Column, array: pa.Array) -> pa.Array:
     try:
         if not fits:
             raise pa.ArrowInvalid(f"it is {kind}")
+        if pa.types.is_integer(kind) and pa.types.is_decimal(wanted):
+            # Arrow wants room for every integer of the type; by way of 38 digits only the values that are there count
+            array = array.cast(pa.decimal128(38, wanted.scale))
         return array.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error).splitlines()[0]

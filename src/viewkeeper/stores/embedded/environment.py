@@ -50,6 +50,7 @@ class Environment:
 
     def __init__(self, path: Path, databases: tuple[str, ...], *, synced: bool, map_bytes: int) -> None:
         self.path = path
+        self.synced = synced
         try:
             self._env = lmdb.open(
                 str(path),
@@ -66,6 +67,7 @@ class Environment:
             self._databases = {name: self._env.open_db(name.encode()) for name in databases}
         except lmdb.Error as error:
             raise translate(error, path) from error
+        self._file = _file_of(path)
 
     @contextmanager
     def read(self, database: str) -> Iterator[lmdb.Transaction]:
@@ -97,8 +99,20 @@ class Environment:
         with _translated(self.path):
             self._env.begin(write=True).abort()
 
+    def is_on_disk(self) -> bool:
+        """Whether the file that is open is still the one under its name."""
+        return _file_of(self.path) == self._file
+
     def close(self) -> None:
         self._env.close()
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = (path / "data.mdb").stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 _REGISTRY = _Registry()
@@ -117,10 +131,13 @@ def open_environment(path: Path, databases: tuple[str, ...], *, synced: bool, ma
 
 
 def enter_directory(path: Path) -> None:
-    """Count one more open store in a directory."""
+    """Count one more open store in a directory; handles of a store that was removed from there are closed."""
     _REGISTRY.enter_process()
     with _REGISTRY.lock:
         _REGISTRY.users[path] += 1
+        for below in [handle for handle in _REGISTRY.handles if handle.is_relative_to(path)]:
+            if not _REGISTRY.handles[below].is_on_disk():
+                _REGISTRY.handles.pop(below).close()
 
 
 def leave_directory(path: Path) -> None:

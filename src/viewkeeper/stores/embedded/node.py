@@ -69,6 +69,8 @@ class Node:
             if entries:
                 transaction.put(_LAST, _encode_last(position, stamp), db=info)
             failpoint("node.write.before_commit")
+        if self._synced and not environment.synced:  # the process's handle was opened by one who asked for sync=off
+            environment.sync()
         failpoint("node.write.committed")
         return Position(position)
 

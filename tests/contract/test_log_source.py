@@ -1,0 +1,110 @@
+"""The contract of LogSource: what every source of changes promises, over every store."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.conftest import Subject
+from viewkeeper.ports.log import CHANGES_SCHEMA
+
+
+def changes_of(subject: Subject, start: dict, stop: dict) -> dict[int, list[tuple]]:
+    """(position, table, key, before, after) of each stream, in the order of positions."""
+    found: dict[int, list[tuple]] = {}
+    for stream, end in stop.items():
+        for table, batch in subject.store.read_log(stream, start.get(stream, 0), end):
+            assert batch.schema == CHANGES_SCHEMA
+            assert batch["position"].to_pylist() == sorted(batch["position"].to_pylist())
+            rows = (tuple(row.values()) for row in batch.to_pylist())
+            found.setdefault(stream, []).extend((row[0], table, *row[1:]) for row in rows)
+    return {stream: sorted(rows) for stream, rows in found.items()}
+
+
+def test_a_range_is_read_again_with_the_same_answer(subject: Subject) -> None:
+    subject.write(30)
+    ends = subject.store.ends()
+    first = changes_of(subject, {}, ends)
+    subject.write(10)
+
+    assert changes_of(subject, {}, ends) == first
+    assert sum(map(len, first.values())) == 30
+
+
+def test_positions_count_the_changes_of_a_stream_from_1_without_a_gap(subject: Subject) -> None:
+    subject.write(25)
+    for stream, rows in changes_of(subject, {}, subject.store.ends()).items():
+        assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
+        assert subject.store.ends()[stream] == len(rows)
+
+
+def test_ranges_that_follow_each_other_hold_every_change_once(subject: Subject) -> None:
+    subject.write(40)
+    ends, last, parts = subject.store.ends(), {}, []
+    while last != ends:
+        cut = subject.store.cut(last, changes_max=7).positions
+        assert cut != last
+        parts.append(changes_of(subject, last, cut))
+        last = cut
+    joined: dict[int, list[tuple]] = {}
+    for part in parts:
+        for stream, rows in part.items():
+            joined.setdefault(stream, []).extend(rows)
+
+    assert len(parts) > 3
+    assert joined == changes_of(subject, {}, ends)
+
+
+def test_a_change_carries_the_row_before_and_after_it(subject: Subject) -> None:
+    if not subject.store.capabilities.before_images:
+        pytest.skip("the store's log has no before-images")
+    subject.put(b"k", b"1")
+    subject.put(b"k", b"2")
+    subject.put(b"k", None)
+    ((_, rows),) = changes_of(subject, {}, subject.store.ends()).items()
+
+    assert [row[2:] for row in rows] == [(b"k", None, b"1"), (b"k", b"1", b"2"), (b"k", b"2", None)]
+
+
+def test_the_changes_of_one_row_are_in_one_stream_in_their_order(subject: Subject) -> None:
+    for number in range(20):
+        subject.put(b"k%d" % (number % 4), b"%d" % number)
+    for rows in changes_of(subject, {}, subject.store.ends()).values():
+        seen: dict[bytes, bytes | None] = {}
+        for _, _, key, before, after in rows:
+            assert seen.get(key) == before
+            seen[key] = after
+
+
+def test_a_cut_lies_between_its_start_and_the_ends_and_stands_still_when_nothing_is_written(subject: Subject) -> None:
+    subject.write(12)
+    cut = subject.store.cut({}, changes_max=1_000)
+    again = subject.store.cut(cut.positions, changes_max=1_000)
+
+    assert cut.positions == subject.store.ends() == again.positions
+    assert again.stamp >= cut.stamp
+
+
+def test_checksums_tell_entries_apart_and_stay(subject: Subject) -> None:
+    seen = []
+    for number in range(4):
+        subject.put(b"k", b"%d" % number)
+        seen.append(subject.store.checksums(subject.store.ends()))
+    stream = subject.store.node_of(b"k")
+
+    assert len({sums[stream] for sums in seen}) == 4
+    assert subject.store.checksums({stream: 2}) == {stream: seen[1][stream]}
+    assert subject.store.checksums({stream: 99}) == {}
+    assert subject.store.checksums({stream: 0}) == {}
+
+
+def test_a_truncated_log_can_be_read_from_where_it_was_truncated(subject: Subject) -> None:
+    subject.write(20)
+    cut = subject.store.cut({}, changes_max=1_000).positions
+    sums = subject.store.checksums(cut)
+    subject.write(8)
+    behind = changes_of(subject, cut, subject.store.ends())
+    while subject.store.truncate_log(cut, older_than_seconds=0):
+        pass
+
+    assert changes_of(subject, cut, subject.store.ends()) == behind
+    assert subject.store.checksums(cut) == sums  # still asked for

@@ -1,0 +1,219 @@
+"""The coordinator: what it stores before it runs, whom it obeys, and what it leaves to the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.dump import dump
+from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
+from tests.support.stores import make_database, rounds, write, wrong_views
+from viewkeeper.errors import EpochFailed, Fenced, NotReady
+from viewkeeper.events import Event
+from viewkeeper.flow.coordinator import Coordinator, require_receipts
+from viewkeeper.flow.tidy import tidy_up
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> vk.Database:
+    return make_database(tmp_path / "s", cases=("counted", "totals"))
+
+
+class Recorder:
+    """A runner that remembers the epochs it was given."""
+
+    def __init__(self, store: object) -> None:
+        self._here = HereRunner(store)
+        self.epochs: list[object] = []
+
+    def run(self, plan: object, epoch: object) -> None:
+        self.epochs.append(epoch)
+        self._here.run(plan, epoch)
+
+
+def test_with_nothing_to_do_no_epoch_is_begun(db: vk.Database) -> None:
+    coordinator = keep_up(db)
+    record = db.store.read_epoch_record()
+
+    assert coordinator.step() is None
+    assert coordinator.catch_up() == []
+    assert db.store.read_epoch_record() == record
+
+
+def test_an_epoch_is_in_the_record_with_its_plan_before_it_runs(db: vk.Database) -> None:
+    changes = rounds(1, 1)[0]
+    write(db, changes)
+    runner = Recorder(db.store)
+    records = []
+    run = runner.run
+    runner.run = lambda plan, epoch: (records.append(db.store.read_epoch_record()), run(plan, epoch))
+    (done,) = Coordinator(db.store, runner).catch_up()
+
+    assert records[0].inflight == runner.epochs[0]
+    assert records[0].inflight.epoch == done.epoch == 1
+    assert {db.store.place(number).fence() for number in range(db.store.places)} == {1}
+    assert db.store.read_epoch_record().inflight is None
+
+
+def test_an_epoch_found_in_flight_is_run_unchanged_whatever_was_written_since(db: vk.Database) -> None:
+    """R9: neither its range nor its plan is made anew."""
+    first, second = rounds(2, 2)
+    write(db, first)
+    with pytest.raises(Interrupted):
+        Coordinator(db.store, RunThenDie(HereRunner(db.store), times=0)).step()
+    begun = db.store.read_epoch_record().inflight
+    write(db, second)
+    db.execute("DROP MATERIALIZED VIEW totals; CREATE INDEX later ON t (x)")
+    runner = Recorder(db.store)
+    coordinator = Coordinator(db.store, runner, changes_max=1)
+    coordinator.step()
+
+    assert runner.epochs == [begun]
+    assert wrong_views_of(db, "counted", first) == []
+    assert len(coordinator.catch_up()) >= 1
+    assert wrong_views_of(db, "counted", first + second) == []
+
+
+def wrong_views_of(db: vk.Database, name: str, changes: list) -> list[str]:
+    from tests.support.histories import TEXT, state_after
+    from tests.support.oracle import CASES, Oracle, bag_of
+
+    oracle = Oracle(TEXT)
+    oracle.load(state_after(changes))
+    case = next(case for case in CASES if case.name == name)
+    return [] if bag_of(row.values() for row in db.view(name).scan()) == oracle.bag(case) else [name]
+
+
+def test_a_coordinator_that_was_replaced_stops(db: vk.Database) -> None:
+    first = Coordinator(db.store, HereRunner(db.store))
+    second = Coordinator(db.store, HereRunner(db.store))
+    write(db, changes := rounds(3, 1)[0])
+
+    with pytest.raises(Fenced, match="took this store over"):
+        first.step()
+    second.catch_up()
+    assert wrong_views(db, changes) == []
+
+
+def test_a_coordinator_replaced_while_it_runs_does_not_commit(db: vk.Database) -> None:
+    write(db, changes := rounds(4, 1)[0])
+    here = HereRunner(db.store)
+
+    class Replaced:
+        def run(self, plan: object, epoch: object) -> None:
+            here.run(plan, epoch)
+            self.other = Coordinator(db.store, here)
+
+    runner = Replaced()
+    with pytest.raises(Fenced):
+        Coordinator(db.store, runner).step()
+    assert db.store.read_epoch_record().committed == 0
+    runner.other.catch_up()
+    assert wrong_views(db, changes) == []
+
+
+def test_an_epoch_that_failed_is_taken_up_again_by_the_same_coordinator(db: vk.Database) -> None:
+    write(db, changes := rounds(5, 1)[0])
+
+    class FailsOnce:
+        attempts = 0
+
+        def run(self, plan: object, epoch: object) -> None:
+            self.attempts += 1
+            HereRunner(db.store).run(plan, epoch)
+            if self.attempts == 1:
+                raise EpochFailed("a worker was lost")
+
+    runner = FailsOnce()
+    coordinator = Coordinator(db.store, runner)
+    with pytest.raises(EpochFailed):
+        coordinator.catch_up()
+    coordinator.catch_up()
+
+    assert runner.attempts == 2
+    assert wrong_views(db, changes) == []
+
+
+def test_events_tell_what_happened_in_order(db: vk.Database) -> None:
+    events: list[Event] = []
+    write(db, rounds(6, 1)[0])
+    Coordinator(db.store, HereRunner(db.store), events=events.append).catch_up()
+
+    assert [event.name for event in events] == ["took over", "began", "committed"]
+    assert events[-1].facts["epoch"] == 1
+    assert events[-1].facts["changes"] == sum(db.store.ends().values())
+
+
+def test_epochs_have_about_the_size_asked_for(tmp_path: Path) -> None:
+    db = make_database(tmp_path / "s", nodes=2, cases=("counted",))
+    keep_up(db)
+    for number in range(40):
+        db.table("t").put(f"k{number}", {"x": "a"})
+    done = Coordinator(db.store, HereRunner(db.store), changes_max=10).catch_up()
+
+    assert sum(epoch.changes for epoch in done) == 40
+    assert max(epoch.changes for epoch in done) <= 11
+
+
+@pytest.mark.parametrize(
+    ("units", "got", "is_complete"),
+    [
+        ([0, 1], [(0, [0]), (1, [1])], True),
+        ([0, 1], [(0, [0, 1]), (1, [])], True),
+        ([], [(0, []), (1, [])], True),
+        ([0, 1], [(0, [0]), (0, [0]), (1, [1])], True),
+        ([0, 1], [(0, [0, 1])], False),
+        ([0, 1], [(0, [0]), (1, [])], False),
+        ([0], [], False),
+    ],
+)
+def test_without_a_receipt_of_every_manager_and_unit_an_epoch_failed(units: list, got: list, is_complete: bool) -> None:
+    if is_complete:
+        require_receipts(units, [0, 1], got)
+        return
+    with pytest.raises(EpochFailed, match="receipts are missing"):
+        require_receipts(units, [0, 1], got)
+
+
+def test_what_was_dropped_is_removed_between_epochs_and_only_that(db: vk.Database) -> None:
+    write(db, changes := rounds(7, 1)[0])
+    keep_up(db)
+    dropped = db.view("totals").definition.id
+    db.execute("DROP MATERIALIZED VIEW totals")
+    assert dropped in {table for table, _, _ in dump(db.store)}
+    tidy_up(db.store)
+
+    assert {table for table, _, _ in dump(db.store)} == {db.view("counted").definition.id}
+    assert db.catalog().dropped == ()
+    assert wrong_views(db, changes) == []
+
+
+def test_a_view_made_again_under_the_same_name_is_another_one(db: vk.Database) -> None:
+    write(db, changes := rounds(8, 1)[0])
+    keep_up(db)
+    old = db.view("totals")
+    db.execute("DROP MATERIALIZED VIEW totals; CREATE MATERIALIZED VIEW totals AS SELECT COUNT(x) AS n FROM t")
+
+    with pytest.raises(vk.UnknownName, match="was dropped"):
+        old.get()
+    with pytest.raises(NotReady):
+        db.view("totals").get()
+    keep_up(db)
+    tidy_up(db.store)
+    assert wrong_views_of(db, "counted", changes) == []
+    assert set(db.view("totals").get()) == {"n"}
+
+
+def test_nothing_is_tidied_while_an_epoch_is_in_flight(db: vk.Database) -> None:
+    write(db, rounds(9, 1)[0])
+    db.execute("DROP MATERIALIZED VIEW totals")
+    with pytest.raises(Interrupted):
+        Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
+    before, entries = dump(db.store), db.store.log_entries()
+    tidy_up(db.store)
+
+    assert dump(db.store) == before
+    assert db.store.log_entries() == entries
+    assert len(db.catalog().dropped) == 1

@@ -1,0 +1,159 @@
+"""A node: rows and log move together; positions count changes; the log can be read, cut and truncated."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.handles import close_environments
+from viewkeeper.model.writes import RowWrites
+from viewkeeper.stores.embedded.node import Node
+
+Rows = dict[bytes, bytes]
+
+
+def make_node(path: Path) -> Node:
+    path.mkdir()
+    return Node(path, 0, synced=False)
+
+
+def clock(first: int = 10) -> Callable[[], int]:
+    ticks = itertools.count(first, 10)
+    return lambda: next(ticks)
+
+
+def put(rows: dict[bytes, bytes | None], table: int = 1) -> RowWrites:
+    return RowWrites(table, list(rows), lambda befores: list(rows.values()))
+
+
+def log_of(node: Node, start: int = 0, stop: int | None = None) -> list[tuple]:
+    """(position, table, key, before, after) of every change, in the order of positions."""
+    batches = node.read_log(start, node.end() if stop is None else stop)
+    return sorted(
+        (row["position"], table, row["key"], row["before"], row["after"])
+        for table, b in batches
+        for row in b.to_pylist()
+    )
+
+
+def test_a_write_is_in_the_rows_and_in_the_log(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "n")
+    assert node.write([put({b"a": b"1", b"b": b"2"})], clock()) == 2
+    assert node.write([put({b"a": None}), put({b"z": b"9"}, table=2)], clock(50)) == 4
+
+    assert node.get_many(1, [b"a", b"b"]) == [None, b"2"]
+    assert node.get(2, b"z") == b"9"
+    assert log_of(node) == [
+        (1, 1, b"a", None, b"1"),
+        (2, 1, b"b", None, b"2"),
+        (3, 1, b"a", b"1", None),
+        (4, 2, b"z", None, b"9"),
+    ]
+
+
+def test_a_write_that_changes_nothing_leaves_no_trace(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "n")
+    node.write([put({b"a": b"1"})], clock())
+
+    assert node.write([put({b"a": b"1", b"gone": None})], clock(50)) == 1
+    assert node.end() == len(log_of(node)) == 1
+    assert node.last_stamp() == 10
+
+
+def test_a_write_that_fails_leaves_no_trace(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "n")
+    node.write([put({b"a": b"1"})], clock())
+
+    def fail(befores: list) -> list:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        node.write([put({b"a": b"2"}), RowWrites(1, [b"b"], fail)], clock(50))
+    assert node.get(1, b"a") == b"1"
+    assert (node.end(), node.log_entries(), node.rows()) == (1, 1, 1)
+
+
+def test_stamps_grow_even_when_the_clock_does_not(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "n")
+    stamps = []
+    for number, now in enumerate((100, 100, 7, 200)):
+        node.write([put({b"k": b"%d" % number})], lambda now=now: now)
+        stamps.append(node.last_stamp())
+
+    assert stamps == [100, 101, 102, 200]
+
+
+STEPS = st.lists(
+    st.dictionaries(st.sampled_from([b"a", b"b", b"c" * 600, b"d"]), st.none() | st.binary(max_size=2), min_size=1),
+    max_size=12,
+)
+
+
+@settings(max_examples=40)
+@given(steps=STEPS, cuts=st.lists(st.integers(0, 40), max_size=3))
+def test_the_log_replayed_gives_the_rows_as_of_every_position(
+    tmp_path_factory: pytest.TempPathFactory, steps: list, cuts: list[int]
+) -> None:
+    node = make_node(tmp_path_factory.mktemp("replay") / "n")
+    tick, states = clock(), {0: {}}
+    rows: Rows = {}
+    for step in steps:
+        end = node.write([put(step)], tick)
+        rows = {key: row for key, row in (rows | step).items() if row is not None}
+        states[int(end)] = rows
+    for position, state in states.items():
+        found = [pair for keys, values in node.scan_as_of(1, position) for pair in zip(keys, values, strict=True)]
+        assert sorted(found) == sorted(state.items())
+    replayed: Rows = {}
+    borders = sorted({0, *(min(cut, int(node.end())) for cut in cuts), int(node.end())})
+    for start, stop in itertools.pairwise(borders):  # ranges cut anywhere hold each entry once
+        for _, _, key, before, after in log_of(node, start, stop):
+            assert replayed.get(key) == before
+            replayed = {**replayed, key: after}
+    assert {key: row for key, row in replayed.items() if row is not None} == rows
+    close_environments()
+
+
+@settings(max_examples=40)
+@given(sizes=st.lists(st.integers(1, 4), max_size=10), start=st.integers(0, 12), stamp=st.integers(0, 130))
+def test_a_stamp_is_found_at_the_end_of_its_transaction(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], start: int, stamp: int
+) -> None:
+    node, tick = make_node(tmp_path_factory.mktemp("stamps") / "n"), clock()
+    borders = [(0, 0)]
+    for number, size in enumerate(sizes):
+        end = node.write([put({b"%d-%d" % (number, i): b"v" for i in range(size)})], tick)
+        borders.append((int(end), node.last_stamp()))
+    begin = max(end for end, _ in borders if end <= start)
+
+    assert node.find_stamp(begin, stamp) == max(begin, *(end for end, at in borders if at <= stamp))
+    close_environments()
+
+
+def test_a_truncated_log_keeps_the_entry_at_the_position_and_its_numbers(tmp_path: Path) -> None:
+    node, tick = make_node(tmp_path / "n"), clock()
+    for number in range(6):
+        node.write([put({b"k": b"%d" % number})], tick)
+    checksum = node.find_entry(4)[1].checksum
+
+    assert node.truncate_log(4, 1 << 62) == 3
+    assert node.find_entry(4)[1].checksum == checksum
+    assert [row[0] for row in log_of(node, 4)] == [5, 6]
+    assert node.write([put({b"k": b"x"})], tick) == 7
+    assert node.truncate_log(7, 1 << 62) == 3
+    assert node.truncate_log(7, 1 << 62) == 0
+    assert (node.end(), node.log_entries()) == (7, 1)
+
+
+def test_a_log_is_not_truncated_behind_what_is_still_wanted_for_its_age(tmp_path: Path) -> None:
+    node, tick = make_node(tmp_path / "n"), clock()
+    for number in range(4):
+        node.write([put({b"k": b"%d" % number})], tick)  # stamped 10, 20, 30, 40
+
+    assert node.truncate_log(4, 25) == 2
+    assert [row[0] for row in log_of(node, 2)] == [3, 4]
