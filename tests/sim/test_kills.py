@@ -21,7 +21,7 @@ PAIRS = 30
 POINTS_MIN, KILLS_MIN = 20, 100
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(tmp_path: Path, seed: int) -> None:
     command = [sys.executable, "-m", "tests.support.kill_lab", str(tmp_path), str(seed)]
     lab = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -25,7 +25,7 @@ from tests.support.running import (
     plan_of,
 )
 from tests.support.stores import make_database, rounds, write, wrong_views
-from viewkeeper.errors import Fenced, InvariantBroken
+from viewkeeper.errors import Fenced, InvariantBroken, PositionLost
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.views.program import apply_inputs, plan_units, read_unit
 
@@ -194,6 +194,29 @@ def test_a_driver_that_wakes_up_when_its_records_are_purged_is_fenced(tmp_path: 
 
     with pytest.raises(Fenced):
         HereRunner(db.store).run(plan_of(late), late)
+    assert everything(db) == before
+
+
+@pytest.mark.parametrize("managers", [0, 2])
+def test_a_driver_that_wakes_up_when_its_log_was_truncated_writes_nothing(tmp_path: Path, managers: int) -> None:
+    """The epoch is committed and no other has begun, so the fence lets the late driver pass; but its input is a part only.
+
+    What cancelled out in the whole (and so left no signature on the record) does not cancel in the part.
+    """
+    db = make_database(tmp_path / "s", cases=("counted", "selected"))
+    table = db.table("t")
+    table.put("k", {"x": "a", "y": 1})
+    keep_up(db)
+    table.put("l", {"x": "a", "y": 1})
+    table.delete("l")
+    late = begin_epoch(db.store)
+    HereRunner(db.store).run(plan_of(late), late)
+    commit_epoch(db.store, late)
+    assert db.store.truncate_log(late.stop.positions, older_than_seconds=0)
+    before = everything(db)
+
+    with pytest.raises(PositionLost, match="no longer holds"):
+        runner_of(db.store, managers).run(plan_of(late), late)
     assert everything(db) == before
 
 

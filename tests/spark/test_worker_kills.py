@@ -33,7 +33,7 @@ POINTS = (
     "task.applied",
 )
 HITS = (1, 3)
-CHANGES_PER_EPOCH = 210
+CHANGES_PER_EPOCH = 125
 
 
 def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, bytes]]:

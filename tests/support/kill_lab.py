@@ -26,8 +26,8 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.views.program import run_here
 
-CHANGES_PER_EPOCH = 60
-CHANGES = 420
+CHANGES_PER_EPOCH = 50
+CHANGES = 250
 ATTEMPTS_MAX = 20
 VIEWS = """
 CREATE TABLE r (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));

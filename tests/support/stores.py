@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import viewkeeper as vk
-from tests.support.histories import TEXT, Change, HistoryMaker, Shape
+from tests.support.histories import TEXT, Change, HistoryMaker, Shape, state_after
 from tests.support.oracle import CASES, Oracle, bag_of
 
 if TYPE_CHECKING:
@@ -52,13 +52,14 @@ def rounds(seed: int, count: int, *, shape: Shape = TEXT, histories: int = 3, st
     return [changes[at : at + size] for at in range(0, len(changes), size)]
 
 
-def wrong_views(db: Database, changes: list[Change], *, shape: Shape = TEXT) -> list[str]:
-    """Names of the views that do not equal the recomputation over the state after `changes`."""
-    from tests.support.histories import state_after
-
+def wrong_views(
+    db: Database, changes: list[Change], *, names: tuple[str, ...] | None = None, shape: Shape = TEXT
+) -> list[str]:
+    """Which views (all by default) do not equal the recomputation over the state after `changes`."""
     oracle = Oracle(shape)
     oracle.load(state_after(changes))
     cases = {case.name: case for case in CASES}
+    wanted = names or tuple(view.name for view in db.catalog().views)
     with db.snapshot() as snapshot:
-        found = {view.name: bag_of(r.values() for r in snapshot.view(view.name).scan()) for view in db.catalog().views}
+        found = {name: bag_of(row.values() for row in snapshot.view(name).scan()) for name in wanted}
     return [name for name, bag in found.items() if bag != oracle.bag(cases[name])]

@@ -220,8 +220,11 @@ def _read_entries(transaction: lmdb.Transaction, start: int, stop: int) -> tuple
     positions: list[int] = []
     size = 0
     cursor = transaction.cursor()
-    if not cursor.set_range(position_key(start + 1)):
-        return [], []
+    # Positions have no gap: the first entry found holds start + 1, unless the log was truncated behind a committed epoch.
+    # A task that comes so late must not take the rest for the whole.
+    found = cursor.set_range(position_key(start + 1))
+    if not found or position_of(cursor.key()) - logformat.decode_header(cursor.value()).count > start:
+        raise PositionLost(f"the log no longer holds position {start + 1}", "the epoch that asks for it is over")
     for key, entry in cursor.iternext():
         position = position_of(key)
         if position > stop or (entries and (position - start > _READ_CHANGES_MAX or size > _READ_BYTES_MAX)):

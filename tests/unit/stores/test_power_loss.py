@@ -1,0 +1,77 @@
+"""After a power loss views are filled anew from the base; an epoch record that lost its views is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.running import HereRunner
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.stores.embedded import store as embedded
+
+RECORDS = [{"v": 0, "n": 4}, {"v": 1, "n": 3}, {"v": 2, "n": 3}]
+
+
+@pytest.fixture
+def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that tells one boot of the machine from another."""
+    file = tmp_path / "boot_id"
+    file.write_text("first")
+    monkeypatch.setattr(embedded, "_BOOT_ID", file)
+    return file
+
+
+def make_store(path: Path) -> Coordinator:
+    database = vk.connect(f"embedded:{path}")
+    database.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
+    database.execute("CREATE MATERIALIZED VIEW w AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
+    database.table("t").put_many([{"k": i, "v": i % 3} for i in range(10)])
+    coordinator = Coordinator(database.store, HereRunner(database.store))
+    coordinator.catch_up()
+    return coordinator
+
+
+def test_views_that_a_power_loss_may_have_torn_are_not_read_and_filled_anew(tmp_path: Path, boot: Path) -> None:
+    make_store(tmp_path / "store")
+    boot.write_text("second")
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
+        with pytest.raises(vk.NotReady):
+            after.view("w").get(0)
+        Coordinator(after.store, HereRunner(after.store)).catch_up()
+        assert list(after.view("w").scan()) == RECORDS
+        assert after.status().epoch == 2
+
+
+def test_views_that_were_closed_before_the_machine_went_down_stay(tmp_path: Path, boot: Path) -> None:
+    make_store(tmp_path / "store").close()
+    boot.write_text("second")
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
+        assert list(after.view("w").scan()) == RECORDS
+        assert after.status().epoch == 1
+
+
+def test_a_crash_of_the_process_alone_keeps_the_views(tmp_path: Path, boot: Path) -> None:
+    make_store(tmp_path / "store")
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
+        assert list(after.view("w").scan()) == RECORDS
+
+
+def test_stamps_grow_over_a_reboot(tmp_path: Path, boot: Path) -> None:
+    make_store(tmp_path / "store").close()
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as before:
+        last = before.store.now()
+    boot.write_text("second")
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
+        after.table("t").put(99, {"v": 1})
+        assert after.store.oldest_waiting(after.store.read_epoch_record().positions) > last
+
+
+def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None:
+    coordinator = make_store(tmp_path / "store")
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as database:
+        database.store.raise_fences(7)  # what views restored from another moment look like
+        with pytest.raises(vk.EpochRecordLost, match="later epoch than 1"):
+            Coordinator(database.store, HereRunner(database.store))
+    assert coordinator is not None
