@@ -56,8 +56,7 @@ def measure(
     """Both systems `runs` times in turn, after a run that only warms up."""
     spark = default_session(view_managers)
     pipeline: list[PipelineRun] = []
-    literal: list[per_operation.Run] = []
-    fused: list[per_operation.Run] = []
+    others: dict[str, list[per_operation.Run]] = {variant: [] for variant in per_operation.VARIANTS}
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         root = Path(folder)
         source = root / "prepared"
@@ -71,37 +70,33 @@ def measure(
                 raise WrongResult(f"pipeline: {ran.changes} changes were committed, {workload.changes} written")
             if turn:
                 pipeline.append(ran)
-                literal.append(_per_operation(source, root / f"literal-{turn}", fused=False))
-                fused.append(_per_operation(source, root / f"fused-{turn}", fused=True))
-    return _figures(workload, view_managers, pipeline, literal, fused)
+                for variant, ran_before in others.items():
+                    ran_before.append(_per_operation(source, root / f"{variant}-{turn}", variant))
+    return _figures(workload, view_managers, pipeline, others)
 
 
 def main(workload: Workload, *, runs: int, view_managers: int, changes_per_epoch: int | None) -> None:
     figures = measure(workload, runs=runs, view_managers=view_managers, changes_per_epoch=changes_per_epoch)
     file = write_result("first_speed", figures)
-    print(f"V1, {workload.changes:,} changes, {figures['epochs']} epochs, {view_managers} managers, best of {runs}")
-    for name, ratio in (("pipeline", None), ("per_operation", "ratio"), ("per_operation_fused", "ratio_fused")):
-        wall, cpu = figures[f"{name}_seconds"]["best"], figures[f"{name}_cpu_seconds"]["best"]
-        print(f"  {name:20} {wall:6.2f} s {cpu:6.2f} s CPU" + (f"   {figures[ratio]:.1f}x" if ratio else ""))
+    print(f"V1, {workload.changes:,} changes, {figures['epochs']} epochs, {view_managers} managers, median of {runs}")
+    print(f"  {'pipeline':24} {figures['pipeline_seconds']['median']:6.2f} s")
+    for variant in per_operation.VARIANTS:
+        seconds, ratio = figures[f"per_operation_{variant}_seconds"]["median"], figures[f"ratio_{variant}"]
+        print(f"  {'per operation, ' + variant:24} {seconds:6.2f} s   {ratio:.1f}x")
     print(f"  {file}")
 
 
-def _per_operation(source: Path, target: Path, *, fused: bool) -> per_operation.Run:
-    ran = per_operation.run(source, target, fused=fused)
-    require_equal(source, per_operation.read_records(target), "per operation")
+def _per_operation(source: Path, target: Path, variant: str) -> per_operation.Run:
+    ran = per_operation.run(source, target, variant)
+    require_equal(source, per_operation.read_records(target), f"per operation, {variant}")
     return ran
 
 
 def _figures(
-    workload: Workload,
-    view_managers: int,
-    pipeline: list[PipelineRun],
-    literal: list[per_operation.Run],
-    fused: list[per_operation.Run],
+    workload: Workload, view_managers: int, pipeline: list[PipelineRun], others: dict[str, list[per_operation.Run]]
 ) -> dict[str, object]:
     ours = spread([ran.seconds for ran in pipeline])
-    theirs, theirs_fused = spread([ran.seconds for ran in literal]), spread([ran.seconds for ran in fused])
-    return {
+    figures: dict[str, object] = {
         **asdict(workload),
         "changes": pipeline[0].changes,
         "view_managers": view_managers,
@@ -110,12 +105,10 @@ def _figures(
         "pipeline_wall_seconds": spread([ran.wall_seconds for ran in pipeline]),
         "pipeline_cpu_seconds": spread([ran.cpu.total for ran in pipeline]),
         "pipeline_python_cpu_seconds": spread([ran.cpu.python for ran in pipeline]),
-        "per_operation_seconds": theirs,
-        "per_operation_cpu_seconds": spread([ran.cpu_seconds for ran in literal]),
-        "per_operation_fused_cpu_seconds": spread([ran.cpu_seconds for ran in fused]),
-        "per_operation_decode_seconds": spread([ran.decode_seconds for ran in literal]),
-        "per_operation_fused_seconds": theirs_fused,
-        "ratio": round(theirs["best"] / ours["best"], 2),
-        "ratio_of_medians": round(theirs["median"] / ours["median"], 2),
-        "ratio_fused": round(theirs_fused["best"] / ours["best"], 2),
     }
+    for variant, runs in others.items():
+        theirs = spread([ran.seconds for ran in runs])
+        figures[f"per_operation_{variant}_seconds"] = theirs
+        figures[f"per_operation_{variant}_cpu_seconds"] = spread([ran.cpu_seconds for ran in runs])
+        figures[f"ratio_{variant}"] = round(theirs["median"] / ours["median"], 2)
+    return figures

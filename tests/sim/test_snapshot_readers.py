@@ -10,6 +10,8 @@ import multiprocessing
 import threading
 from pathlib import Path
 
+import pytest
+
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.flow.coordinator import Coordinator
@@ -150,6 +152,38 @@ def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
 
     assert len(asked) == 4  # three times overtaken, then answered
     assert answer == view.get("t1")
+
+
+@pytest.mark.parametrize("way", ["snapshot", "scan", "to_arrow"])
+def test_a_snapshot_that_the_floor_overtakes_while_it_is_opened_is_opened_anew(tmp_path: Path, way: str) -> None:
+    """R4 for held records: between the look at the horizon and the last place opened, epochs may go by."""
+    db = make_bank(tmp_path / "bank")
+    coordinator = Coordinator(db.store, HereRunner(db.store))
+    coordinator.catch_up()
+    opened, hold = [], db.store.hold
+
+    def slow(places: object) -> object:
+        if len(opened) < 3:
+            for number in range(4):
+                transfer(db, len(opened) * 4 + number)
+                coordinator.catch_up()
+        opened.append(db.store.read_epoch_record().committed)
+        return hold(places)
+
+    db.store.hold = slow
+    match way:
+        case "snapshot":
+            with db.snapshot() as snapshot:
+                assert faults_of(snapshot) == []
+                rows = list(snapshot.view("towns").scan())
+        case "scan":
+            rows = list(db.view("towns").scan())
+        case _:
+            rows = db.view("towns").to_arrow().to_pylist()
+    db.store.hold = hold
+
+    assert len(opened) == 4
+    assert rows == list(db.view("towns").scan())
 
 
 def test_a_read_one_epoch_long_is_never_overtaken(tmp_path: Path) -> None:

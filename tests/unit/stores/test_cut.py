@@ -16,6 +16,7 @@ from viewkeeper.errors import LogDiverged
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.embedded.store import EmbeddedStore
 
 WRITERS = 4
@@ -73,29 +74,43 @@ def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: 
     assert ends[0] == ends[1]
 
 
-def test_a_cut_waits_for_a_transaction_that_was_stamped_before_it(tmp_path: Path) -> None:
+def test_a_cut_waits_for_a_transaction_that_was_stamped_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """x has its stamp and is not committed yet; a cut taken now must hold it, so it passes through the writer's lock."""
     store = EmbeddedStore(f"embedded:{tmp_path / 's'}?sync=off&nodes=2")
-    (x,), (y,) = keys_of_nodes(store, 1)
-    inside, go_on, cuts = threading.Event(), threading.Event(), []
+    (y,), (x,) = keys_of_nodes(store, 1)
+    stamped, go_on, at_lock = threading.Event(), threading.Event(), threading.Event()
+    now, pass_writer_lock = store.now, Node.pass_writer_lock
 
-    def merge(befores: list) -> list:
-        inside.set()
-        go_on.wait(60)
-        return [b"1"]
+    def slow_now() -> int:
+        stamp = now()
+        if threading.current_thread().name == "slow":
+            stamped.set()
+            go_on.wait(60)
+        return stamp
 
-    slow = threading.Thread(target=lambda: store.write(store.node_of(x), [RowWrites(1, [x], merge)]))
+    def tell_and_pass(node: Node) -> None:
+        if node.stream == store.node_of(x):
+            at_lock.set()
+        pass_writer_lock(node)
+
+    monkeypatch.setattr(store, "now", slow_now)
+    monkeypatch.setattr(Node, "pass_writer_lock", tell_and_pass)
+    slow = threading.Thread(target=put_one, args=(store, x, b"1"), name="slow")
     slow.start()
-    inside.wait(60)
+    assert stamped.wait(60)
     put_one(store, y, b"1")
+    cuts: list[dict] = []
     cutter = threading.Thread(target=lambda: cuts.append(store.cut({}, changes_max=100).positions))
     cutter.start()
-    assert not cuts  # it stands at the writer's lock of the slow one's node
+    while not at_lock.is_set() and cutter.is_alive():
+        cutter.join(0.01)
     go_on.set()
     slow.join()
     cutter.join()
 
-    # The slow one is stamped inside its transaction, perhaps behind the cut; what was acknowledged before is in.
-    assert cuts[0][store.node_of(y)] == 1
+    assert cuts == [{0: 1, 1: 1}]
 
 
 @pytest.mark.parametrize("changes_max", [1, 2, 3, 7])
