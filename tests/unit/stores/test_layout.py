@@ -181,10 +181,20 @@ def test_the_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
     assert holder_of(file) == pid
     with pytest.raises(PipelineRunning, match=f"pid {pid}"):
         PipelineLock(file, take_over=False)
-    PipelineLock(file, take_over=True).release()
-    assert holder_of(file) == pid
     os.kill(pid, signal.SIGKILL)
     holder.join()
     assert holder_of(file) is None
     PipelineLock(file, take_over=False).release()
     assert holder_of(file) is None
+
+
+def test_who_takes_over_holds_the_lock_from_then_on(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.lock"
+    first = PipelineLock(file, take_over=False)
+    second = PipelineLock(file, take_over=True)
+    first.release()
+    with pytest.raises(vk.PipelineRunning, match=str(os.getpid())):
+        PipelineLock(file, take_over=False)
+    second.release()
+    PipelineLock(file, take_over=False).release()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.lock"]

@@ -25,11 +25,16 @@ class PipelineLock:
             holder = os.read(self._descriptor, 32).decode().strip() or "unknown"
             os.close(self._descriptor)
             self._descriptor = None
-            if take_over:
-                return  # the epoch record fences the holder off; the lock stays with it until it ends
-            raise PipelineRunning(
-                f"a pipeline of this store is running, pid {holder}", "stop it, or pass take_over=True to fence it off"
-            ) from None
+            if not take_over:
+                raise PipelineRunning(
+                    f"a pipeline of this store is running, pid {holder}",
+                    "stop it, or pass take_over=True to fence it off",
+                ) from None
+            # The epoch record fences the holder off. Its lock is on a file that has no name from here on.
+            newer = file.with_suffix(f".{os.getpid()}")
+            self._descriptor = os.open(newer, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            newer.rename(file)
         os.ftruncate(self._descriptor, 0)
         os.write(self._descriptor, f"{os.getpid()}\n".encode())
 

@@ -163,9 +163,8 @@ class EmbeddedStore:
             found = node.find_entry(start.get(node.stream, 0) + share)
             stamp = min(stamp, found[1].stamp) if found else stamp
         positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in self._nodes}
-        if not self.layout.synced:
-            for node in self._nodes:
-                node.sync()
+        for node in self._nodes:  # a writer in another process may have asked for sync=off (R10.1)
+            node.sync()
         return Cut(positions, stamp)
 
     def oldest_waiting(self, positions: Positions) -> int | None:
