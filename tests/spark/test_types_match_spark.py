@@ -269,7 +269,9 @@ def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: TABLE)
     node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
     connection = duckdb.default_connection()
-    connection.register("images", pa.table({f"c{position}": images.column(position) for position in node.columns}))
+    renamed = {"ord": pa.array(range(len(images)), pa.int64())}
+    renamed |= {f"c{position}": images.column(position) for position in node.columns}
+    connection.register("images", pa.table(renamed))
     states = connection.sql(node.contribute).to_arrow_table()
     connection.register("states", states)
     finished = connection.sql(node.finish).to_arrow_table()
