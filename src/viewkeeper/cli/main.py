@@ -172,7 +172,7 @@ def run(
     ] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="Fence off a pipeline that is still running.")] = False,
     changes_per_epoch: Annotated[
-        int | None, typer.Option(metavar="N", help="At most so many changes in one epoch.", show_default="500000")
+        int | None, typer.Option(metavar="N", help="At most so many changes in one epoch.", show_default="1000000")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line for each committed epoch.")] = False,
 ) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from viewkeeper.client.rows import merge_row, split_put
+from viewkeeper.client.rows import merge_row, null_refused, split_put
 from viewkeeper.errors import BadRow, InputError
 from viewkeeper.model.keybatches import encode_keys, place_all
 from viewkeeper.model.positions import Stream
@@ -116,6 +117,9 @@ def _arrow_batch(schema: TableSchema, batch: pa.RecordBatch) -> tuple[list[bytes
         index = pa.array(chosen)
         old = dict(zip(kept, decode_rows(values, pa.array(befores, pa.binary()), kept), strict=True)) if kept else {}
         new = [old[i] if i in old else arrays[column.name].take(index) for i, column in enumerate(values)]
+        for column, array in zip(values, new, strict=True):
+            if array.null_count and not column.nullable:
+                raise null_refused(schema, column)
         return encode_rows(values, new, len(chosen)).to_pylist()
 
     return keys.to_pylist(), merge
@@ -136,8 +140,12 @@ def _fit(column: Column, array: pa.Array) -> pa.Array:
         if pa.types.is_integer(kind) and pa.types.is_decimal(wanted):
             # Arrow wants room for every integer of the type; by way of 38 digits only the values that are there count
             array = array.cast(pa.decimal128(38, wanted.scale))
-        return array.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        fitted = array.cast(wanted)
+        fitted.validate(full=True)  # text that is not UTF-8
+        if pa.types.is_temporal(wanted) and len(fitted) > fitted.null_count:
+            pc.min_max(fitted).as_py()  # a day that Python has no name for
+        return fitted
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise BadRow(f"column {column.name} is {column.type}: {reason}", f"cast it to Arrow's {wanted} first") from None
 

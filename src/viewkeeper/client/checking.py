@@ -16,7 +16,7 @@ from viewkeeper.check.questions import names_of_keys, question_for
 from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.engine.session import default_session, epoch_session
-from viewkeeper.errors import PositionLost
+from viewkeeper.errors import EpochFailed, PositionLost
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.physical import Shown
 
@@ -55,7 +55,14 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
         for definition in chosen:
             table = catalog.table_by_id(definition.source)
             question = question_for(definition, table)
-            answer = recompute.run(question, table, snapshot.horizon.positions)
+            try:
+                answer = recompute.run(question, table, snapshot.horizon.positions)
+            except EpochFailed as error:
+                raise EpochFailed(
+                    f"view {definition.name} cannot be judged: {error.fact}",
+                    "a row on which the view's expression fails is set aside by the view and stops Spark; "
+                    "name the other views to check them",
+                ) from error
             found = snapshot.view(definition.name).keys_and_values()
             keys = names_of_keys(definition)
             values = [f"__value_{i}" for i in range(len(definition.shown))]

@@ -32,7 +32,7 @@ class Database:
     """An open store: `viewkeeper.connect(url)` makes one."""
 
     def __init__(self, store: EmbeddedStore, *, read_only: bool) -> None:
-        self.store = store
+        self._store = store
         self.read_only = read_only
         self._catalog: Catalog | None = None
         self._closed = False
@@ -47,7 +47,14 @@ class Database:
         """Let go of the store; what was made from this database cannot be used any more."""
         if not self._closed:
             self._closed = True
-            self.store.close()
+            self._store.close()
+
+    @property
+    def store(self) -> EmbeddedStore:
+        """The store behind the database."""
+        if self._closed:
+            raise InputError("the database is closed", "connect again")
+        return self._store
 
     @property
     def url(self) -> str:

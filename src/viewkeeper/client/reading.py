@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.model.horizon import Horizon
@@ -18,14 +18,23 @@ from viewkeeper.model.reads import LATEST, SNAPSHOT, Bounded
 from viewkeeper.model.token import Token
 
 if TYPE_CHECKING:
-    from viewkeeper.client.session import Session
     from viewkeeper.stores.embedded.store import EmbeddedStore
-
-    ReadMode: TypeAlias = str | Bounded | Session
 
 EPOCH_MAX = (1 << 63) - 1
 _POLL_SECONDS = 0.005
 TIMEOUT_SECONDS = 10.0
+
+
+@runtime_checkable
+class Reaching(Protocol):
+    """A reader with demands of its own on the state it reads: a session."""
+
+    def reaches(self, horizon: Horizon) -> bool: ...
+
+    def saw(self, epoch: int) -> None: ...
+
+
+ReadMode: TypeAlias = str | Bounded | Token | Reaching
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +55,14 @@ def moment_of(store: EmbeddedStore, mode: ReadMode, timeout: float) -> Moment:
         return Moment(EPOCH_MAX, horizon.void, horizon)
     if isinstance(mode, Bounded):
         return _within(store, mode, timeout)
-    if not isinstance(mode, str):
+    if isinstance(mode, Token):
+        return _wait(store, lambda h: mode.is_covered_by(store.incarnation, h.positions), timeout, "at the token")
+    if isinstance(mode, Reaching):
         moment = _wait(store, mode.reaches, timeout, "at the session's writes")
         mode.saw(moment.epoch)
         return moment
     raise InputError(
-        f"read={mode!r} is not a read mode", 'use "snapshot", "latest", vk.Bounded(seconds=…) or a session'
+        f"read={mode!r} is not a read mode", 'use "snapshot", "latest", vk.Bounded(seconds=…), a token or a session'
     )
 
 

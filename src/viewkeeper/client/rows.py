@@ -60,8 +60,15 @@ def merge_row(schema: TableSchema, before: bytes | None, columns: Mapping[str, S
     """The row after a put: columns left out keep their value, or are NULL in a new row."""
     values = schema.value_columns
     old = [None] * len(values) if before is None else decode_row(values, before)
-    names = (column.name for column in values)
-    return encode_row(values, [columns.get(name, was) for name, was in zip(names, old, strict=True)])
+    merged = [columns.get(column.name, was) for column, was in zip(values, old, strict=True)]
+    for column, value in zip(values, merged, strict=True):
+        if value is None and not column.nullable:
+            raise null_refused(schema, column)
+    return encode_row(values, merged)
+
+
+def null_refused(schema: TableSchema, column: Column) -> BadRow:
+    return BadRow(f"column {column.name} of {schema.name} is NOT NULL", "give it a value")
 
 
 def clear_columns(schema: TableSchema, before: bytes | None, names: Sequence[str]) -> bytes | None:

@@ -6,11 +6,11 @@ in full before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.result import Result
-from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.errors import InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.optimize.explain import explain
 from viewkeeper.plan.catalog import Catalog
@@ -70,8 +70,9 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
         schema = TableSchema(TableId(catalog.next_id), statement.name, statement.columns, statement.key)
         return catalog.with_table(schema)
 
+    there = database.catalog().has(statement.name)
     database.change_catalog(change)
-    return Result(message=f"table {statement.name} created")
+    return Result(message=f"table {statement.name} {'is there already' if there else 'created'}")
 
 
 def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:
@@ -83,9 +84,10 @@ def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex
         index = define_index(catalog, statement.name, statement.table, statement.columns, statement.covered)
         return catalog.with_view(index)
 
+    there = database.catalog().has(statement.name)
     database.change_catalog(change)
     kind = "view" if isinstance(statement, sql.CreateView) else "index"
-    return Result(message=f"{kind} {statement.name} created")
+    return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
 
 
 def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:
@@ -97,8 +99,10 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
             return catalog
         return (catalog.without_table if is_table else catalog.without_view)(statement.name, epoch=epoch)
 
+    there = database.catalog().has(statement.name)
     database.change_catalog(change)
-    return Result(message=f"{'table' if is_table else 'view'} {statement.name} dropped")
+    done = "dropped" if there else "is not there"
+    return Result(message=f"{'table' if is_table else 'view'} {statement.name} {done}")
 
 
 def _show_views(database: Database) -> Result:
@@ -144,13 +148,13 @@ def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.De
             table.put_many([dict(zip(names, row, strict=True)) for row in rows])
             return Result(message=f"{_rows(len(rows))} put")
         case sql.Update(assignments=assignments, key=key):
-            values = [_key_value(table.schema, name, dict(key)) for name in table.schema.key]
+            values = _key_values(table.schema, key)
             found = table.get(*values) is not None
             if found:
                 table.put(*values, dict(assignments))
             return Result(message=f"{_rows(int(found))} updated")
         case _:
-            values = [_key_value(table.schema, name, dict(statement.key)) for name in table.schema.key]
+            values = _key_values(table.schema, statement.key)
             found = table.get(*values) is not None
             table.delete(*values)
             return Result(message=f"{_rows(int(found))} deleted")
@@ -160,9 +164,18 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def _key_value(schema: TableSchema, name: str, given: dict[str, object]) -> object:
-    for column, value in given.items():
-        schema.column(column)
-        if column.lower() == name.lower():
-            return value
-    raise InputError(f"WHERE gives no value for key column {name} of {schema.name}", "give every key column with =")
+def _key_values(schema: TableSchema, where: Sequence[tuple[str, object]]) -> list[object]:
+    """The key that a WHERE names: every key column, and nothing but key columns."""
+    given = {schema.column(name).name: value for name, value in where}
+    for name in given:
+        if name not in schema.key:
+            raise UnsupportedSql(
+                f"WHERE names {name}, which is not in the key of {schema.name}",
+                "rows are changed by key; to test other columns use table.put_if",
+            )
+    for name in schema.key:
+        if name not in given:
+            raise InputError(
+                f"WHERE gives no value for key column {name} of {schema.name}", "give every key column with ="
+            )
+    return [given[name] for name in schema.key]

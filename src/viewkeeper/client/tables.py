@@ -144,7 +144,10 @@ class Table:
         if before is None or wanted is None:
             return before is None and wanted is None
         there = dict(zip((column.name for column in self._columns()), self._values(key, before), strict=True))
-        return all(there[name] == value for name, value in wanted.items())
+        # NaN equals NaN here as it does in SQL, although not in Python
+        return all(
+            there[name] == value or (there[name] != there[name] and value != value) for name, value in wanted.items()
+        )
 
     def _columns(self) -> tuple[Column, ...]:
         return self._schema.key_columns + self._schema.value_columns
@@ -166,23 +169,28 @@ class WriteGroup:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._steps: list[tuple[TableSchema, bytes, Callable[[bytes | None], bytes | None]]] = []
+        self._ended = False
         self.token: Token | None = None
 
     def __enter__(self) -> WriteGroup:
+        self._require_open()
         return self
 
     def __exit__(self, kind: type | None, *rest: object) -> None:
+        self._ended = True
         if kind is None:
             self._commit()
 
     def put(self, table: str, *key_and_columns: object) -> None:
         """As `Table.put`, at the end of the block."""
+        self._require_open()
         schema = self._database.table(table).schema
         key, columns = split_put(schema, key_and_columns)
         self._steps.append((schema, key, lambda before: merge_row(schema, before, columns)))
 
     def delete(self, table: str, *key: object, columns: Sequence[str] | None = None) -> None:
         """As `Table.delete`, at the end of the block."""
+        self._require_open()
         schema = self._database.table(table).schema
         encoded = key_bytes(f"table {schema.name}", schema.key_columns, key)
         if columns is None:
@@ -190,6 +198,10 @@ class WriteGroup:
         else:
             names = value_column_names(schema, columns)
             self._steps.append((schema, encoded, lambda before: clear_columns(schema, before, names)))
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise InputError("the group of writes has ended", "begin another one with db.write()")
 
     def _commit(self) -> None:
         store = self._database.store

@@ -83,6 +83,7 @@ class Coordinator:
 
     def catch_up(self) -> list[Committed]:
         """Steps until everything written before the call is committed."""
+        self._require_same_log(self._store.read_epoch_record())
         goal = self._store.ends()
         done = []
         while not self.has_reached(goal):

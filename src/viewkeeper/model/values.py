@@ -61,9 +61,12 @@ def _integer(bits: int) -> Callable[[Column, object], int]:
 
 
 def _double(column: Column, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise _refuse(column, value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _refuse(column, value, "it is beyond the largest DOUBLE") from None
 
 
 def _decimal(column: Column, value: object) -> int:
@@ -112,7 +115,10 @@ def _date(column: Column, value: object) -> int:
 def _timestamp(column: Column, value: object) -> int:
     if not isinstance(value, dt.datetime):
         raise _refuse(column, value, "pass a datetime.datetime; a naive one is taken as UTC")
-    aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    try:
+        aware = value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    except OverflowError:
+        raise _refuse(column, value, "in UTC it lies outside the years 1 to 9999") from None
     return (aware - _EPOCH) // _MICROSECOND
 
 

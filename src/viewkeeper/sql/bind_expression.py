@@ -97,6 +97,8 @@ def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
         raise UnsupportedSql(
             f"{function.upper()}(DISTINCT …) is not supported in this version", "group by the value, count when reading"
         )
+    if node.this is None:
+        raise SqlError(f"{function}() lacks its argument", f"write {function.upper()}(column), or COUNT(*)")
     if node.expressions:
         raise UnsupportedSql(f"{function} of several arguments is not supported", "count one column, or COUNT(*)")
     if isinstance(node.this, exp.Star):

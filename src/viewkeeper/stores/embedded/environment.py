@@ -30,18 +30,19 @@ _DATABASES_MAX = 8
 class _Registry:
     """The handles of this process, and how many open stores use each directory.
 
-    After a fork they are set aside, because LMDB forbids their use in a child: neither used nor closed there.
+    After a fork they are set aside, because LMDB forbids their use in a child: closing one there would free the slots of
+    the parent's readers, and py-lmdb refuses a second open beside it. So the child is told to open the store itself.
     """
 
     pid: int = field(default_factory=os.getpid)
     handles: dict[Path, Environment] = field(default_factory=dict)
     users: Counter[Path] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    inherited: list[dict[Path, Environment]] = field(default_factory=list)
+    inherited: dict[Path, Environment] = field(default_factory=dict)
 
     def enter_process(self) -> None:
         if self.pid != os.getpid():
-            self.inherited.append(self.handles)
+            self.inherited |= self.handles
             self.handles, self.users, self.lock, self.pid = {}, Counter(), threading.Lock(), os.getpid()
 
 
@@ -125,6 +126,11 @@ def open_environment(path: Path, databases: tuple[str, ...], *, synced: bool, ma
     if known is None:
         with _REGISTRY.lock:
             known = _REGISTRY.handles.get(path)
+            if path in _REGISTRY.inherited:
+                raise StoreError(
+                    "the store was open when this process was forked off",
+                    "close it before the fork, or start processes by spawn: multiprocessing.get_context('spawn')",
+                )
             if known is None:
                 known = _REGISTRY.handles[path] = Environment(path, databases, synced=synced, map_bytes=map_bytes)
     return known

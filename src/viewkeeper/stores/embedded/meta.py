@@ -40,8 +40,11 @@ class Meta:
         return self._swap(_EPOCH, expected_version, record_to_json(record))
 
     def create_epoch_record(self, record: EpochRecord) -> None:
-        if self._read(_EPOCH) is None:
+        if not self.has_epoch_record():
             self._swap(_EPOCH, record.version, record_to_json(record))
+
+    def has_epoch_record(self) -> bool:
+        return self._read(_EPOCH) is not None
 
     def read_horizon(self) -> Horizon:
         """What readers may see now."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import InputError, LogDiverged
+from viewkeeper.errors import CorruptStore, InputError, LogDiverged
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.horizon import Horizon
@@ -45,7 +45,7 @@ class EmbeddedStore:
         self._nodes = [
             Node(self.layout.node(n), Stream(n), synced=self.layout.synced) for n in range(self.layout.nodes)
         ]
-        self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
+        self._open_epoch_record()
         last_stamp = max(node.last_stamp() for node in self._nodes)
         self.boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
         self._clock_base = self._meta.clock_base(self.boot, last_stamp)
@@ -73,6 +73,19 @@ class EmbeddedStore:
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
         return self._clock_base + time.monotonic_ns()
+
+    def _open_epoch_record(self) -> None:
+        """Make the epoch record of a new store; refuse a store whose parts are not of one moment."""
+        ends = self.ends()
+        if not self._meta.has_epoch_record() and any(ends.values()):
+            raise CorruptStore("the store has rows and no epoch record", "restore the whole store from a backup")
+        self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
+        for stream, position in self._meta.read_horizon().positions.items():
+            if ends[stream] < position:
+                raise LogDiverged(
+                    f"the log of node {stream} ends at {ends[stream]}, but {position} is committed",
+                    "restore the whole store, not a part of it",
+                )
 
     def _forget_torn_views(self) -> None:
         """Start the views anew after a power loss.
