@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from viewkeeper.errors import EpochFailed, EpochRecordLost, Fenced, LogDiverged
+from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced, LogDiverged
 from viewkeeper.events import Event, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
@@ -107,7 +107,13 @@ class Coordinator:
     def _take_over(self) -> None:
         record = self._swap(lambda record: epochs.take_over(record, self._owner))
         self._store.open_views()
-        if self._store.newest_fence() > record.last:
+        oldest, newest = self._store.fences()
+        if record.filled and oldest < record.committed:
+            raise CorruptStore(
+                f"a part of the views is older than epoch {record.committed}, which is committed",
+                "restore the whole store, not a part of it",
+            )
+        if newest > record.last:
             raise EpochRecordLost(
                 f"views were written by a later epoch than {record.last}, the last in the epoch record",
                 "restore the whole store, not a part of it",

@@ -76,8 +76,8 @@ class VersionedTables(Protocol):
         """
         ...
 
-    def newest_fence(self) -> int:
-        """The newest epoch that any place was opened for."""
+    def fences(self) -> tuple[int, int]:
+        """The oldest and the newest epoch that a place was last opened for."""
         ...
 
     def open_views(self) -> None:

@@ -122,6 +122,8 @@ def _bind_in(node: exp.In, scope: Scope) -> Expression:
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
         raise UnsupportedSql("IN over a subquery is not supported in a view", "list the values")
     entries = [bind_expression(entry, scope) for entry in node.expressions]
+    if not entries:
+        raise SqlError("IN () lists nothing", "list at least one value")
     if not all(isinstance(entry, Literal) for entry in entries):
         raise UnsupportedSql("IN takes literals only", "write x = a OR x = b")
     return construct.is_in(bind_expression(node.this, scope), entries)
@@ -149,8 +151,10 @@ def _bind_case(node: exp.Case, scope: Scope) -> Expression:
 
 def _bind_if(node: exp.If, scope: Scope) -> Expression:
     otherwise = node.args.get("false")
+    if otherwise is None:
+        raise SqlError("IF takes three arguments", "write IF(condition, value, other value), or CASE WHEN … THEN … END")
     branch = (bind_expression(node.this, scope), bind_expression(node.args["true"], scope))
-    return construct.case([branch], bind_expression(otherwise, scope) if otherwise else Literal(None, VOID))
+    return construct.case([branch], bind_expression(otherwise, scope))
 
 
 def _bind_cast(node: exp.Cast, scope: Scope) -> Expression:

@@ -100,3 +100,9 @@ def test_a_flag_of_the_tree_that_has_no_rule_is_refused_and_never_passed_over() 
     tree.args["surprise"] = True
     with pytest.raises(UnsupportedSql, match="surprise"):
         bind_expression(tree, Scope(TABLE, "orders", barred=None))
+
+
+@pytest.mark.parametrize("expression", ["IF(amount > 1, 1)", "amount IN ()", "COUNT()"])
+def test_what_spark_would_not_accept_is_refused(expression: str) -> None:
+    with pytest.raises(SqlError):
+        bind(f"SELECT {expression} AS e FROM orders")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import viewkeeper as vk
+from tests.support.handles import close_environments
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.stores.embedded import store as embedded
@@ -75,3 +77,11 @@ def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None
         with pytest.raises(vk.EpochRecordLost, match="later epoch than 1"):
             Coordinator(database.store, HereRunner(database.store))
     assert coordinator is not None
+
+
+def test_views_of_which_a_part_is_gone_are_noticed(tmp_path: Path) -> None:
+    make_store(tmp_path / "store").close()
+    close_environments()
+    os.truncate(tmp_path / "store" / "place-3" / "data.mdb", 0)
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as database, pytest.raises(vk.CorruptStore, match="epoch 1"):
+        Coordinator(database.store, HereRunner(database.store))

@@ -252,8 +252,9 @@ class EmbeddedStore:
         for number in range(self.places):
             self.place(number).sync()
 
-    def newest_fence(self) -> int:
-        return max(self.place(number).fence() for number in range(self.places))
+    def fences(self) -> tuple[int, int]:
+        found = [self.place(number).fence() for number in range(self.places)]
+        return min(found), max(found)
 
     def open_views(self) -> None:
         self._meta.mark_views(self.boot, clean=False)
