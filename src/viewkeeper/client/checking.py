@@ -6,6 +6,7 @@ writes and the pipeline go on; Spark SQL on the view's original text is the judg
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,16 @@ from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.engine.session import default_session, epoch_session
 from viewkeeper.errors import EpochFailed, PositionLost
-from viewkeeper.model.schema import Column
-from viewkeeper.plan.physical import Shown
+from viewkeeper.model.positions import Positions
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.plan.catalog import ViewDefinition
+from viewkeeper.ports.recompute import Recompute
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.engine.session import SparkSession
 
-_ATTEMPTS_MAX = 3
+_RETRIES_MAX = 2
 
 
 def check_views(database: Database, names: Sequence[str] | None, spark: SparkSession | None) -> CheckReport:
@@ -33,44 +36,55 @@ def check_views(database: Database, names: Sequence[str] | None, spark: SparkSes
     for name in names or ():
         catalog.view(name)
     session = spark or default_session(view_managers=2)
-    for attempt in range(1, _ATTEMPTS_MAX + 1):
-        try:
+    for _ in range(_RETRIES_MAX):
+        with contextlib.suppress(PositionLost):  # the log was truncated under a long check: judge a later epoch
             return _check_once(database, names, session)
-        except PositionLost:  # the log was truncated under a long check: judge a later epoch
-            if attempt == _ATTEMPTS_MAX:
-                raise
-    raise AssertionError
+    return _check_once(database, names, session)
 
 
 def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSession) -> CheckReport:
     catalog = database.catalog()
+    recompute = SparkRecompute(database.url, epoch_session(spark))
     findings: list[Finding] = []
+    records = 0
     with database.snapshot() as snapshot:
         filled = snapshot.horizon.filled
-        chosen = (
-            [catalog.view(name) for name in names] if names else [v for v in catalog.views if v.node.table in filled]
-        )
-        recompute = SparkRecompute(database.url, epoch_session(spark))
-        records = 0
-        for definition in chosen:
-            table = catalog.table_by_id(definition.source)
-            question = question_for(definition, table)
-            try:
-                answer = recompute.run(question, table, snapshot.horizon.positions)
-            except EpochFailed as error:
-                raise EpochFailed(
-                    f"view {definition.name} cannot be judged: {error.fact}",
-                    "a row on which the view's expression fails is set aside by the view and stops Spark; "
-                    "name the other views to check them",
-                ) from error
-            found = snapshot.view(definition.name).keys_and_values()
-            keys = names_of_keys(definition)
-            values = [f"__value_{i}" for i in range(len(definition.shown))]
-            columns = [*definition.node.key, *(item.column for item in definition.shown)]
-            expected = _fit(answer, [*keys, *values], columns)
-            findings += _named(compare(definition.name, keys, values, expected, found), definition.shown)
+        chosen = [catalog.view(name) for name in names] if names else catalog.views
+        chosen = [view for view in chosen if names or view.node.table in filled]
+        for view in chosen:
+            expected = _recomputed(recompute, view, catalog.table_by_id(view.source), snapshot.horizon.positions)
+            findings += _judge(view, expected, snapshot.view(view.name).keys_and_values())
             records += len(expected)
     return CheckReport(not findings, snapshot.epoch, tuple(v.name for v in chosen), records, tuple(findings))
+
+
+def _recomputed(recompute: Recompute, view: ViewDefinition, table: TableSchema, positions: Positions) -> pa.Table:
+    """What the view should hold: its whole key, then the values shown."""
+    try:
+        answer = recompute.run(question_for(view, table), table, positions)
+    except EpochFailed as error:
+        raise EpochFailed(
+            f"view {view.name} cannot be judged: {error.fact}",
+            "a row on which the view's expression fails is set aside by the view and stops Spark; "
+            "name the other views to check them",
+        ) from error
+    columns = [*view.node.key, *(item.column for item in view.shown)]
+    return _fit(answer, [*names_of_keys(view), *_names_of_values(view)], columns)
+
+
+def _judge(view: ViewDefinition, expected: pa.Table, found: pa.Table) -> list[Finding]:
+    values = _names_of_values(view)
+    shown = dict(zip(values, (item.column.name for item in view.shown), strict=True))
+
+    def rename(side: dict[str, object] | None) -> dict[str, object] | None:
+        return None if side is None else {shown[name]: value for name, value in side.items()}
+
+    differences = compare(view.name, names_of_keys(view), values, expected, found)
+    return [Finding(f.view, f.key, f.kind, rename(f.expected), rename(f.found)) for f in differences]
+
+
+def _names_of_values(view: ViewDefinition) -> list[str]:
+    return [f"__value_{i}" for i in range(len(view.shown))]
 
 
 def _fit(answer: pa.Table, names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
@@ -81,12 +95,3 @@ def _fit(answer: pa.Table, names: Sequence[str], columns: Sequence[Column]) -> p
             array = array.cast(pa.timestamp("us"))
         arrays.append(array.cast(column.type.arrow))
     return pa.table(arrays, names=list(names))
-
-
-def _named(findings: Sequence[Finding], shown: Sequence[Shown]) -> list[Finding]:
-    names = {f"__value_{i}": item.column.name for i, item in enumerate(shown)}
-
-    def rename(side: dict[str, object] | None) -> dict[str, object] | None:
-        return None if side is None else {names[name]: value for name, value in side.items()}
-
-    return [Finding(f.view, f.key, f.kind, rename(f.expected), rename(f.found)) for f in findings]
