@@ -76,7 +76,10 @@ class Catalog:
         found = _find(self.tables, name)
         if found is None:
             if _find(self.views, name):
-                raise UnknownName(f"{name} is a view, not a table", "views over views are not supported")
+                raise UnknownName(
+                    f"{name} is a view, not a table",
+                    "name its base table: a view is written by the pipeline alone, and is not yet read by other views",
+                )
             raise UnknownName(f"there is no table {name}", _suggestion(name, self.tables))
         return found
 
