@@ -6,7 +6,8 @@ in full before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.result import Result
@@ -145,19 +146,28 @@ def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.De
             for row in rows:
                 if len(row) != len(names):
                     raise InputError(f"INSERT gives {len(row)} values for {len(names)} columns")
-            table.put_many([dict(zip(names, row, strict=True)) for row in rows])
+            table.put_many([_row_of(table.schema, zip(names, row, strict=True)) for row in rows])
             return Result(message=f"{_rows(len(rows))} put")
         case sql.Update(assignments=assignments, key=key):
             values = _key_values(table.schema, key)
             found = table.get(*values) is not None
             if found:
-                table.put(*values, dict(assignments))
+                table.put(*values, _row_of(table.schema, assignments))
             return Result(message=f"{_rows(int(found))} updated")
         case _:
             values = _key_values(table.schema, statement.key)
             found = table.get(*values) is not None
             table.delete(*values)
             return Result(message=f"{_rows(int(found))} deleted")
+
+
+def _row_of(schema: TableSchema, pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """Literals as their columns take them: 1.5 is a DECIMAL in SQL, and becomes a DOUBLE where the column is one."""
+    row = {}
+    for name, value in pairs:
+        is_double = schema.column(name).type.kind == "DOUBLE"
+        row[name] = float(value) if is_double and isinstance(value, Decimal) else value
+    return row
 
 
 def _rows(count: int) -> str:

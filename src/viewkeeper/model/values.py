@@ -61,7 +61,7 @@ def _integer(bits: int) -> Callable[[Column, object], int]:
 
 
 def _double(column: Column, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise _refuse(column, value)
     try:
         return float(value)
