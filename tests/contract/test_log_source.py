@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.contract.conftest import Subject
 from viewkeeper.ports.log import CHANGES_SCHEMA
 
@@ -55,8 +53,6 @@ def test_ranges_that_follow_each_other_hold_every_change_once(subject: Subject) 
 
 
 def test_a_change_carries_the_row_before_and_after_it(subject: Subject) -> None:
-    if not subject.store.capabilities.before_images:
-        pytest.skip("the store's log has no before-images")
     subject.put(b"k", b"1")
     subject.put(b"k", b"2")
     subject.put(b"k", None)

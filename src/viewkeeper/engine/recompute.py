@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from viewkeeper.errors import EpochFailed, PositionLost
-from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.positions import Position, Positions, Stream
-from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.tablebatches import decode_table
 from viewkeeper.stores.open import open_shared
 
 if TYPE_CHECKING:
@@ -59,14 +58,4 @@ class BaseReader:
             for number in batch.column(0).to_pylist():
                 stream = Stream(streams[number])
                 for rows in store.scan_as_of(self.table, stream, Position(self.positions[stream])):
-                    yield self._decode(rows)
-
-    def _decode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = dict(zip(self.table.key, decode_keys(self.table.key_columns, rows["key"]), strict=True))
-        values = self.table.value_columns
-        decoded = decode_rows(values, rows["row"])
-        arrays |= {column.name: array for column, array in zip(values, decoded, strict=True)}
-        aware = pa.timestamp("us", "UTC")
-        faced = [arrays[column.name] for column in self.table.columns]
-        faced = [array.cast(aware) if pa.types.is_timestamp(array.type) else array for array in faced]
-        return pa.record_batch(faced, names=[column.name for column in self.table.columns])
+                    yield pa.record_batch(decode_table(self.table, rows["key"], rows["row"]))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.plan.physical import CopyNode
-from viewkeeper.views.duck import run_sql
+from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.images import Images
 
 
@@ -39,12 +39,8 @@ def _events(node: CopyNode, images: pa.Table, *, came: bool) -> pa.Table | None:
     count = len(passed)
     keys, hashes = encode_keys(node.key, [passed[f"k{i}"] for i in range(len(node.key))], count)
     if came:
-        values = [_as(passed[f"v{i}"], column.type.arrow) for i, column in enumerate(node.row)]
+        values = [as_type(passed[f"v{i}"], column.type.arrow) for i, column in enumerate(node.row)]
         rows = encode_rows(node.row, values, count)
     else:
         rows = pa.nulls(count, pa.binary())
     return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})
-
-
-def _as(array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return array if array.type == kind else array.cast(kind)

@@ -33,6 +33,11 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
             connection.unregister(name)
 
 
+def as_type(array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column of a result in the type that a record stores."""
+    return array if array.type == kind else array.cast(kind)
+
+
 def _connection() -> duckdb.DuckDBPyConnection:
     connection = getattr(_LOCAL, "connection", None)
     if connection is None:

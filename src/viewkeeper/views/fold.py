@@ -17,7 +17,7 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import decode_keys, encode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.plan.physical import FoldNode
-from viewkeeper.views.duck import run_sql
+from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.exact import add_exactly
 from viewkeeper.views.images import Images
 
@@ -69,7 +69,7 @@ def fold(node: FoldNode, contributions: pa.Table, rows: pa.Array) -> pa.Array:
     arrays = list(sums)
     if node.values:
         finished = run_sql(node.finish, states=states)
-        arrays += [_as(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
+        arrays += [as_type(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
     encoded = encode_rows(node.row, arrays, count)
     return encoded if live.all() else pc.if_else(pa.array(live), encoded, pa.scalar(None, encoded.type))
 
@@ -81,7 +81,7 @@ def _grouped(node: FoldNode, images: pa.Table, *, sign: int) -> pa.Table | None:
     count = len(grouped)
     keys, hashes = encode_keys(node.key, [grouped[f"k{i}"] for i in range(len(node.key))], count)
     columns = {"key": keys, "hash": pa.array(hashes), "sign": pa.array(np.full(count, sign, np.int8))}
-    return pa.table(columns | {f"s{i}": _as(grouped[f"s{i}"], c.type.arrow) for i, c in enumerate(node.state)})
+    return pa.table(columns | {f"s{i}": as_type(grouped[f"s{i}"], c.type.arrow) for i, c in enumerate(node.state)})
 
 
 def _live_groups(node: FoldNode, states: pa.Table) -> np.ndarray:
@@ -97,7 +97,3 @@ def _live_groups(node: FoldNode, states: pa.Table) -> np.ndarray:
         if any(pc.any(pc.not_equal(column, 0)).as_py() for column in sums):
             raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
     return ~empty
-
-
-def _as(array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return array if array.type == kind else array.cast(kind)
