@@ -11,12 +11,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import viewkeeper as vk
+from tests.golden.conftest import TABLES
+from tests.support.running import keep_up
 from viewkeeper.optimize.explain import explain_plan
 from viewkeeper.optimize.rules import optimize
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.define import define_index, define_view, logical_plan
 from viewkeeper.plan.logical import join_plans
-from viewkeeper.plan.physical import CopyNode
 from viewkeeper.plan.text import plan_text
 from viewkeeper.sql.statements import CreateIndex, CreateView, parse_statements
 
@@ -45,15 +47,18 @@ def test_the_plan_is_the_recorded_one(path: Path, catalog: Catalog, recording: b
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_view_is_what_the_query_says(path: Path, catalog: Catalog) -> None:
+def test_the_view_is_what_the_query_says(path: Path, catalog: Catalog, tmp_path: Path) -> None:
     connection = duckdb.connect()
     connection.register("orders", _orders(catalog))
+    database = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
+    database.execute(TABLES)
+    database.table("orders").put_many(_orders(catalog))
     for view in _views(catalog, path.read_text(encoding="utf-8").split(RULE)[0]):
         query = view.text
         if view.kind == "INDEX":
             query = f"SELECT {', '.join(shown.column.name for shown in view.shown)} FROM orders"
         expected = connection.sql(query).fetchall()
-        assert Counter(map(repr, _maintained(catalog, view))) == Counter(map(repr, expected)), view.name
+        assert Counter(map(repr, _maintained(database, view))) == Counter(map(repr, expected)), view.name
 
 
 def _views(catalog: Catalog, text: str) -> list[ViewDefinition]:
@@ -81,21 +86,8 @@ def _orders(catalog: Catalog) -> pa.Table:
     return pa.table(columns)
 
 
-def _maintained(catalog: Catalog, view: ViewDefinition) -> list[tuple[object, ...]]:
-    """The view's rows as its node's SQL makes them from the rows of `orders`."""
-    node, orders = view.node, _orders(catalog)
-    images = {"ord": pa.array(range(len(orders)), pa.int64())}
-    images |= {f"c{position}": orders.column(position) for position in node.columns}
-    connection = duckdb.connect()
-    connection.register("images", pa.table(images))
-    if isinstance(node, CopyNode):
-        record = connection.sql(node.project).to_arrow_table()
-        parts = {"key": "k", "row": "v"}
-        return list(zip(*(record[f"{parts[s.part]}{s.index}"].to_pylist() for s in view.shown), strict=True))
-    states = connection.sql(node.contribute).to_arrow_table()
-    connection.register("states", states)
-    finished = connection.sql(node.finish).to_arrow_table()
-    row = [states[f"s{place}"] for place in range(len(node.state))]
-    row += [finished[f"v{place}"] for place in range(len(node.values))]
-    shown = [states[f"k{s.index}"] if s.part == "key" else row[s.index] for s in view.shown]
-    return list(zip(*(column.to_pylist() for column in shown), strict=True))
+def _maintained(database: vk.Database, view: ViewDefinition) -> list[tuple[object, ...]]:
+    """The view's rows as an epoch makes them from the rows of `orders`."""
+    database.execute(view.text if view.kind == "INDEX" else f"CREATE MATERIALIZED VIEW {view.name} AS {view.text}")
+    keep_up(database)
+    return [tuple(row.values()) for row in database.view(view.name).scan()]

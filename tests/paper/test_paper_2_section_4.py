@@ -140,10 +140,10 @@ def test_a_manager_that_was_withdrawn_and_still_holds_an_update_is_refused(tmp_p
     held = begin_epoch(db.store)
     plan, owners = plan_of(held), owners_of_places(db.store.places, 1)
     queue = [
-        (node, part)
+        (node, part, piece)
         for unit in plan_units(plan, held, pieces=1)
-        for node, table in read_unit(db.store, plan, held, unit)
-        for _, part in split_by_manager(table, owners)
+        for node, part, table in read_unit(db.store, plan, held, unit)
+        for _, piece in split_by_manager(table, owners)
     ]
     keep_up(db)  # another driver ends the epoch
     db.table("r").put("k1", {"y": 200})  # u2
@@ -174,7 +174,7 @@ def test_inserts_of_two_managers_into_one_group_are_both_counted(tmp_path: Path)
     epoch = begin_epoch(db.store)
     plan = plan_of(epoch)
     parts = [read_unit(db.store, plan, epoch, unit) for unit in plan_units(plan, epoch, pieces=2)]
-    assert [[table["s2"].to_pylist() for _, table in part] for part in parts] == [[[100]], [[200]]]
+    assert [[table["s2"].to_pylist() for _, _, table in part] for part in parts] == [[[100]], [[200]]]
     ManagersRunner(db.store, 2).run(plan, epoch)
     commit_epoch(db.store, epoch)
 

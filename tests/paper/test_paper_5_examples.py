@@ -7,6 +7,7 @@ ViewKeeper.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from tests.support.running import (
 )
 from tests.support.running import plan_of as plan
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.stores.embedded import tree
 
 SUM_VIEW = "CREATE MATERIALIZED VIEW d AS SELECT x, SUM(y) AS s FROM r GROUP BY x"
 SELECTION = "CREATE MATERIALIZED VIEW d AS SELECT k, x, y FROM r WHERE y < 25"
@@ -201,3 +203,55 @@ def test_example_3_continued_every_record_goes_through_its_states_in_the_order_o
             states += [y] if y != states[-1] else []
 
     assert seen == {"k1": [5, 10, 20, 15], "k2": [5, 22, 17]}
+
+
+MIN_VIEW = "CREATE MATERIALIZED VIEW m AS SELECT x, MIN(y) AS lo FROM r GROUP BY x"
+
+
+def test_the_min_example_shows_a_state_twice_when_the_base_is_scanned_late() -> None:
+    """Section IV, MIN and MAX views, after theorem 2: by scans of B_f the view goes 4, 5, 2, 5: 2 is older than 5."""
+    base = {"k2": ("x1", 5)}  # B_f, already reached when the first update is propagated
+
+    def scanned() -> int:
+        return min(y for x, y in base.values() if x == "x1")
+
+    states = [4]
+    states.append(scanned())  # d1 took the minimum away: scan
+    states.append(min(states[-1], 2))  # i2 is smaller: computed locally
+    states.append(scanned())  # u3 took the minimum away: scan
+
+    assert states == [4, 5, 2, 5]
+
+
+@pytest.mark.parametrize("managers", [1, 2, 8])
+def test_the_min_example_is_strongly_consistent(tmp_path: Path, managers: int) -> None:
+    """Section IV, the same updates: every state is one of the base's, in its order: 4, no group, 2, 5; no base is scanned."""
+    db = make(tmp_path / "s", MIN_VIEW, [("k1", "x1", 4)])
+    db.table("r").delete("k1")  # d1
+    db.table("r").put("k2", {"x": "x1", "y": 2})  # i2
+    db.table("r").put("k2", {"y": 5})  # u3
+    states = [db.view("m").get("x1")]
+    while Coordinator(db.store, ManagersRunner(db.store, managers), changes_max=1).step():
+        states.append(db.view("m").get("x1"))
+
+    assert states == [{"x": "x1", "lo": 4}, None, {"x": "x1", "lo": 2}, {"x": "x1", "lo": 5}]
+
+
+def test_the_next_minimum_is_found_without_a_scan_of_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section V, MIN experiments: a group of 500 loses its minimum; one look behind it finds the next."""
+    db = make(tmp_path / "s", MIN_VIEW, [(f"k{y}", "x1", y) for y in range(500)])
+    looked: list[bytes] = []
+    scan = tree.scan
+
+    def counting(*args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
+        for pair in scan(*args, **options):
+            looked.append(pair[0])
+            yield pair
+
+    monkeypatch.setattr(tree, "scan", counting)
+    for y in range(3):
+        db.table("r").delete(f"k{y}")
+        keep_up(db)
+
+    assert db.view("m").get("x1") == {"x": "x1", "lo": 3}
+    assert 3 <= len(looked) <= 3 * 4  # the old minimum, tombstones that no reader needs soon, the next one

@@ -150,7 +150,7 @@ def _ours(text: str, images: pa.Table) -> dict[int, object]:
     connection = duckdb.default_connection()
     connection.register("images", pa.table(renamed))
     rows = connection.sql(node.project).to_arrow_table().to_pylist()
-    return {row["k0"]: row[place] for row in rows}
+    return {row["k0"]: row[place] for row in rows if not row.get("fails")}
 
 
 def _spark_rows(spark: SparkSession, texts: list[str], where: str) -> list[dict[str, object]]:
@@ -272,7 +272,7 @@ def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
     renamed = {"ord": pa.array(range(len(images)), pa.int64())}
     renamed |= {f"c{position}": images.column(position) for position in node.columns}
     connection.register("images", pa.table(renamed))
-    states = connection.sql(node.contribute).to_arrow_table()
+    states = connection.sql(f"WITH rows AS ({node.rows}) {node.contribute}").to_arrow_table()
     connection.register("states", states)
     finished = connection.sql(node.finish).to_arrow_table()
     place = shown[0].index

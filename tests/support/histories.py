@@ -49,8 +49,12 @@ EVENTS = (
     "DECIMAL written",
     "largest BIGINT",
     "NaN written",
+    "infinity written",
+    "-0.0 written",
+    "double near the end of its range",
 )
 _BIG = (2**63 - 1, -(2**63), 2**62, -(2**62))
+_EDGES = (1e308, -1e308, 1.7976931348623157e308, 5e-324, -2.2250738585072014e-308, 1e16, 2.0**53 + 2)
 _HOT = 6  # changes of one key in one history
 
 
@@ -185,7 +189,9 @@ class HistoryMaker:
             case "z":
                 return choose((b"", b"\x00", b"\xff" * 3, bytes([self._random.randrange(256)])))
             case "f":
-                return choose((0.0, -0.0, float("nan"), float("inf"), -1.5, self._random.random()))
+                if self._random.random() < 0.5:
+                    return choose((self._random.random(), -1.5, 0.1, 3.0))
+                return choose((0.0, -0.0, float("nan"), float("inf"), -float("inf"), *_EDGES))
         return dt.date(1969, 12, 28) + dt.timedelta(days=self._random.randrange(9))
 
     def _count(self, change: Change, model: Model, known: set[Key]) -> None:
@@ -204,7 +210,11 @@ class HistoryMaker:
             seen["NULL written"] += None in values.values()
             seen["DECIMAL written"] += values.get("d") is not None
             seen["largest BIGINT"] += values.get("y") in (2**63 - 1, -(2**63))
-            seen["NaN written"] += values.get("f") != values.get("f")
+            double = values.get("f")
+            seen["NaN written"] += double != double
+            seen["infinity written"] += double in (float("inf"), -float("inf"))
+            seen["-0.0 written"] += str(double) == "-0.0"
+            seen["double near the end of its range"] += double in _EDGES
         after = {key: dict(row) for key, row in model.items()}
         apply(after, change)
         row = after.get(change.key)

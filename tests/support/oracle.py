@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
 
 import duckdb
 import pyarrow as pa
@@ -62,6 +63,24 @@ def decimal_average(total: Decimal | None, count: int) -> Decimal | None:
     if not count or total is None:
         return None
     return (Decimal(total) / count).quantize(Decimal("0.000001"), ROUND_HALF_UP)
+
+
+def exact_sum(values: list[float] | None) -> float | None:
+    """SUM(DOUBLE): the double nearest to the exact sum, whatever the order."""
+    if not values:
+        return None
+    special = {value for value in values if not math.isfinite(value)}
+    if special:
+        return special.pop() if len(special) == 1 else math.nan
+    total = sum(map(Fraction, values), Fraction(0))
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def exact_average(values: list[float] | None) -> float | None:
+    return None if not values else exact_sum(values) / len(values)
 
 
 CASES = (
@@ -140,6 +159,73 @@ CASES = (
         "CREATE MATERIALIZED VIEW {v} AS SELECT x, SUM(d) AS s, AVG(d) AS a, COUNT(d) AS n FROM {t} GROUP BY x",
         "SELECT x, sum(d), count(d) FROM t GROUP BY x",
         lambda row: (row[0], row[1], decimal_average(row[1], row[2]), row[2]),
+    ),
+)
+CASES += (
+    ViewCase(
+        "extremes",
+        "MIN MAX",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT x, MIN(y) AS lo, MAX(y) AS hi, MIN(f) AS fl, MAX(f) AS fh, MAX(z) AS zh, "
+        "MIN(day) AS d0, MAX(b) AS b1, MIN(d) AS dl FROM {t} GROUP BY x",
+        "SELECT x, min(y), max(y), min(f), max(f), max(z), min(day), max(b), min(d) FROM t GROUP BY x",
+    ),
+    ViewCase(
+        "extreme_totals",
+        "MIN MAX",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT MIN(x) AS xl, MAX(i) AS ih, MIN(y + 1) AS yl FROM {t}",
+        "SELECT min(x), max(i), min(CAST(y AS HUGEINT) + 1) FROM t WHERE y IS NULL OR y < 9223372036854775807",
+    ),
+    ViewCase(
+        "distinct_values",
+        "COUNT DISTINCT",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT i, COUNT(DISTINCT x) AS nx, COUNT(DISTINCT f) AS nf, MAX(f) AS fh, "
+        "COUNT(DISTINCT b, day) AS nb FROM {t} GROUP BY i",
+        "SELECT i, count(DISTINCT x), count(DISTINCT CASE WHEN f = 0 THEN 0.0 ELSE f END), max(f), "
+        "count(DISTINCT CASE WHEN b IS NOT NULL AND day IS NOT NULL THEN (b, day) END) FROM t GROUP BY i",
+    ),
+    ViewCase(
+        "shown_groups",
+        "HAVING",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT x, COUNT(*) AS n, MIN(y) AS lo, SUM(i) + 1 AS s FROM {t} GROUP BY x "
+        "HAVING n > 1 AND COALESCE(MAX(y), 0) < 40",
+        "SELECT x, count(*), min(y), sum(CAST(i AS HUGEINT)) + 1 FROM t GROUP BY x "
+        "HAVING count(*) > 1 AND coalesce(max(y), 0) < 40",
+    ),
+    ViewCase(
+        "shown_total",
+        "HAVING",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT COUNT(*) AS n, AVG(f) AS a FROM {t} HAVING COUNT(*) % 2 = 0",
+        "SELECT count(*), list(f) FILTER (f IS NOT NULL) FROM t HAVING count(*) % 2 = 0",
+        lambda row: (row[0], exact_average(row[1])),
+    ),
+    ViewCase(
+        "distinct_rows",
+        "DISTINCT",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT DISTINCT b, x, i % 2 AS odd FROM {t} WHERE x IS NOT NULL",
+        "SELECT DISTINCT b, x, CASE WHEN i % 2 = -1 THEN -1 ELSE i % 2 END FROM t WHERE x IS NOT NULL",
+    ),
+    ViewCase(
+        "double_sums",
+        "SUM DOUBLE",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT x, SUM(f) AS s, AVG(f) AS a, COUNT(f) AS n, SUM(f * 0.5D) AS h FROM {t} "
+        "GROUP BY x",
+        "SELECT x, list(f) FILTER (f IS NOT NULL), count(f) FROM t GROUP BY x",
+        lambda row: (
+            row[0],
+            exact_sum(row[1]),
+            exact_average(row[1]),
+            row[2],
+            exact_sum([value * 0.5 for value in row[1] or ()]),
+        ),
+    ),
+    ViewCase(
+        "filtered",
+        "FILTER",
+        "CREATE MATERIALIZED VIEW {v} AS SELECT i, COUNT(*) FILTER (WHERE b) AS n, SUM(y) FILTER (WHERE x = 'all') AS s, "
+        "MAX(d) FILTER (WHERE y > 0) AS hi, SUM(CASE WHEN b THEN f END) AS fs, count_if(y < 0) AS below FROM {t} GROUP BY i",
+        "SELECT i, count(*) FILTER (b), sum(CAST(y AS HUGEINT)) FILTER (x = 'all'), max(d) FILTER (y > 0), "
+        "list(f) FILTER (b AND f IS NOT NULL), count(*) FILTER (y < 0) FROM t GROUP BY i",
+        lambda row: (*row[:2], fits(row[2]), row[3], exact_sum(row[4]), row[5]),
     ),
 )
 KINDS = tuple(dict.fromkeys(case.kind for case in CASES))

@@ -52,12 +52,16 @@ class ManagersRunner:
         units = plan_units(plan, epoch, pieces=self.managers)
         blocks, reached = [], []
         for unit in self._shuffled(units):
-            for node, table in read_unit(self._store, plan, epoch, unit):
-                blocks += [(owner, node, to_block(part)) for owner, part in split_by_manager(table, owners)]
+            for node, part, table in read_unit(self._store, plan, epoch, unit):
+                blocks += [(owner, node, part, to_block(piece)) for owner, piece in split_by_manager(table, owners)]
             reached.append((unit.number % self.managers, unit.number))
         got = []
         for manager in self._shuffled(range(self.managers)):
-            mine = [(node, from_block(block)) for owner, node, block in self._shuffled(blocks) if owner == manager]
+            mine = [
+                (node, part, from_block(block))
+                for owner, node, part, block in self._shuffled(blocks)
+                if owner == manager
+            ]
             owned = frozenset(place for place, owner in enumerate(owners) if owner == manager)
             apply_inputs(self._store, plan, epoch, mine, owned)
             got.append((manager, [unit for owner, unit in reached if owner == manager]))

@@ -202,9 +202,10 @@ class View:
                 f"{self._label} is not filled yet", "run the pipeline: viewkeeper run, or pipeline.run_available()"
             )
         if isinstance(node, FoldNode) and node.always:
-            from viewkeeper.views.fold import empty_row
+            from viewkeeper.views.groups import empty_row
 
-            return [(b"", empty_row(node))]
+            row = empty_row(node)
+            return [] if row is None else [(b"", row)]
         return []
 
     def _to_dict(self, key: bytes, row: bytes) -> dict[str, object]:

@@ -19,10 +19,12 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.open import open_shared
 from viewkeeper.views.program import Unit, apply_inputs, read_unit, split_by_manager
 
-BLOCKS_SCHEMA = "manager int, node int, unit int, block binary"
+BLOCKS_SCHEMA = "manager int, node int, part int, unit int, block binary"
 RECEIPTS_SCHEMA = "manager int, units array<int>, records bigint"
 _ACKNOWLEDGEMENT = -1  # as a node: the unit is read to its end
-_BLOCKS_ARROW = pa.schema([("manager", pa.int32()), ("node", pa.int32()), ("unit", pa.int32()), ("block", pa.binary())])
+_BLOCKS_ARROW = pa.schema(
+    [*((name, pa.int32()) for name in ("manager", "node", "part", "unit")), ("block", pa.binary())]
+)
 _RECEIPTS_ARROW = pa.schema([("manager", pa.int32()), ("units", pa.list_(pa.int32())), ("records", pa.int64())])
 
 
@@ -42,11 +44,11 @@ class EpochTask:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 unit = self.units[number]
-                for node, table in read_unit(store, plan, self.epoch, unit):
-                    for manager, part in split_by_manager(table, self.owners):
-                        yield _block(manager, node, unit.number, to_block(part))
+                for node, part, table in read_unit(store, plan, self.epoch, unit):
+                    for manager, piece in split_by_manager(table, self.owners):
+                        yield _block(manager, node, part, unit.number, to_block(piece))
                 failpoint("task.read")
-                yield _block(unit.number % managers, _ACKNOWLEDGEMENT, unit.number, None)
+                yield _block(unit.number % managers, _ACKNOWLEDGEMENT, 0, unit.number, None)
 
     def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blocks in, one receipt out."""
@@ -58,12 +60,12 @@ class EpochTask:
                 if row["node"] == _ACKNOWLEDGEMENT:
                     units.append(row["unit"])
                 else:
-                    inputs.append((row["node"], from_block(row["block"])))
+                    inputs.append((row["node"], row["part"], from_block(row["block"])))
         owned = frozenset(place for place, owner in enumerate(self.owners) if owner == manager)
         records = apply_inputs(store, plan, self.epoch, inputs, owned)
         failpoint("task.applied")
         yield pa.record_batch([[manager], [units], [records]], schema=_RECEIPTS_ARROW)
 
 
-def _block(manager: int, node: int, unit: int, block: bytes | None) -> pa.RecordBatch:
-    return pa.record_batch([[manager], [node], [unit], [block]], schema=_BLOCKS_ARROW)
+def _block(manager: int, node: int, part: int, unit: int, block: bytes | None) -> pa.RecordBatch:
+    return pa.record_batch([[manager], [node], [part], [unit], [block]], schema=_BLOCKS_ARROW)

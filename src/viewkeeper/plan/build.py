@@ -1,4 +1,4 @@
-"""From a bound query to a logical plan: base → δ → σ → γ → π → view.
+"""From a bound query to a logical plan: base → δ → σ → γ → σ (having) → π → view.
 
 In: a bound query, or an index definition. Out: an unoptimized `LogicalPlan`. Always: each conjunct of WHERE is a σ of
 its own, in written order, so that views with a common first condition can share it.
@@ -18,6 +18,8 @@ def build_view(query: BoundQuery, *, view_id: TableId, name: str, before_images:
         nodes.append(Select(len(nodes) - 1, part))
     if query.grouping is not None:
         nodes.append(Fold(len(nodes) - 1, query.grouping))
+    if query.having is not None:
+        nodes.append(Select(len(nodes) - 1, query.having))
     nodes.append(Project(len(nodes) - 1, query.outputs))
     nodes.append(View(len(nodes) - 1, view_id, name))
     return LogicalPlan(tuple(nodes))

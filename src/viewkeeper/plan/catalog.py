@@ -23,7 +23,7 @@ class ViewDefinition:
     id: TableId
     name: str
     text: str
-    kind: str  # "SELECTION", "PROJECTION", "AGGREGATE" or "INDEX"
+    kind: str  # "SELECTION", "PROJECTION", "AGGREGATE", "DISTINCT" or "INDEX"
     source: TableId
     shown: tuple[Shown, ...]
     node: Node
@@ -108,7 +108,8 @@ class Catalog:
         """Add a view that was defined against this catalog."""
         self._refuse_taken(view.name)
         self._check_id(view.id, view.name)
-        return replace(self, version=self.version + 1, next_id=self.next_id + 1, views=(*self.views, view))
+        behind = max(view.node.tables) + 1
+        return replace(self, version=self.version + 1, next_id=behind, views=(*self.views, view))
 
     def without_table(self, name: str, epoch: int) -> Catalog:
         table = self.table(name)
@@ -121,7 +122,8 @@ class Catalog:
     def without_view(self, name: str, epoch: int) -> Catalog:
         view = self.view(name)
         views = tuple(other for other in self.views if other.id != view.id)
-        return replace(self, version=self.version + 1, views=views, dropped=(*self.dropped, (view.id, epoch)))
+        gone = tuple((table, epoch) for table in view.node.tables)
+        return replace(self, version=self.version + 1, views=views, dropped=(*self.dropped, *gone))
 
     def without_dropped(self, ids: Iterable[int]) -> Catalog:
         """Forget dropped tables whose records are removed."""

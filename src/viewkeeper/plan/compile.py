@@ -1,21 +1,24 @@
 """From a logical plan of one view to the node that an epoch runs.
 
 In: an unoptimized logical plan, so that which rows are set aside depends on the view's text alone. Out: a `CopyNode` or
-a `FoldNode`, and where each shown column stands. Always: the SQL never fails: a row whose expression fails is left out,
-a value of a group that fails reads NULL.
+a `FoldNode`, and where each shown column stands. Always: the SQL never fails: a row whose expression fails is marked,
+a value of a group that fails reads NULL. The tables beside the view's own have the ids behind the view's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.plan.compile_fold import FoldLayout, lay_out_fold
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.plan.compile_fold import EntryPlan, FoldLayout, lay_out_fold
 from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalPlan, Project, Select, View
-from viewkeeper.plan.physical import CopyNode, FoldNode, Node, Shown
+from viewkeeper.plan.physical import CopyNode, Entries, FoldNode, Node, Shown
 from viewkeeper.sql.bind import Output
+from viewkeeper.sql.construct import logical
 from viewkeeper.sql.duckdb_sql import emit, group_key, guarded
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of
 
@@ -27,6 +30,7 @@ class Chain:
     view: View
     table: TableSchema
     predicates: tuple[Expression, ...]
+    having: Expression | None
     fold: Fold | None
     project: Project | None
     index: Index | None
@@ -46,9 +50,12 @@ def compile_view(plan: LogicalPlan) -> tuple[Node, tuple[Shown, ...]]:
 def _chain(plan: LogicalPlan) -> Chain:
     found: dict[type, object] = {}
     predicates: list[Expression] = []
+    having: Expression | None = None
     place = len(plan.nodes) - 1
     while True:
         node = plan.nodes[place]
+        if isinstance(node, Fold) and predicates:
+            having, predicates = reduce(lambda a, b: logical("and", a, b), predicates), []
         if isinstance(node, Select):
             predicates.insert(0, node.predicate)
         elif not isinstance(node, Delta):
@@ -62,6 +69,7 @@ def _chain(plan: LogicalPlan) -> Chain:
         found[View],  # type: ignore[arg-type]
         plan.base_of(0),
         tuple(predicates),
+        having,
         found.get(Fold),  # type: ignore[arg-type]
         found.get(Project),  # type: ignore[arg-type]
         found.get(Index),  # type: ignore[arg-type]
@@ -72,26 +80,40 @@ def _chain(plan: LogicalPlan) -> Chain:
 _ORDER = "ord"
 
 
-def _passing(predicates: Sequence[Expression]) -> str:
-    """WHERE of the images that pass. A failing conjunct and a false one both leave the row out, so order is free."""
-    parts = [emit(part) for part in predicates if not part.fallible]
-    risky = [emit(part) for part in predicates if part.fallible]
-    for part in risky:
-        parts.append(f"({guarded([part], _ORDER)}).v0")
-    return f" WHERE {' AND '.join(parts)}" if parts else ""
+def _rows_sql(
+    names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], predicates: Sequence[Expression]
+) -> tuple[str, bool]:
+    """SELECT of `expressions` (written as `sqls`) over the images that pass, and whether it marks `fails`.
 
-
-def _rows_sql(names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], where: str) -> str:
-    """SELECT of `expressions` (written as `sqls`) over the passing images, without the rows on which one fails."""
+    A failing row is one on which WHERE fails, or which passes and on which an expression fails.
+    """
+    source, failures = _passing(predicates)
     risky = [place for place, expression in enumerate(expressions) if expression.fallible]
+    if risky:
+        tried = guarded([sqls[place] for place in risky], _ORDER)
+        tried = f"CASE WHEN w.v0 THEN {tried} END" if failures else tried
+        source = f"(SELECT *, {tried} AS t FROM {source})"
+        failures = [*failures, "t IS NULL"]
     columns = [_ORDER]
     for place, (name, sql) in enumerate(zip(names, sqls, strict=True)):
-        value = f"t.v{risky.index(place)}" if place in risky else sql
-        columns.append(f"{value} AS {name}")
-    if not risky:
-        return f"SELECT {', '.join(columns)} FROM images{where}"
-    tried = guarded([sqls[place] for place in risky], _ORDER)
-    return f"SELECT {', '.join(columns)} FROM (SELECT *, {tried} AS t FROM images{where}) WHERE t IS NOT NULL"
+        columns.append(f"{f't.v{risky.index(place)}' if place in risky else sql} AS {name}")
+    if failures:
+        columns.append(f"({' OR '.join(failures)}) AS fails")
+    return f"SELECT {', '.join(columns)} FROM {source}", bool(failures)
+
+
+def _passing(predicates: Sequence[Expression]) -> tuple[str, list[str]]:
+    """The relation of images that pass, or on which WHERE fails; and the conditions that say which do."""
+    if not predicates:
+        return "images", []
+    if not any(part.fallible for part in predicates):
+        return f"images WHERE {' AND '.join(emit(part) for part in predicates)}", []
+    whole = emit(reduce(lambda left, right: logical("and", left, right), predicates))
+    return f"(SELECT *, {guarded([whole], _ORDER)} AS w FROM images) WHERE w IS NULL OR w.v0", ["w IS NULL"]
+
+
+def _ids_behind(chain: Chain) -> Iterator[TableId]:
+    return (TableId(number) for number in itertools.count(chain.view.id + 1))
 
 
 def _base_key(table: TableSchema) -> tuple[int, ...]:
@@ -142,12 +164,8 @@ def _copy_node(chain: Chain, key: tuple[int, ...], stored: Sequence[Expression],
     # A base key is stored as it is; an indexed value is looked up by what SQL calls equal.
     key_sqls = [emit(ref) if ref.position in base_key else group_key(emit(ref), ref.type) for ref in keys]
     names = [f"k{place}" for place in range(len(keys))] + [f"v{place}" for place in range(len(stored))]
-    project = _rows_sql(
-        names,
-        [*keys, *stored],
-        [*key_sqls, *(emit(expression) for expression in stored)],
-        _passing(chain.predicates),
-    )
+    sqls = [*key_sqls, *(emit(expression) for expression in stored)]
+    project, can_fail = _rows_sql(names, [*keys, *stored], sqls, chain.predicates)
     return CopyNode(
         table=chain.view.id,
         source=chain.table.id,
@@ -155,36 +173,66 @@ def _copy_node(chain: Chain, key: tuple[int, ...], stored: Sequence[Expression],
         key=tuple(chain.table.columns[position] for position in key),
         row=row,
         project=project,
+        aside=next(_ids_behind(chain)) if can_fail else None,
     )
 
 
 def _compile_fold(chain: Chain, fold: Fold, outputs: Sequence[Output]) -> tuple[FoldNode, tuple[Shown, ...]]:
-    layout = lay_out_fold(fold.grouping, outputs)
+    layout = lay_out_fold(fold.grouping, outputs, chain.having)
+    rows, can_fail = _fold_rows(chain, layout)
+    ids = _ids_behind(chain)
     node = FoldNode(
         table=chain.view.id,
         source=chain.table.id,
         columns=columns_of(*layout.groups, *layout.arguments, *chain.predicates),
         key=tuple(Column(_stored_column(group).name, group.type, group.nullable) for group in layout.groups),
+        rows=rows,
+        contribute=_grouped(layout, layout.state_sqls, [], "NOT fails" if can_fail else ""),
         state=layout.state,
+        doubles=layout.doubles,
+        entries=tuple(_entries(layout, plan, next(ids), can_fail=can_fail) for plan in layout.entries),
         values=layout.values,
-        contribute=_contribute(chain, layout),
         finish=layout.finish,
+        having=chain.having is not None,
         always=not layout.groups,
+        groups=next(ids) if chain.having is not None else None,
+        aside=next(ids) if can_fail else None,
+        degraded=next(ids) if layout.can_fail else None,
     )
     return node, layout.shown
 
 
-def _contribute(chain: Chain, layout: FoldLayout) -> str:
-    keys = [f"k{place}" for place in range(len(layout.groups))]
+def _fold_rows(chain: Chain, layout: FoldLayout) -> tuple[str, bool]:
     expressions = [*layout.groups, *layout.arguments]
-    rows = _rows_sql(
-        [*keys, *(f"a{place}" for place in range(len(layout.arguments)))],
-        expressions,
-        [emit(expression) for expression in expressions],
-        _passing(chain.predicates),
+    names = [f"k{place}" for place in range(len(layout.groups))]
+    names += [f"a{place}" for place in range(len(layout.arguments))]
+    return _rows_sql(names, expressions, [emit(expression) for expression in expressions], chain.predicates)
+
+
+def _entries(layout: FoldLayout, plan: EntryPlan, table: TableId, *, can_fail: bool) -> Entries:
+    """Distinct values, none of them NULL, with how often each is there."""
+    arguments = [layout.arguments[place] for place in plan.arguments]
+    names = [f"a{place}" for place in plan.arguments]
+    values = [group_key(name, argument.type) for name, argument in zip(names, arguments, strict=True)]
+    present = [f"{name} IS NOT NULL" for name in names]
+    return Entries(
+        table=table,
+        values=tuple(Column(argument.text, argument.type, nullable=False) for argument in arguments),
+        contribute=_grouped(
+            layout, ["count(*)"], values, " AND ".join([*(["NOT fails"] if can_fail else []), *present])
+        ),
+        counted=plan.counted,
+        first=plan.first,
+        last=plan.last,
     )
-    normal = [group_key(key, group.type) for key, group in zip(keys, layout.groups, strict=True)]
-    shown = [f"{sql} AS {key}" for sql, key in zip(normal, keys, strict=True)]
-    states = [f"{sql} AS s{place}" for place, sql in enumerate(layout.state_sqls)]
-    grouped = f" GROUP BY {', '.join(normal)}" if normal else ""
-    return f"SELECT {', '.join([*shown, *states])} FROM ({rows}){grouped}"
+
+
+def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], where: str) -> str:
+    """The contributions of `rows`: `sums` by group key, or by group key and `values`."""
+    keys = [group_key(f"k{place}", group.type) for place, group in enumerate(layout.groups)]
+    shown = [f"{sql} AS k{place}" for place, sql in enumerate(keys)]
+    shown += [f"{sql} AS e{place}" for place, sql in enumerate(values)]
+    shown += [f"{sql} AS {'n' if values else f's{place}'}" for place, sql in enumerate(sums)]
+    by = [*keys, *values]
+    grouped = f" GROUP BY {', '.join(by)}" if by else ""
+    return f"SELECT {', '.join(shown)} FROM rows{f' WHERE {where}' if where else ''}{grouped}"

@@ -1,8 +1,8 @@
 """The layout of a γ record: which accumulators it keeps, and how shown values come from them.
 
-In: a bound grouping and the outputs over it. Out: state columns with the SQL that sums them, value columns with the SQL
-that finishes them. Always: accumulators are exact integers (a DECIMAL is summed as its unscaled value), never NULL, and
-one accumulator serves all aggregates that need the same sum or the same count.
+In: a bound grouping, the outputs over it and HAVING. Out: state columns with the SQL that sums them, the PRE-AGGREGATIONs,
+value columns with the SQL that finishes them. Always: accumulators are exact (a DECIMAL is summed as its unscaled value,
+a DOUBLE as its mantissa and exponent), never NULL, and one accumulator or PRE-AGGREGATION serves all aggregates that need it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, INT128, SqlType, decimal
+from viewkeeper.model.types import BIGINT, INT, INT128, SqlType, decimal
 from viewkeeper.plan.physical import Shown
 from viewkeeper.sql import duckdb_decimal
 from viewkeeper.sql.bind import Grouping, Output
-from viewkeeper.sql.duckdb_sql import emit
-from viewkeeper.sql.expressions import Aggregate, Expression, FoldRef
+from viewkeeper.sql.duckdb_sql import emit, guarded
+from viewkeeper.sql.expressions import Aggregate, Case, Expression, FoldRef, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlan:
+    """A PRE-AGGREGATION over arguments, and what the group's record keeps of it."""
+
+    arguments: tuple[int, ...]
+    counted: bool = False
+    first: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +35,12 @@ class FoldLayout:
     arguments: tuple[Expression, ...]  # of the aggregates: `a0…` of the inner SELECT
     state: tuple[Column, ...]
     state_sqls: tuple[str, ...]
+    doubles: tuple[int, ...]
+    entries: tuple[EntryPlan, ...]
     values: tuple[Column, ...]
     finish: str
+    can_fail: bool
     shown: tuple[Shown, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where an aggregate finds its accumulators among the states."""
-
-    count: int
-    sum: int | None
 
 
 class _States:
@@ -45,18 +50,44 @@ class _States:
         self.arguments: list[Expression] = []
         self.columns: list[Column] = [Column("count(*)", BIGINT, nullable=False)]
         self.sqls: list[str] = ["count(*)"]
+        self.doubles: list[int] = []
+        self.entries: list[EntryPlan] = []
 
-    def places(self, aggregate: Aggregate) -> _Places:
-        count = self._count(aggregate.arg)
-        if aggregate.function == "count" or aggregate.arg is None:
-            return _Places(count, None)
-        return _Places(count, self._sum(aggregate.arg))
+    def finished(self, aggregate: Aggregate) -> str:
+        """The aggregate's value, as SQL over the group's accumulators."""
+        args = _arguments(aggregate)
+        match aggregate.function:
+            case "count" if aggregate.distinct:
+                return f"d{self._entries(args, counted=True)}"
+            case "count":
+                return f"s{self._count(args)}"
+            case "min":
+                return f"lo{self._entries(args, first=True)}"
+            case "max":
+                return f"hi{self._entries(args, last=True)}"
+        count = f"s{self._count(args)}"
+        if args[0].type.kind == "DOUBLE":
+            total = f"t{self._double(args[0])}"
+            value = total if aggregate.function == "sum" else f"{total} / CAST({count} AS DOUBLE)"
+        else:
+            total = f"CAST(s{self._sum(args[0])} AS HUGEINT)"
+            value = (_sum if aggregate.function == "sum" else _average)(total, count, args[0].type, aggregate.type)
+        return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
 
-    def _count(self, arg: Expression | None) -> int:
+    def place_in_row(self, name: str) -> int | None:
+        """Where in the group's record a value stands as it is; None when it must be computed."""
+        names = [f"s{place}" for place in range(len(self.columns))] + [""] * len(self.doubles)
+        for place, plan in enumerate(self.entries):
+            kept = (("d", plan.counted), ("lo", plan.first), ("hi", plan.last))
+            names += [f"{prefix}{place}" for prefix, wanted in kept if wanted]
+        return names.index(name) if name in names else None
+
+    def _count(self, args: Sequence[Expression]) -> int:
         """COUNT(x) of an x that is never NULL is the row count."""
-        if arg is None or not arg.nullable:
+        if not args or not args[0].nullable:
             return 0
-        return self._add(f"count(a{self._argument(arg)})", Column(f"count({arg.text})", BIGINT, nullable=False))
+        name = f"a{self._argument(args[0])}"
+        return self._add(f"count({name})", Column(f"count({args[0].text})", BIGINT, nullable=False))
 
     def _sum(self, arg: Expression) -> int:
         name = f"a{self._argument(arg)}"
@@ -65,6 +96,24 @@ class _States:
             total = duckdb_decimal.unscaled(total, decimal(38, arg.type.scale))
         sql = f"CAST(coalesce({total}, 0) AS HUGEINT)"
         return self._add(sql, Column(f"sum({arg.text})", INT128, nullable=False))
+
+    def _double(self, arg: Expression) -> int:
+        argument = self._argument(arg)
+        if argument not in self.doubles:
+            self.doubles.append(argument)
+        return self.doubles.index(argument)
+
+    def _entries(
+        self, args: Sequence[Expression], *, counted: bool = False, first: bool = False, last: bool = False
+    ) -> int:
+        """One PRE-AGGREGATION serves all aggregates over the same arguments."""
+        arguments = tuple(self._argument(arg) for arg in args)
+        place = next((i for i, plan in enumerate(self.entries) if plan.arguments == arguments), len(self.entries))
+        if place == len(self.entries):
+            self.entries.append(EntryPlan(arguments))
+        plan = self.entries[place]
+        self.entries[place] = EntryPlan(arguments, plan.counted or counted, plan.first or first, plan.last or last)
+        return place
 
     def _argument(self, arg: Expression) -> int:
         if arg not in self.arguments:
@@ -78,32 +127,60 @@ class _States:
         return self.sqls.index(sql)
 
 
-def lay_out_fold(grouping: Grouping, outputs: Sequence[Output]) -> FoldLayout:
+def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
+    """FILTER as CASE: a row that does not pass gives NULL, which every aggregate skips, and its argument is not evaluated."""
+    condition = aggregate.filter
+    if condition is None:
+        return aggregate.args
+    first = aggregate.args[0] if aggregate.args else Literal(1, INT)
+    return (Case(((condition, first),), Literal(None, first.type), first.type), *aggregate.args[1:])
+
+
+def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expression | None) -> FoldLayout:
     states = _States()
-    places = [states.places(aggregate) for aggregate in grouping.aggregates]
-    finished = [_finished(*pair) for pair in zip(grouping.aggregates, places, strict=True)]
-    values: list[Column] = []
-    sqls: list[str] = []
+    finished = [states.finished(aggregate) for aggregate in grouping.aggregates]
+    kept = len(states.columns) + len(states.doubles) + sum(p.counted + p.first + p.last for p in states.entries)
+    first_value = 0 if having is not None else kept
+    values: list[Expression] = []
     shown: list[Shown] = []
     for output in outputs:
-        part, place = _stands(output.expression, places)
+        part, place = _stands(output.expression, finished, states if having is None else None)
         if part == "value":
-            sql, column = _value(output.expression, finished)
-            if sql not in sqls:
-                sqls.append(sql)
-                values.append(column)
-            part, place = "row", len(states.columns) + sqls.index(sql)
+            if output.expression not in values:
+                values.append(output.expression)
+            part, place = "row", first_value + values.index(output.expression)
         shown.append(Shown(_shown_column(output), part, place))
-    columns = [f"{sql} AS v{place}" for place, sql in enumerate(sqls)] or ["s0"]
+    finish, can_fail = _finish_sql(values, having, finished)
     return FoldLayout(
         groups=grouping.groups,
         arguments=tuple(states.arguments),
         state=tuple(states.columns),
         state_sqls=tuple(states.sqls),
-        values=tuple(values),
-        finish=f"SELECT {', '.join(columns)} FROM states",
+        doubles=tuple(states.doubles),
+        entries=tuple(states.entries),
+        values=tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values),
+        finish=finish,
+        can_fail=can_fail,
         shown=tuple(shown),
     )
+
+
+def _finish_sql(values: Sequence[Expression], having: Expression | None, finished: Sequence[str]) -> tuple[str, bool]:
+    """SELECT of the values `v0…`, of `shown` under HAVING, and of `fails` where one can; and whether one can."""
+    wanted = [(f"v{place}", value) for place, value in enumerate(values)]
+    wanted += [("shown", having)] if having is not None else []
+    tried: list[str] = []
+    columns: list[str] = []
+    for name, expression in wanted:
+        sql = emit(expression, finished)
+        if expression.fallible:
+            tried.append(f"{guarded([sql], 's0')} AS g{len(tried)}")
+            sql = f"g{len(tried) - 1}.v0"
+        columns.append(f"coalesce({sql}, FALSE) AS shown" if name == "shown" else f"{sql} AS {name}")
+    if not tried:
+        return f"SELECT {', '.join(columns) or 's0'} FROM states", False
+    columns.append(f"({' OR '.join(f'g{place} IS NULL' for place in range(len(tried)))}) AS fails")
+    return f"SELECT {', '.join(columns)} FROM (SELECT *, {', '.join(tried)} FROM states)", True
 
 
 def _shown_column(output: Output) -> Column:
@@ -111,31 +188,15 @@ def _shown_column(output: Output) -> Column:
     return Column(output.name, expression.type, expression.nullable or expression.fallible)
 
 
-def _stands(expression: Expression, places: Sequence[_Places]) -> tuple[str, int]:
-    """Where a value stands already: a group in the key, a count among the states; else it is a value to compute."""
+def _stands(expression: Expression, finished: Sequence[str], states: _States | None) -> tuple[str, int]:
+    """Where a value stands already: a group in the key, some aggregates in the group's record; else it is computed."""
     if isinstance(expression, FoldRef) and expression.source == "group":
         return "key", expression.position
-    if isinstance(expression, FoldRef) and isinstance(expression.of, Aggregate) and expression.of.function == "count":
-        return "row", places[expression.position].count
+    if isinstance(expression, FoldRef) and states is not None:
+        place = states.place_in_row(finished[expression.position])
+        if place is not None:
+            return "row", place
     return "value", 0
-
-
-def _value(expression: Expression, finished: Sequence[str]) -> tuple[str, Column]:
-    """A failing value reads NULL; the CASE keeps DuckDB from lifting parts of it out of TRY."""
-    sql = emit(expression, finished)
-    if expression.fallible:
-        sql = f"CASE WHEN s0 IS NOT NULL THEN TRY({sql}) END"
-    return sql, Column(expression.text, expression.type, expression.nullable or expression.fallible)
-
-
-def _finished(aggregate: Aggregate, places: _Places) -> str:
-    """The aggregate's value from its accumulators; SUM and AVG of nothing are NULL."""
-    count = f"s{places.count}"
-    if aggregate.function == "count" or aggregate.arg is None:
-        return count
-    total = f"CAST(s{places.sum} AS HUGEINT)"
-    value = (_sum if aggregate.function == "sum" else _average)(total, count, aggregate.arg.type, aggregate.type)
-    return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
 
 
 def _sum(total: str, _count: str, _arg: SqlType, type_: SqlType) -> str:

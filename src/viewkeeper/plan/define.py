@@ -23,6 +23,7 @@ def define_view(catalog: Catalog, name: str, query_text: str) -> ViewDefinition:
     node, shown = compile_view(build_view(query, view_id=view_id, name=name))
     kind = "SELECTION" if query.where is not None else "PROJECTION"
     kind = "AGGREGATE" if query.grouping is not None else kind
+    kind = "DISTINCT" if query.distinct else kind
     return ViewDefinition(view_id, name, query_text, kind, query.table.id, shown, node)
 
 

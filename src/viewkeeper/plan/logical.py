@@ -35,7 +35,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """σ: the rows for which the predicate is true."""
+    """σ: the rows for which the predicate is true; behind γ it is HAVING."""
 
     input: int
     predicate: Expression
@@ -186,6 +186,8 @@ def _position(plan: LogicalPlan, place: int, part: Expression) -> int | None:
     if not isinstance(part, FoldRef):
         return None
     source = plan.nodes[plan.inputs(place)[0]]
+    while isinstance(source, Select):
+        source = plan.nodes[source.input]
     if not isinstance(source, Fold):
         raise InvariantBroken(f"{part.text} in r{place} speaks of groups, but its input is no γ")
     return part.position + (len(source.grouping.groups) if part.source == "aggregate" else 0)

@@ -11,9 +11,10 @@ table.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import BIGINT, BINARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class CopyNode:
     """σ, π and INDEX: one record for each base row that passes, under a key made of that row.
 
     `project` reads the relation `images` (columns `ord` BIGINT and the `c…` of `columns`) and returns `ord`, the key
-    columns `k0…` and the row columns `v0…`, for the images that pass and whose expressions do not fail.
+    columns `k0…` and the row columns `v0…`, for the images that pass. Where an expression can fail, it also returns `fails`
+    for each of them, and `aside` is the table that lists the base keys of rows set aside.
     """
 
     table: TableId
@@ -46,56 +48,111 @@ class CopyNode:
     key: tuple[Column, ...]
     row: tuple[Column, ...]
     project: str
+    aside: TableId | None
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that the node writes, the view's own first."""
+        return (self.table,) if self.aside is None else (self.table, self.aside)
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "node": "copy",
-            "table": self.table,
-            "source": self.source,
-            "columns": list(self.columns),
-            "key": _columns_to_json(self.key),
-            "row": _columns_to_json(self.row),
-            "project": self.project,
-        }
+        return {"node": "copy"} | _to_json(self)
 
     @staticmethod
     def from_json(value: dict) -> CopyNode:
         return CopyNode(
-            TableId(value["table"]),
-            TableId(value["source"]),
-            tuple(value["columns"]),
-            _columns_from_json(value["key"]),
-            _columns_from_json(value["row"]),
-            value["project"],
+            **_plain(value) | {"key": _columns_from_json(value["key"]), "row": _columns_from_json(value["row"])}
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
+
+    `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and their number `n`.
+    The group's record keeps what it is asked for: how many entries there are, the first value, the last one.
+    """
+
+    table: TableId
+    values: tuple[Column, ...]
+    contribute: str
+    counted: bool
+    first: bool
+    last: bool
+
+    @property
+    def kept(self) -> tuple[Column, ...]:
+        """The columns of the group's record that come from these entries."""
+        text = ", ".join(column.name for column in self.values)
+        counted = (Column(f"count(distinct {text})", BIGINT, nullable=False),) if self.counted else ()
+        ends = [name for name, wanted in (("min", self.first), ("max", self.last)) if wanted]
+        return counted + tuple(Column(f"{name}({text})", self.values[0].type, nullable=True) for name in ends)
+
+    def to_json(self) -> dict[str, object]:
+        return _to_json(self)
+
+    @staticmethod
+    def from_json(value: dict) -> Entries:
+        return Entries(**value | {"values": _columns_from_json(value["values"])})
 
 
 @dataclass(frozen=True, slots=True)
 class FoldNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
-    `contribute` reads the relation `images` (`ord` and the `c…` of `columns`) and returns the key columns `k0…` and the state
-    columns `s0…` grouped by key, all as positive contributions; the caller runs it on after- and before-images and
-    subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never NULL. `s0`
-    is always the row count. `finish` reads the relation `states` (`s0…`, with the record's `k0…` when
-    `finish_reads_key`) and returns the values `v0…` that are shown and not already a state column, in the order of
-    its input. A record's row is the states followed by those values. `always`: the record stays when its row count is
-    0 (aggregates without GROUP BY).
+    `rows` reads the relation `images` (`ord` and the `c…` of `columns`) and returns `ord`, the group key `k0…` and the
+    aggregates' arguments `a0…` of the images that pass; where an expression can fail, also `fails`, and then `aside` is
+    the table of the base keys set aside. `contribute` reads `rows` and returns `k0…` and the state columns `s0…` grouped
+    by key, all as positive contributions; the caller runs it on after- and before-images and subtracts. Without GROUP
+    BY it returns exactly one row, of zeros when no image passes. States are never NULL; `s0` is always the row count.
+    `doubles` are the arguments (places among `a0…`) of which an exact sum of DOUBLE is kept.
+
+    `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`
+    and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its input;
+    with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table `degraded`. A
+    group's record is the states, sums, entries' facts and values. With `having` the groups stand in the table `groups`,
+    and the view has a record of the values alone for each group that is shown. `always`: the group stays when its row
+    count is 0 (aggregates without GROUP BY).
     """
 
     table: TableId
     source: TableId
     columns: tuple[int, ...]
     key: tuple[Column, ...]
-    state: tuple[Column, ...]
-    values: tuple[Column, ...]
+    rows: str
     contribute: str
+    state: tuple[Column, ...]
+    doubles: tuple[int, ...]
+    entries: tuple[Entries, ...]
+    values: tuple[Column, ...]
     finish: str
+    having: bool
     always: bool
+    groups: TableId | None
+    aside: TableId | None
+    degraded: TableId | None
+
+    @property
+    def group_table(self) -> TableId:
+        return self.table if self.groups is None else self.groups
+
+    @property
+    def group_row(self) -> tuple[Column, ...]:
+        """What a group's record holds."""
+        sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.doubles)
+        kept = tuple(column for entries in self.entries for column in entries.kept)
+        return self.state + sums + kept + (() if self.having else self.values)
 
     @property
     def row(self) -> tuple[Column, ...]:
-        return self.state + self.values
+        """What a record of the view holds."""
+        return self.values if self.having else self.group_row
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that the node writes, the view's own first."""
+        others = [self.groups, self.aside, self.degraded, *(entries.table for entries in self.entries)]
+        return (self.table, *(table for table in others if table is not None))
 
     @property
     def finish_reads_key(self) -> bool:
@@ -103,32 +160,13 @@ class FoldNode:
         return any(re.search(rf"\bk{place}\b", self.finish) for place in range(len(self.key)))
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "node": "fold",
-            "table": self.table,
-            "source": self.source,
-            "columns": list(self.columns),
-            "key": _columns_to_json(self.key),
-            "state": _columns_to_json(self.state),
-            "values": _columns_to_json(self.values),
-            "contribute": self.contribute,
-            "finish": self.finish,
-            "always": self.always,
-        }
+        return {"node": "fold"} | _to_json(self)
 
     @staticmethod
     def from_json(value: dict) -> FoldNode:
-        return FoldNode(
-            TableId(value["table"]),
-            TableId(value["source"]),
-            tuple(value["columns"]),
-            _columns_from_json(value["key"]),
-            _columns_from_json(value["state"]),
-            _columns_from_json(value["values"]),
-            value["contribute"],
-            value["finish"],
-            value["always"],
-        )
+        columns = {name: _columns_from_json(value[name]) for name in ("key", "state", "values")}
+        entries = tuple(Entries.from_json(item) for item in value["entries"])
+        return FoldNode(**_plain(value) | columns | {"doubles": tuple(value["doubles"]), "entries": entries})
 
 
 Node = CopyNode | FoldNode
@@ -138,8 +176,18 @@ def node_from_json(value: dict) -> Node:
     return CopyNode.from_json(value) if value["node"] == "copy" else FoldNode.from_json(value)
 
 
-def _columns_to_json(columns: tuple[Column, ...]) -> list[list[object]]:
-    return [column.to_json() for column in columns]
+def _to_json(node: CopyNode | FoldNode | Entries) -> dict[str, object]:
+    return {field.name: _value_to_json(getattr(node, field.name)) for field in fields(node)}
+
+
+def _value_to_json(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_value_to_json(item) for item in value]
+    return value.to_json() if isinstance(value, (Column, Entries)) else value
+
+
+def _plain(value: dict) -> dict:
+    return {name: part for name, part in value.items() if name != "node"} | {"columns": tuple(value["columns"])}
 
 
 def _columns_from_json(value: list) -> tuple[Column, ...]:

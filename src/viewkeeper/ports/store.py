@@ -69,6 +69,27 @@ class VersionedTables(Protocol):
         """Records of distinct `keys`; raises Fenced when one was written by a later epoch (R3)."""
         ...
 
+    def next_keys(
+        self,
+        place: int,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        """For each (prefix, start) the first key behind `start` (before it, in reverse) that begins with `prefix`.
+
+        Of the records as of the epoch before, without those in `left_out`; None where there is none. Raises Fenced when it
+        meets a record of a later epoch (R3).
+        """
+        ...
+
+    def has_records(self, place: int, table: int) -> bool:
+        """Whether a table has any record in a place, tombstones included."""
+        ...
+
     def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         """Store version `epoch` of the records, all of one call or none; raises Fenced unless the place is at it (R1a).
 

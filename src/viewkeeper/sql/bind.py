@@ -7,7 +7,7 @@ distinct name and a type; with aggregates, outputs speak of groups and aggregate
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -36,12 +36,17 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """`outputs` are over the table's columns, or over `FoldRef`s when there is a grouping."""
+    """`outputs` and `having` are over the table's columns, or over `FoldRef`s when there is a grouping.
+
+    SELECT DISTINCT is a grouping by all outputs, without aggregates.
+    """
 
     table: TableSchema
     where: Expression | None
     grouping: Grouping | None
     outputs: tuple[Output, ...]
+    having: Expression | None = None
+    distinct: bool = False
 
 
 def bind_query(text: str, table_named: Callable[[str], TableSchema]) -> BoundQuery:
@@ -62,17 +67,64 @@ def bind_query(text: str, table_named: Callable[[str], TableSchema]) -> BoundQue
         bound = bind_expression(where.this, Scope(table, qualifier, barred="WHERE"))
         predicate = construct.boolean(bound, "WHERE")
     items = _select_items(tree, scope)
-    group = tree.args.get("group")
-    if group is None and not any(isinstance(node, Aggregate) for item in items for node in walk(item.expression)):
-        return BoundQuery(table, predicate, None, _checked(items))
+    group, having = tree.args.get("group"), tree.args.get("having")
+    condition = _having(having.this, items, scope) if having is not None else None
+    is_plain = not any(_aggregates(item.expression) for item in items)
+    if group is None and condition is None and is_plain:
+        distinct = tree.args.get("distinct") is not None
+        return (_distinct if distinct else _plain_query)(table, predicate, _checked(items))
+    if tree.args.get("distinct"):
+        raise UnsupportedSql(
+            "DISTINCT over groups is not supported in a view", "leave DISTINCT out: groups are distinct"
+        )
     groups = _groups(group, items, Scope(table, qualifier, barred="GROUP BY")) if group is not None else ()
-    return _fold(table, predicate, groups, _checked(items))
+    return _fold(table, predicate, groups, _checked(items), condition)
+
+
+def _aggregates(expression: Expression) -> list[Aggregate]:
+    return [node for node in walk(expression) if isinstance(node, Aggregate)]
+
+
+def _plain_query(table: TableSchema, where: Expression | None, items: tuple[Output, ...]) -> BoundQuery:
+    return BoundQuery(table, where, None, items)
+
+
+def _distinct(table: TableSchema, where: Expression | None, items: tuple[Output, ...]) -> BoundQuery:
+    """The groups by all outputs; each is shown from the key."""
+    groups = tuple(dict.fromkeys(item.expression for item in items))
+    return replace(_fold(table, where, groups, items, None), distinct=True)
+
+
+def _having(node: exp.Expression, items: list[Output], scope: Scope) -> Expression:
+    """HAVING may speak of aliases of the select list; one that is a column's name too would be ambiguous."""
+    bound = _bind_with_aliases(node, items, scope)
+    return construct.boolean(bound, "HAVING")
+
+
+def _bind_with_aliases(node: exp.Expression, items: list[Output], scope: Scope) -> Expression:
+    columns = {column.name.lower() for column in scope.table.columns}
+    named = {item.name.lower(): item.expression for item in items}
+    aliases = {}
+    for column in node.find_all(exp.Column):
+        name = column.name.lower()
+        if column.table or name not in named:
+            continue
+        meant = named[name]
+        if name not in columns:
+            aliases[name] = meant
+        elif not (isinstance(meant, ColumnRef) and meant.name.lower() == name):
+            raise SqlError(f"{column.name} in HAVING is a column and an alias", "give the alias another name")
+    return bind_expression(node, replace(scope, aliases=aliases))
 
 
 def _refuse_clauses(tree: exp.Select) -> None:
     for name, value in tree.args.items():
-        if value and name not in ("expressions", "from_", "where", "group"):
+        if value and name not in ("expressions", "from_", "where", "group", "having", "distinct"):
             raise refuse_clause(name)
+    if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
+        raise UnsupportedSql(
+            "DISTINCT ON is not supported in a view", "GROUP BY the columns, with MIN or MAX of the rest"
+        )
 
 
 def _source(tree: exp.Select, table_named: Callable[[str], TableSchema]) -> tuple[TableSchema, str]:
@@ -173,14 +225,17 @@ def _group(node: exp.Expression, items: list[Output], scope: Scope) -> Expressio
 
 
 def _ungrouped(expression: Expression) -> Expression:
-    for node in walk(expression):
-        if isinstance(node, Aggregate):
-            raise SqlError(f"{node.text} cannot stand in GROUP BY", "aggregates belong in the select list")
+    for node in _aggregates(expression):
+        raise SqlError(f"{node.text} cannot stand in GROUP BY", "aggregates belong in the select list")
     return expression
 
 
 def _fold(
-    table: TableSchema, where: Expression | None, groups: tuple[Expression, ...], items: tuple[Output, ...]
+    table: TableSchema,
+    where: Expression | None,
+    groups: tuple[Expression, ...],
+    items: tuple[Output, ...],
+    having: Expression | None,
 ) -> BoundQuery:
     aggregates: list[Aggregate] = []
 
@@ -196,7 +251,8 @@ def _fold(
         return None
 
     outputs = tuple(Output(item.name, rewrite(item.expression, refer)) for item in items)
-    return BoundQuery(table, where, Grouping(groups, tuple(aggregates)), outputs)
+    condition = None if having is None else rewrite(having, refer)
+    return BoundQuery(table, where, Grouping(groups, tuple(aggregates)), outputs, condition)
 
 
 def columns_read(query: BoundQuery) -> tuple[int, ...]:

@@ -6,8 +6,8 @@ view whose meaning was not decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -15,7 +15,7 @@ from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Call, ColumnRef, Expression, Literal
+from viewkeeper.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, walk
 from viewkeeper.sql.literals import VOID, read_literal, target_type
 from viewkeeper.sql.refusals import refuse_expression
 
@@ -31,19 +31,31 @@ _COMPARISONS = {
     exp.GTE: ">=",
     exp.NullSafeEQ: "<=>",
 }
-_AGGREGATES = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
+_AGGREGATES = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.LogicalAnd: "min",
+    exp.LogicalOr: "max",
+}
 _DATE_PARTS = {exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day"}
 _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean: one table, under one name. `barred` names the place where aggregates may not stand, if any."""
+    """What names mean: one table, under one name. `barred` names the place where aggregates may not stand, if any.
+
+    `aliases` are names that stand for expressions bound already.
+    """
 
     table: TableSchema
     qualifier: str
     barred: str | None
     depth: int = 0
+    aliases: Mapping[str, Expression] = field(default_factory=dict)
 
 
 def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
@@ -84,27 +96,51 @@ def _bind_column(node: exp.Column, scope: Scope) -> Expression:
     if node.args.get("db") or (node.table and node.table.lower() != scope.qualifier.lower()):
         known = f"the table is called {scope.qualifier} here"
         raise UnknownName(f"unknown table in {node.sql(dialect='spark')}", known)
+    if not node.table and node.name.lower() in scope.aliases:
+        meant = scope.aliases[node.name.lower()]
+        if scope.barred is not None and any(isinstance(part, Aggregate) for part in walk(meant)):
+            raise SqlError(f"{node.name} is an aggregate and cannot stand in {scope.barred}")
+        return meant
     position = scope.table.position(node.name)
     column = scope.table.columns[position]
     return ColumnRef(position, column.name, column.type, column.nullable)
 
 
 def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
-    function = _AGGREGATES[type(node)]
+    function, shown = _AGGREGATES[type(node)], node.sql_name().lower()
     if scope.barred is not None:
-        raise SqlError(f"{function}() cannot stand in {scope.barred}", "aggregates belong in the select list")
-    if isinstance(node.this, exp.Distinct):
-        raise UnsupportedSql(
-            f"{function.upper()}(DISTINCT …) is not supported in this version", "group by the value, count when reading"
-        )
+        raise SqlError(f"{shown}() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING")
     if node.this is None:
-        raise SqlError(f"{function}() lacks its argument", f"write {function.upper()}(column), or COUNT(*)")
+        raise SqlError(f"{shown}() lacks its argument", f"write {shown.upper()}(column), or COUNT(*)")
     if node.expressions:
-        raise UnsupportedSql(f"{function} of several arguments is not supported", "count one column, or COUNT(*)")
+        raise UnsupportedSql(f"{shown} of several arguments is not supported", "name one column")
     if isinstance(node.this, exp.Star):
-        return construct.aggregate(function, None)
+        return construct.aggregate(function, ())
+    distinct = isinstance(node.this, exp.Distinct)
     inner = replace(scope, barred="another aggregate")
-    return construct.aggregate(function, bind_expression(node.this, inner))
+    args = [bind_expression(arg, inner) for arg in (node.this.expressions if distinct else (node.this,))]
+    if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
+        args = [construct.boolean(arg, shown) for arg in args]
+    if distinct and len(args) > 1 and function != "count":
+        raise UnsupportedSql(f"{shown}(DISTINCT …) of several columns is not supported", "name one column")
+    return construct.aggregate(function, args, distinct=distinct and function not in ("min", "max"))
+
+
+def _bind_filter(node: exp.Filter, scope: Scope) -> Expression:
+    """`aggregate FILTER (WHERE condition)`."""
+    call = bind_expression(node.this, scope)
+    if not isinstance(call, Aggregate):
+        raise SqlError("FILTER stands behind an aggregate", "write SUM(x) FILTER (WHERE condition)")
+    return construct.filtered(call, bind_expression(node.expression.this, replace(scope, barred="FILTER")))
+
+
+def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
+    if scope.barred is not None:
+        raise SqlError(
+            f"count_if() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING"
+        )
+    condition = bind_expression(node.this, replace(scope, barred="another aggregate"))
+    return construct.filtered(construct.aggregate("count", ()), condition)
 
 
 def _bind_is(node: exp.Is, scope: Scope) -> Expression:
@@ -234,6 +270,8 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Substring: _bind_substring,
     exp.Trim: _bind_trim,
     exp.Like: _bind_like,
+    exp.Filter: _bind_filter,
+    exp.CountIf: _bind_count_if,
 } | dict.fromkeys(_DATE_PARTS, _bind_date_part)
 _RULED = frozenset({*_RULES, *_ARITHMETIC, *_COMPARISONS, *_AGGREGATES})
 

@@ -7,6 +7,7 @@ types the operator works on, so that an engine has nothing left to decide.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from viewkeeper.errors import InvariantBroken, SqlError, TypeMismatch, UnsupportedSql
 from viewkeeper.model import types
@@ -207,14 +208,22 @@ def date_part(name: str, arg: Expression) -> Expression:
     return Call(name, (coerce(arg, types.DATE),), types.INT, arg.nullable)
 
 
-def aggregate(function: str, arg: Expression | None) -> Aggregate:
+def aggregate(function: str, args: Sequence[Expression], *, distinct: bool = False) -> Aggregate:
+    """COUNT, SUM, AVG, MIN or MAX; the smallest of distinct values is the smallest of all."""
+    shown = function.upper()
     if function == "count":
-        return Aggregate("count", None if arg is None else _countable(arg), types.BIGINT)
-    argument = typed(arg, function.upper()) if arg is not None else None
-    if argument is None:
-        raise SqlError(f"{function.upper()}(*) is not a function", "name what is to be summed")
-    return Aggregate(function, argument, (sum_type if function == "sum" else average_type)(argument.type))
+        counted = tuple(coerce(arg, types.INT) if arg.type == VOID else arg for arg in args)
+        return Aggregate("count", counted, types.BIGINT, distinct=distinct)
+    if not args:
+        raise SqlError(f"{shown}(*) is not a function", "name the column")
+    arg = typed(args[0], shown)
+    if function in ("min", "max"):
+        return Aggregate(function, (arg,), arg.type)
+    if distinct:
+        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported in a view", "COUNT(DISTINCT x), MIN and MAX are")
+    return Aggregate(function, (arg,), (sum_type if function == "sum" else average_type)(arg.type))
 
 
-def _countable(arg: Expression) -> Expression:
-    return coerce(arg, types.INT) if arg.type == VOID else arg
+def filtered(call: Aggregate, condition: Expression) -> Aggregate:
+    """An aggregate over the rows for which `condition` is true."""
+    return replace(call, filter=boolean(condition, "FILTER"))

@@ -118,11 +118,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """COUNT, SUM or AVG over the rows of a group; `arg` is None for COUNT(*)."""
+    """COUNT, SUM, AVG, MIN or MAX over the rows of a group for which `filter` is true.
+
+    COUNT(*) has no argument, COUNT(DISTINCT a, b) has several, all others have one.
+    """
 
     function: str
-    arg: Expression | None
+    args: tuple[Expression, ...]
     type: SqlType
+    distinct: bool = False
+    filter: Expression | None = None
 
     @property
     def nullable(self) -> bool:
@@ -130,12 +135,14 @@ class Aggregate:
 
     @property
     def fallible(self) -> bool:
-        """A sum may leave its type; what happens to single rows is the argument's own matter."""
-        return self.function == "sum"
+        """An exact sum may leave its type; what happens to single rows is the arguments' own matter."""
+        return self.function == "sum" and self.type.is_exact
 
     @property
     def text(self) -> str:
-        return f"{self.function}({self.arg.text if self.arg else '*'})"
+        inner = ", ".join(arg.text for arg in self.args) or "*"
+        call = f"{self.function}({'distinct ' if self.distinct else ''}{inner})"
+        return call if self.filter is None else f"{call} filter (where {self.filter.text})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +182,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return (arg,)
         case Case(branches=branches, default=default):
             return (*(part for branch in branches for part in branch), default)
-        case Aggregate(arg=arg):
-            return (arg,) if arg is not None else ()
+        case Aggregate(args=args, filter=condition):
+            return args if condition is None else (*args, condition)
     return ()
 
 

@@ -15,9 +15,9 @@ _NOT_DETERMINISTIC = frozenset(
     "monotonically_increasing_id input_file_name current_user session_user shuffle".split()
 )
 _NOT_YET = frozenset(
-    "min max max_by min_by stddev stddev_pop stddev_samp variance var_pop var_samp corr approx_count_distinct "
-    "approx_distinct percentile median mode collect_list collect_set array_agg count_if bool_and bool_or every some "
-    "logical_and logical_or array_unique_agg listagg string_agg group_concat quantile approx_quantile".split()
+    "max_by min_by stddev stddev_pop stddev_samp variance var_pop var_samp corr approx_count_distinct "
+    "approx_distinct percentile median mode collect_list collect_set array_agg every some "
+    "array_unique_agg listagg string_agg group_concat quantile approx_quantile".split()
 )
 _ORDER_DEPENDENT = frozenset("first last first_value last_value any_value anyvalue".split())
 _HINTS = {
@@ -28,21 +28,21 @@ _HINTS = {
     "ilike": "use LIKE",
     "regexp_like": "use LIKE",
     "interval": "compare with a literal DATE or TIMESTAMP",
-    "count_if": "use COUNT(CASE WHEN … THEN 1 END)",
-    "approx_distinct": None,
+    "every": "use BOOL_AND(x)",
+    "some": "use BOOL_OR(x)",
+    "approx_count_distinct": "use COUNT(DISTINCT x): it is exact, and kept without a scan",
+    "approx_distinct": "use COUNT(DISTINCT x): it is exact, and kept without a scan",
     "trycast": "use CAST: a row whose CAST fails is set aside",
 }
 CLAUSES = {
     "joins": ("JOIN", "make one view for each table"),
     "laterals": ("LATERAL VIEW", None),
-    "having": ("HAVING", "filter when you read the view"),
     "order": ("ORDER BY", "a view is ordered by its key"),
     "sort": ("SORT BY", "a view is ordered by its key"),
     "cluster": ("CLUSTER BY", "a view is ordered by its key"),
     "distribute": ("DISTRIBUTE BY", None),
     "limit": ("LIMIT", "limit the scan of the view"),
     "offset": ("OFFSET", None),
-    "distinct": ("SELECT DISTINCT", "GROUP BY the columns"),
     "windows": ("WINDOW", None),
     "qualify": ("QUALIFY", None),
     "with_": ("WITH", "write the query over the table itself"),
@@ -69,14 +69,10 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
             return UnsupportedSql("a subquery is not supported in a view", "make a view of its own")
         case exp.Window():
             return UnsupportedSql("a window function (OVER) is not supported in a view")
-        case exp.Filter():
-            return UnsupportedSql("FILTER is not supported in a view", "use COUNT or SUM over CASE WHEN … THEN x END")
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
             return UnsupportedSql(
                 f"GROUP BY {node.key.upper()} is not supported in a view", "make one view for each grouping"
             )
-        case exp.Distinct():
-            return UnsupportedSql("DISTINCT in an aggregate is not supported in this version")
     name = _name(node)
     if name in _NOT_DETERMINISTIC:
         return UnsupportedSql(
@@ -86,7 +82,7 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
     if name in _ORDER_DEPENDENT:
         return UnsupportedSql(f"{name}() depends on the order of rows", "a table has no order")
     if name in _NOT_YET or isinstance(node, exp.AggFunc):
-        hint = _HINTS.get(name, "COUNT, SUM and AVG are")
+        hint = _HINTS.get(name, "COUNT, SUM, AVG, MIN and MAX are")
         return UnsupportedSql(f"the aggregate {name} is not supported in this version", hint)
     what = "function" if isinstance(node, (exp.Func, exp.Anonymous)) else "expression"
     return UnsupportedSql(f"the {what} {name} is not supported in a view", _HINTS.get(name))

@@ -118,24 +118,22 @@ def _division_fits(result: SqlType, left: SqlType, right: SqlType, divisor_max: 
 def sum_type(arg: SqlType) -> SqlType:
     if arg.is_integer:
         return types.BIGINT
+    if arg.kind == "DOUBLE":
+        return types.DOUBLE
     _check_summable("SUM", arg)
     return decimal(min(DIGITS_MAX, arg.precision + 10), arg.scale)
 
 
 def average_type(arg: SqlType) -> SqlType:
-    if arg.is_integer:
+    if arg.is_integer or arg.kind == "DOUBLE":
         return types.DOUBLE
     _check_summable("AVG", arg)
     return decimal(min(DIGITS_MAX, arg.precision + 4), min(DIGITS_MAX, arg.scale + 4))
 
 
 def _check_summable(function: str, arg: SqlType) -> None:
-    if arg.kind == "DOUBLE":
-        raise UnsupportedSql(
-            f"{function} of DOUBLE is not supported in this version", "store the values as DECIMAL(p,s) or BIGINT"
-        )
     if arg.kind != "DECIMAL":
-        raise TypeMismatch(f"{function} needs INT, BIGINT or DECIMAL, not {arg}", "CAST the argument")
+        raise TypeMismatch(f"{function} needs a number, not {arg}", "CAST the argument")
     if arg.precision > SUMMABLE_PRECISION_MAX:
         scale = min(arg.scale, SUMMABLE_PRECISION_MAX)
         raise UnsupportedSql(

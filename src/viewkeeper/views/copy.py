@@ -7,21 +7,31 @@ log order is its state. A row that leaves a key and comes back in the same epoch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.plan.physical import CopyNode
+from viewkeeper.views.aside import aside_events, without_failing
 from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.images import Images
+from viewkeeper.views.parts import ASIDE, MAIN
 
 
-def events_of(node: CopyNode, images: Images) -> list[pa.Table]:
-    """The events of images that pass the node's predicate."""
-    sides = (_events(node, images.after, came=True), _events(node, images.before, came=False))
-    return [side for side in sides if side is not None]
+def events_of(node: CopyNode, images: Images) -> Iterator[tuple[int, pa.Table]]:
+    """The events of images that pass the node's predicate, and those of rows set aside, each with its part."""
+    for side, came in ((images.after, True), (images.before, False)):
+        if not len(side):
+            continue
+        passed = run_sql(node.project, images=side.relation)
+        if node.aside is not None:
+            aside = aside_events(side, passed, came=came)
+            if aside is not None:
+                yield ASIDE, aside
+                passed = without_failing(passed)
+        yield MAIN, _events(node, passed, came=came)
 
 
 def last_events(parts: Sequence[pa.Table]) -> pa.Table:
@@ -32,10 +42,7 @@ def last_events(parts: Sequence[pa.Table]) -> pa.Table:
     return events.take(chosen["number"])
 
 
-def _events(node: CopyNode, images: pa.Table, *, came: bool) -> pa.Table | None:
-    if not len(images):
-        return None
-    passed = run_sql(node.project, images=images)
+def _events(node: CopyNode, passed: pa.Table, *, came: bool) -> pa.Table:
     count = len(passed)
     keys, hashes = encode_keys(node.key, [passed[f"k{i}"] for i in range(len(node.key))], count)
     if came:

@@ -6,7 +6,7 @@ the same on the driver and in a Spark task, with any number of managers; nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +15,16 @@ import pyarrow as pa
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Position, Stream
-from viewkeeper.plan.physical import FoldNode, Node, PhysicalPlan
+from viewkeeper.plan.physical import CopyNode, FoldNode, Node, PhysicalPlan
 from viewkeeper.ports.store import Store
-from viewkeeper.views.copy import events_of
-from viewkeeper.views.fold import contribute, first_contribution
+from viewkeeper.views.copy import events_of, last_events
+from viewkeeper.views.fold import combine, combine_doubles, combine_entries, contribute, first_contribution
+from viewkeeper.views.groups import settle_groups
 from viewkeeper.views.images import Images, images_of_changes, images_of_rows
-from viewkeeper.views.settle import consolidate, settle
+from viewkeeper.views.parts import ASIDE, MAIN, kind_of
+from viewkeeper.views.settle import Settling, parts_by_node
+
+Input = tuple[int, int, pa.Table]  # node by its place in the plan, part, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,10 @@ def plan_units(plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit
     return units
 
 
-def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> list[tuple[int, pa.Table]]:
-    """The input that a unit gives to each node (by its place in the plan), consolidated."""
+def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> list[Input]:
+    """The input that a unit gives to each part of each node (by its place in the plan), consolidated."""
     failpoint("unit.start")
-    parts: dict[int, list[pa.Table]] = {}
+    parts: dict[tuple[int, int], list[pa.Table]] = {}
     wanted = [
         number
         for number, node in enumerate(plan.nodes)
@@ -74,15 +78,19 @@ def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> 
         if nodes:
             images = _images(plan, unit, source, batch, [plan.nodes[number] for number in nodes])
             for number in nodes:
-                parts.setdefault(number, []).extend(_input_of(plan.nodes[number], images))
+                for part, table in _input_of(plan.nodes[number], images):
+                    parts.setdefault((number, part), []).append(table)
     if unit.table is not None:
         for number in wanted:
             node = plan.nodes[number]
             # one stream of the table's gives the record that stands over an empty base too
-            if isinstance(node, FoldNode) and unit.stream == 0:
-                parts.setdefault(number, []).extend(first_contribution(node))
+            if isinstance(node, FoldNode) and node.always and unit.stream == 0:
+                parts.setdefault((number, MAIN), []).append(first_contribution(node))
     failpoint("unit.read")
-    return [(number, consolidate(plan.nodes[number], tables)) for number, tables in sorted(parts.items()) if tables]
+    return [
+        (number, part, consolidate(plan.nodes[number], part, tables))
+        for (number, part), tables in sorted(parts.items())
+    ]
 
 
 def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
@@ -92,23 +100,45 @@ def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[i
         yield int(manager), table.filter(pa.array(managers == manager))
 
 
+def consolidate(node: Node, part: int, tables: Sequence[pa.Table]) -> pa.Table:
+    """All of a part's input as one row per record, in key order (R6)."""
+    if part == ASIDE or isinstance(node, CopyNode):
+        return last_events(tables)
+    match kind_of(node, part):
+        case "entries":
+            return combine_entries(tables)
+        case "doubles":
+            return combine_doubles(tables)
+    return combine(node, tables)
+
+
 def apply_inputs(
-    store: Store,
-    plan: PhysicalPlan,
-    epoch: Inflight,
-    inputs: Sequence[tuple[int, pa.Table]],
-    owned: frozenset[int],
+    store: Store, plan: PhysicalPlan, epoch: Inflight, inputs: Sequence[Input], owned: frozenset[int]
 ) -> int:
-    """Apply inputs (node, table) to the places in `owned`; answers how many records were written."""
-    by_node: dict[int, list[pa.Table]] = {}
-    for number, table in inputs:
-        by_node.setdefault(number, []).append(table)
-    # what a single unit read is consolidated already
-    whole = [
-        (plan.nodes[number], tables[0] if len(tables) == 1 else consolidate(plan.nodes[number], tables))
-        for number, tables in sorted(by_node.items())
-    ]
-    return settle(store, whole, owned, epoch)
+    """Apply inputs to the places in `owned`; answers how many records were written."""
+    settling = Settling(store, owned, epoch)
+    for number, parts in parts_by_node(inputs).items():
+        node = plan.nodes[number]
+        # what a single unit read is consolidated already
+        whole = {p: tables[0] if len(tables) == 1 else consolidate(node, p, tables) for p, tables in parts.items()}
+        _settle(settling, node, whole)
+    return settling.write()
+
+
+def _settle(settling: Settling, node: Node, parts: Mapping[int, pa.Table]) -> None:
+    if ASIDE in parts and node.aside is not None:
+        _settle_events(settling, node.aside, parts[ASIDE])
+    if MAIN not in parts:
+        return
+    if isinstance(node, FoldNode):
+        settle_groups(settling, node, parts)
+    else:
+        _settle_events(settling, node.table, parts[MAIN])
+
+
+def _settle_events(settling: Settling, table: int, events: pa.Table) -> None:
+    found = settling.find(table, events)
+    settling.put(found, found.input["row"].combine_chunks())
 
 
 def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> list[Receipt]:
@@ -134,5 +164,5 @@ def _images(plan: PhysicalPlan, unit: Unit, source: int, batch: pa.RecordBatch, 
     return (images_of_changes if unit.table is None else images_of_rows)(schema, batch, wanted)
 
 
-def _input_of(node: Node, images: Images) -> list[pa.Table]:
+def _input_of(node: Node, images: Images) -> Iterator[tuple[int, pa.Table]]:
     return contribute(node, images) if isinstance(node, FoldNode) else events_of(node, images)

@@ -42,7 +42,7 @@ def records(
     images = {f"c{i}": pa.array([row[i] for row in numbered], COLUMNS[i].type.arrow) for i in node.columns}
     images["ord"] = pa.array(range(len(numbered)), pa.int64())
     CONNECTION.register("images", pa.table(images))
-    states = CONNECTION.sql(node.contribute).to_arrow_table()
+    states = CONNECTION.sql(f"WITH rows AS ({node.rows}) {node.contribute}").to_arrow_table()
     CONNECTION.register("states", states)
     finished = CONNECTION.sql(node.finish).to_arrow_table()
     columns = [states[f"s{i}"] for i in range(len(node.state))] + [finished[f"v{i}"] for i in range(len(node.values))]

@@ -42,7 +42,9 @@ def run(query: str) -> dict[int, tuple[object, ...]]:
     columns = {f"c{i}": pa.array([row[i] for row in ROWS], COLUMNS[i].type.arrow) for i in node.columns}
     CONNECTION.register("images", pa.table({"ord": pa.array(range(len(ROWS)), pa.int64()), **columns}))
     rows = CONNECTION.sql(node.project).fetchall()  # type: ignore[union-attr]
-    return {row[1]: row[2:] for row in rows}
+    if node.aside is None:
+        return {row[1]: row[2:] for row in rows}
+    return {row[1]: row[2:-1] for row in rows if not row[-1]}  # the last column says that the row fails
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ RANGES = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 30), st.int
 
 
 def node(table: int, source: int) -> CopyNode:
-    return CopyNode(table, source, (), (Column("k", STRING),), (), "")
+    return CopyNode(table, source, (), (Column("k", STRING),), (), "", None)
 
 
 @given(RANGES, st.integers(1, 9), st.booleans(), st.booleans())

@@ -19,6 +19,7 @@ import pyarrow as pa
 from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.keys import after_prefix
 from viewkeeper.ports.store import StoredVersions, VersionWrite
 from viewkeeper.stores.embedded import tree, versions
 from viewkeeper.stores.embedded.environment import PLACE_MAP_BYTES, Environment, open_environment
@@ -48,6 +49,49 @@ class Place:
         chains = pa.array(found, pa.binary())
         rows, applied, now = versions.rows_before(chains, epoch.epoch, epoch.void)
         return StoredVersions(keys, rows, applied, now, chains)
+
+    def next_keys(
+        self,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        prefix = tree.table_prefix(table)
+        with self._environment.read("records") as transaction:
+            return [
+                self._next_key(transaction, prefix, group, start, left_out, epoch, reverse=reverse)
+                for group, start in ranges
+            ]
+
+    def _next_key(
+        self,
+        transaction: lmdb.Transaction,
+        prefix: bytes,
+        group: bytes,
+        start: bytes,
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> bytes | None:
+        low, high = (group, start) if reverse else (start, after_prefix(group))
+        stop = tree.prefix_range(prefix)[1] if high is None else prefix + high
+        for key, chain in tree.scan(transaction, prefix + low, stop, reverse=reverse):
+            if versions.newest_epoch(chain) > epoch.epoch:
+                raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
+            entry = key[len(prefix) :]
+            is_there = entry != start and entry not in left_out
+            if is_there and versions.version_at(chain, epoch.epoch - 1, epoch.void) is not None:
+                return entry
+        return None
+
+    def has_records(self, table: int) -> bool:
+        with self._environment.read("records") as transaction:
+            cursor = transaction.cursor()
+            return cursor.set_range(tree.table_prefix(table)) and cursor.key().startswith(tree.table_prefix(table))
 
     def write(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         prepared = [self._prepare(write, epoch) for write in writes]

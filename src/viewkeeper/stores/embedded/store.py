@@ -241,6 +241,21 @@ class EmbeddedStore:
     def read_versions(self, place: int, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
         return self.place(place).read(table, keys, epoch)
 
+    def next_keys(
+        self,
+        place: int,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        return self.place(place).next_keys(table, ranges, left_out, epoch, reverse=reverse)
+
+    def has_records(self, place: int, table: int) -> bool:
+        return self.place(place).has_records(table)
+
     def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         self.place(place).write(writes, epoch)
 

@@ -1,0 +1,131 @@
+"""Groups: the records of γ, from their consolidated contributions (`epochs.md`, "γ fold" and "γ min/max").
+
+In: contributions to groups, entries and exact sums. Out: new rows of the groups' records, of the entries, of the view's
+records under HAVING and of the list of degraded groups. Always: everything comes from the versions below the epoch and the
+contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.plan.physical import FoldNode
+from viewkeeper.views import doubles
+from viewkeeper.views.duck import as_type, run_sql
+from viewkeeper.views.entries import settle_entries
+from viewkeeper.views.exact import add_exactly
+from viewkeeper.views.fold import first_contribution
+from viewkeeper.views.parts import MAIN, double_part, entries_part
+from viewkeeper.views.settle import Found, Settling
+
+
+def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Table]) -> None:
+    """Put the new rows of all records that the contributions touch."""
+    found = settling.find(node.group_table, parts[MAIN])
+    old = decode_rows(node.group_row, found.rows, range(len(node.group_row) - (0 if node.having else len(node.values))))
+    kept = [add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
+    for place in range(len(node.doubles)):
+        kept.append(_add_doubles(found, old[len(kept)], parts.get(double_part(node, place))))
+    for place, entries in enumerate(node.entries):
+        was = old[len(kept) : len(kept) + len(entries.kept)]
+        kept += settle_entries(settling, entries, found, was, parts.get(entries_part(place)))
+    live = _live_groups(node, kept)
+    finished = _finish(node, kept, found.input["key"])
+    rows = kept if node.having else kept + _values(node, finished)
+    settling.put(found, _where(live, encode_rows(node.group_row, rows, len(found.input))))
+    if node.having:
+        shown = live & np.asarray(finished["shown"])
+        _put_copy(
+            settling, node.table, found, _where(shown, encode_rows(node.row, _values(node, finished), len(shown)))
+        )
+    if node.degraded is not None:
+        failing = live & np.asarray(finished["fails"])
+        _put_degraded(settling, node.degraded, found, failing)
+
+
+def empty_row(node: FoldNode) -> bytes | None:
+    """The row of the view's record over an empty base; None when HAVING hides it."""
+    contribution = first_contribution(node)
+    kept = [contribution[f"s{i}"].combine_chunks() for i in range(len(node.state))]
+    kept += [pa.array([b""], pa.binary()) for _ in node.doubles]
+    kept += [pa.array([0 if c.type.kind == "BIGINT" and not c.nullable else None], c.type.arrow) for c in _kept(node)]
+    finished = _finish(node, kept, contribution["key"])
+    if node.having and not finished["shown"][0].as_py():
+        return None
+    rows = _values(node, finished) if node.having else kept + _values(node, finished)
+    return encode_rows(node.row, rows, 1)[0].as_py()
+
+
+def _kept(node: FoldNode) -> list:
+    return [column for entries in node.entries for column in entries.kept]
+
+
+def _add_doubles(found: Found, was: pa.Array, part: pa.Table | None) -> pa.Array:
+    if part is None:
+        return was.fill_null(b"")
+    places = pc.index_in(part["key"].combine_chunks(), value_set=found.input["key"].combine_chunks())
+    return doubles.add_sums(was, np.asarray(places), np.asarray(part["unit"]), part["m"].combine_chunks())
+
+
+def _finish(node: FoldNode, kept: list[pa.Array], keys: pa.ChunkedArray) -> pa.Table:
+    """The values shown, and whether a group is shown and fails."""
+    if not node.values and not node.having:
+        return pa.table({})
+    columns: dict[str, pa.Array] = {f"s{i}": kept[i] for i in range(len(node.state))}
+    at = len(node.state)
+    for place in range(len(node.doubles)):
+        columns[f"t{place}"] = doubles.round_sums(kept[at])
+        at += 1
+    for place, entries in enumerate(node.entries):
+        for prefix, wanted in (("d", entries.counted), ("lo", entries.first), ("hi", entries.last)):
+            if wanted:
+                columns[f"{prefix}{place}"] = kept[at]
+                at += 1
+    if node.finish_reads_key:
+        columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
+    return run_sql(node.finish, states=pa.table(columns)).combine_chunks()
+
+
+def _values(node: FoldNode, finished: pa.Table) -> list[pa.Array]:
+    return [as_type(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
+
+
+def _put_copy(settling: Settling, table: int, groups: Found, rows: pa.Array) -> None:
+    settling.put(settling.find(table, groups.input.select(["key", "hash"])), rows)
+
+
+def _put_degraded(settling: Settling, table: int, groups: Found, failing: np.ndarray) -> None:
+    """List the failing groups, and take those off the list that are well again; mostly there is neither."""
+    places = [place for place, _ in groups.places]
+    if failing.any() or any(settling.store.has_records(place, table) for place in places):
+        _put_copy(settling, table, groups, _where(failing, encode_rows((), [], len(failing))))
+
+
+def _live_groups(node: FoldNode, kept: list[pa.Array]) -> np.ndarray:
+    rows = np.asarray(kept[0])
+    if (rows < 0).any():
+        raise InvariantBroken(f"a group of table {node.table} would hold {rows.min()} rows")
+    if node.always:
+        return np.ones(len(rows), bool)
+    empty = rows == 0
+    if empty.any():
+        gone = pa.array(empty)
+        sums = [array.filter(gone) for array in kept[: len(node.state)]]
+        left = any(pc.any(pc.not_equal(array, 0)).as_py() for array in sums)
+        left |= any(
+            not doubles.is_empty(kept[len(node.state) + i].filter(gone)).all() for i in range(len(node.doubles))
+        )
+        if left:
+            raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
+    return ~empty
+
+
+def _where(chosen: np.ndarray, rows: pa.Array) -> pa.Array:
+    return rows if chosen.all() else pc.if_else(pa.array(chosen), rows, pa.scalar(None, rows.type))
