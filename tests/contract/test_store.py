@@ -69,7 +69,7 @@ def test_a_table_can_be_read_as_of_any_cut(subject: Subject) -> None:
     for positions, rows in cuts:
         found: dict[bytes, bytes] = {}
         for stream, position in positions.items():
-            for batch in subject.store.scan_as_of(SCHEMA, stream, position):
+            for batch in subject.store.scan_as_of(TABLE, stream, position):
                 found |= dict(zip(batch["key"].to_pylist(), batch["row"].to_pylist(), strict=True))
         assert found == rows
 
@@ -173,7 +173,7 @@ def test_a_dropped_view_and_a_dropped_table_leave_nothing(subject: Subject) -> N
 
     assert rows_of(subject, at(2), [b"a"]) == [None]
     assert list(subject.store.scan(TABLE, b"", None)) == []
-    assert subject.store.base_rows() == 0
+    assert subject.store.count_rows(TABLE) == 0
 
 
 def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:

@@ -22,7 +22,9 @@ from tests.support.running import (
 from viewkeeper.errors import Fenced
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.ring import owners_of_places
-from viewkeeper.views.program import apply_inputs, plan_units, read_unit, split_by_manager
+from viewkeeper.views.inputs import read_unit
+from viewkeeper.views.program import apply_inputs, split_by_manager
+from viewkeeper.views.units import plan_units
 
 SUM_VIEW = "CREATE MATERIALIZED VIEW d AS SELECT x, SUM(y) AS s FROM r GROUP BY x"
 SELECTION = "CREATE MATERIALIZED VIEW s AS SELECT k, y FROM r WHERE y < 300"

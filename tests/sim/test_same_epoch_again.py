@@ -27,7 +27,9 @@ from tests.support.running import (
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.errors import Fenced, InvariantBroken, PositionLost
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.views.program import apply_inputs, plan_units, read_unit
+from viewkeeper.views.inputs import read_unit
+from viewkeeper.views.program import apply_inputs
+from viewkeeper.views.units import plan_units
 
 EPOCHS = 3
 CASES = ("selected", "indexed", "summed", "by_double", "totals", "decimals")

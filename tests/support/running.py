@@ -7,17 +7,21 @@ In: a store. Out: runners for the coordinator. Always: the same functions of `vi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.blocks import from_block, to_block
 from viewkeeper.flow.coordinator import Coordinator, require_receipts
+from viewkeeper.flow.filling import plan_chunks
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.catalog import Catalog, physical_plan
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.views.program import apply_inputs, plan_units, read_unit, run_here, split_by_manager
+from viewkeeper.views.deltas import apply_deltas
+from viewkeeper.views.inputs import read_unit
+from viewkeeper.views.program import apply_inputs, run_here, split_by_manager
+from viewkeeper.views.units import plan_units
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -52,20 +56,30 @@ class ManagersRunner:
         units = plan_units(plan, epoch, pieces=self.managers)
         blocks, reached = [], []
         for unit in self._shuffled(units):
-            for node, part, table in read_unit(self._store, plan, epoch, unit):
-                blocks += [(owner, node, part, to_block(piece)) for owner, piece in split_by_manager(table, owners)]
+            blocks += self._blocks(read_unit(self._store, plan, epoch, unit), owners)
             reached.append((unit.number % self.managers, unit.number))
+        if plan.deltas:
+            handed_on = []
+            for _, mine, owned in self._by_manager(blocks, owners):
+                handed_on += self._blocks(apply_deltas(self._store, plan, epoch, mine, owned), owners)
+            blocks = handed_on
         got = []
-        for manager in self._shuffled(range(self.managers)):
-            mine = [
-                (node, part, from_block(block))
-                for owner, node, part, block in self._shuffled(blocks)
-                if owner == manager
-            ]
-            owned = frozenset(place for place, owner in enumerate(owners) if owner == manager)
+        for manager, mine, owned in self._by_manager(blocks, owners):
             apply_inputs(self._store, plan, epoch, mine, owned)
             got.append((manager, [unit for owner, unit in reached if owner == manager]))
         require_receipts([unit.number for unit in units], range(self.managers), got)
+
+    def _blocks(self, inputs: list, owners: list[int]) -> list:
+        return [
+            (owner, node, part, to_block(piece))
+            for node, part, table in inputs
+            for owner, piece in split_by_manager(table, owners)
+        ]
+
+    def _by_manager(self, blocks: list, owners: list[int]) -> Iterator[tuple[int, list, frozenset[int]]]:
+        for manager in self._shuffled(range(self.managers)):
+            mine = [(node, part, from_block(b)) for owner, node, part, b in self._shuffled(blocks) if owner == manager]
+            yield manager, mine, frozenset(place for place, owner in enumerate(owners) if owner == manager)
 
     def _shuffled(self, items: object) -> list:
         shuffled = list(items)
@@ -105,8 +119,7 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
     assert store.swap_epoch_record(record.version - 1, record)
     plan = physical_plan(Catalog.from_json(store.read_catalog()))
     stop = store.cut(record.positions, changes_max=changes_max)
-    tables = tuple(sorted(node.table for node in plan.nodes))
-    begun = epochs.begin(record, owner, stop, plan.to_json(), tables)
+    begun = epochs.begin(record, owner, stop, plan.to_json(), plan_chunks(store, plan, record))
     assert store.swap_epoch_record(record.version, begun)
     store.raise_fences(begun.inflight.epoch)
     return begun.inflight

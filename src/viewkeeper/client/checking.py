@@ -18,10 +18,9 @@ from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.engine.session import default_session, epoch_session
 from viewkeeper.errors import EpochFailed, PositionLost
-from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.plan.catalog import ViewDefinition
-from viewkeeper.ports.recompute import Recompute
+from viewkeeper.ports.recompute import Moment, Recompute
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -52,16 +51,18 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
         chosen = [catalog.view(name) for name in names] if names else catalog.views
         chosen = [view for view in chosen if names or view.node.table in filled]
         for view in chosen:
-            expected = _recomputed(recompute, view, catalog.table_by_id(view.source), snapshot.horizon.positions)
+            horizon = snapshot.horizon
+            moment = Moment(horizon.committed, horizon.positions, horizon.void)
+            expected = _recomputed(recompute, view, catalog.table_by_id(view.source), moment)
             findings += _judge(view, expected, snapshot.view(view.name).keys_and_values())
             records += len(expected)
     return CheckReport(not findings, snapshot.epoch, tuple(v.name for v in chosen), records, tuple(findings))
 
 
-def _recomputed(recompute: Recompute, view: ViewDefinition, table: TableSchema, positions: Positions) -> pa.Table:
+def _recomputed(recompute: Recompute, view: ViewDefinition, table: TableSchema, moment: Moment) -> pa.Table:
     """What the view should hold: its whole key, then the values shown."""
     try:
-        answer = recompute.run(question_for(view, table), table, positions)
+        answer = recompute.run(question_for(view, table), table, moment)
     except EpochFailed as error:
         raise EpochFailed(
             f"view {view.name} cannot be judged: {error.fact}",

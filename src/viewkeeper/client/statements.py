@@ -68,8 +68,10 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
     def change(catalog: Catalog) -> Catalog:
         if statement.if_not_exists and catalog.has(statement.name):
             return catalog
-        schema = TableSchema(TableId(catalog.next_id), statement.name, statement.columns, statement.key)
-        return catalog.with_table(schema)
+        number = TableId(catalog.next_id)
+        # a log without before-images needs DELTA, and DELTA needs every change from the table's first on
+        delta = None if database.store.capabilities.before_images else TableId(number + 1)
+        return catalog.with_table(TableSchema(number, statement.name, statement.columns, statement.key, delta))
 
     there = database.catalog().has(statement.name)
     database.change_catalog(change)

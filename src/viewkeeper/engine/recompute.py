@@ -1,7 +1,8 @@
 """Recomputation by Spark SQL: the judge of `check`.
 
-In: Spark SQL text over one base table, and the positions that say which state of it. Out: the answer as Arrow. Always: the
-base rows are read in parallel by Spark tasks, one for each stream, and are those as of the given positions.
+In: Spark SQL text over one base table, and the moment that says which state of it. Out: the answer as Arrow. Always: the
+base rows are read in parallel by Spark tasks, and are those as of the given moment: from the base with later changes taken
+back, or from DELTA where the log has no before-images.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import EpochFailed, PositionLost
-from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_table
+from viewkeeper.ports.recompute import Moment
+from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_shared
 
 if TYPE_CHECKING:
@@ -29,10 +33,11 @@ class SparkRecompute:
         self._url = url
         self._session = session
 
-    def run(self, sql: str, table: TableSchema, positions: Positions) -> pa.Table:
-        reader = BaseReader(self._url, table, dict(sorted(positions.items())))
+    def run(self, sql: str, table: TableSchema, moment: Moment, without: frozenset[bytes] = frozenset()) -> pa.Table:
+        reader = BaseReader(self._url, table, moment, without)
         fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in table.columns)
-        streams = self._session.range(0, len(positions), 1, max(len(positions), 1))
+        parts = reader.parts(open_shared(self._url))
+        streams = self._session.range(0, len(parts), 1, max(len(parts), 1))
         streams.mapInArrow(reader.read, fields).createOrReplaceTempView(table.name)
         try:
             return self._session.sql(sql).toArrow()
@@ -46,16 +51,29 @@ class SparkRecompute:
 
 @dataclass(frozen=True, slots=True)
 class BaseReader:
-    """Reads a base table inside Spark tasks."""
+    """Reads a base table inside Spark tasks, but for the rows whose keys are in `without`."""
 
     url: str
     table: TableSchema
-    positions: Positions
+    moment: Moment
+    without: frozenset[bytes]
+
+    def parts(self, store: Store) -> list[int]:
+        """Streams of the base, or places of DELTA."""
+        return sorted(self.moment.positions) if self.table.delta is None else list(range(store.places))
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store, streams = open_shared(self.url), list(self.positions)
+        store = open_shared(self.url)
+        parts, left_out = self.parts(store), pa.array(sorted(self.without), pa.binary())
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                stream = Stream(streams[number])
-                for rows in store.scan_as_of(self.table, stream, Position(self.positions[stream])):
+                for rows in self._rows(store, parts[number]):
+                    if len(left_out):
+                        rows = rows.filter(pc.invert(pc.is_in(rows["key"], value_set=left_out)))
                     yield pa.record_batch(decode_table(self.table, rows["key"], rows["row"]))
+
+    def _rows(self, store: Store, part: int) -> Iterator[pa.RecordBatch]:
+        moment = self.moment
+        if self.table.delta is None:
+            return store.scan_as_of(self.table.id, Stream(part), Position(moment.positions[Stream(part)]))
+        return store.scan_versions(part, self.table.delta, moment.epoch, moment.void)

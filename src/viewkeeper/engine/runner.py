@@ -17,7 +17,8 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import count_between
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
-from viewkeeper.views.program import plan_units, run_here
+from viewkeeper.views.program import run_here
+from viewkeeper.views.units import plan_units
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +45,9 @@ class SparkRunner:
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        changes = count_between(epoch.start, epoch.stop.positions)
-        if epoch.backfill:
-            changes = max(changes, self._store.base_rows())
-        if changes * len(plan.nodes) <= self._small_work:
+        changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
+        work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * len(c.tables) for c in epoch.chunks)
+        if work <= self._small_work:
             run_here(self._store, plan, epoch)
         else:
             self._run_job(plan, epoch)
@@ -57,13 +57,16 @@ class SparkRunner:
         owners = tuple(owners_of_places(self._store.places, managers))
         units = tuple(plan_units(plan, epoch, pieces=managers))
         task = EpochTask(self._store.url, epoch, units, owners)
-        blocks = self._session().range(0, len(units), 1, max(len(units), 1)).mapInArrow(task.read, BLOCKS_SCHEMA)
-        receipts = blocks.repartitionById(managers, "manager").mapInArrow(task.apply, RECEIPTS_SCHEMA)
+        numbers = self._session().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
+        blocks = numbers.mapInArrow(task.read, BLOCKS_SCHEMA).repartitionById(managers, "manager")
+        if plan.deltas:
+            blocks = blocks.mapInArrow(task.settle_deltas, BLOCKS_SCHEMA).repartitionById(managers, "manager")
+        receipts = blocks.mapInArrow(task.apply, RECEIPTS_SCHEMA)
         try:
             got = [(row["manager"], row["units"]) for row in receipts.collect()]
         except Exception as error:
             raise _translate(error, epoch) from error
-        require_receipts([unit.number for unit in units], range(managers), got)
+        require_receipts(task.acknowledgements(plan), range(managers), got)
 
 
 def _translate(error: Exception, epoch: Inflight) -> ViewKeeperError:

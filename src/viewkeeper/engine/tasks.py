@@ -6,7 +6,7 @@ receipts. Always: the work itself is `views.program`; here it is only carried in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,7 +17,10 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.open import open_shared
-from viewkeeper.views.program import Unit, apply_inputs, read_unit, split_by_manager
+from viewkeeper.views.deltas import apply_deltas
+from viewkeeper.views.inputs import Input, read_unit
+from viewkeeper.views.program import apply_inputs, split_by_manager
+from viewkeeper.views.units import Unit
 
 BLOCKS_SCHEMA = "manager int, node int, part int, unit int, block binary"
 RECEIPTS_SCHEMA = "manager int, units array<int>, records bigint"
@@ -37,6 +40,11 @@ class EpochTask:
     units: tuple[Unit, ...]
     owners: tuple[int, ...]
 
+    def acknowledgements(self, plan: PhysicalPlan) -> list[int]:
+        """What must have reached the managers: the end of every unit, and of every manager's part of δ."""
+        managers = sorted(set(self.owners)) if plan.deltas else []
+        return [unit.number for unit in self.units] + [_deltas_of(manager) for manager in managers]
+
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Units in, blocks out."""
         store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
@@ -44,27 +52,55 @@ class EpochTask:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 unit = self.units[number]
-                for node, part, table in read_unit(store, plan, self.epoch, unit):
-                    for manager, piece in split_by_manager(table, self.owners):
-                        yield _block(manager, node, part, unit.number, to_block(piece))
+                yield from self._blocks(read_unit(store, plan, self.epoch, unit), unit.number)
                 failpoint("task.read")
                 yield _block(unit.number % managers, _ACKNOWLEDGEMENT, 0, unit.number, None)
+
+    def settle_deltas(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Blocks in, blocks out: what came for DELTA goes on as what it means to views."""
+        manager = TaskContext.get().partitionId()
+        store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
+        units, inputs = _collect(batches)
+        handed_on = apply_deltas(store, plan, self.epoch, inputs, self._owned(manager))
+        yield from self._blocks(handed_on, _deltas_of(manager))
+        failpoint("task.deltas")
+        for unit in (*units, _deltas_of(manager)):
+            yield _block(manager, _ACKNOWLEDGEMENT, 0, unit, None)
 
     def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blocks in, one receipt out."""
         manager = TaskContext.get().partitionId()
         store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
-        units, inputs = [], []
-        for batch in batches:
-            for row in batch.to_pylist():
-                if row["node"] == _ACKNOWLEDGEMENT:
-                    units.append(row["unit"])
-                else:
-                    inputs.append((row["node"], row["part"], from_block(row["block"])))
-        owned = frozenset(place for place, owner in enumerate(self.owners) if owner == manager)
-        records = apply_inputs(store, plan, self.epoch, inputs, owned)
+        units, inputs = _collect(batches)
+        records = apply_inputs(store, plan, self.epoch, inputs, self._owned(manager))
         failpoint("task.applied")
         yield pa.record_batch([[manager], [units], [records]], schema=_RECEIPTS_ARROW)
+
+    def _owned(self, manager: int) -> frozenset[int]:
+        return frozenset(place for place, owner in enumerate(self.owners) if owner == manager)
+
+    def _blocks(self, inputs: Sequence[Input], unit: int) -> Iterator[pa.RecordBatch]:
+        for node, part, table in inputs:
+            for manager, piece in split_by_manager(table, self.owners):
+                yield _block(manager, node, part, unit, to_block(piece))
+
+
+def _deltas_of(manager: int) -> int:
+    """The number that acknowledges a manager's part of δ; those of units are not negative."""
+    return -1 - manager
+
+
+def _collect(batches: Iterator[pa.RecordBatch]) -> tuple[list[int], list[Input]]:
+    """Acknowledged units, and inputs."""
+    units: list[int] = []
+    inputs: list[Input] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            if row["node"] == _ACKNOWLEDGEMENT:
+                units.append(row["unit"])
+            else:
+                inputs.append((row["node"], row["part"], from_block(row["block"])))
+    return units, inputs
 
 
 def _block(manager: int, node: int, part: int, unit: int, block: bytes | None) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from typing import Protocol
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced, LogDiverged
 from viewkeeper.events import Event, EventSink
 from viewkeeper.failpoints import failpoint
+from viewkeeper.flow.filling import ROWS_PER_EPOCH_MAX, plan_chunks
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Positions, count_between, covers
@@ -24,6 +25,7 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 
 CHANGES_PER_EPOCH_MAX = 1_000_000
+ALL_CHANGES = 1 << 62
 
 
 class Runner(Protocol):
@@ -52,12 +54,14 @@ class Coordinator:
         runner: Runner,
         *,
         changes_max: int = CHANGES_PER_EPOCH_MAX,
+        rows_max: int = ROWS_PER_EPOCH_MAX,
         events: EventSink | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._runner = runner
         self._changes_max = changes_max
+        self._rows_max = rows_max
         self._events = events or (lambda event: None)
         self._clock = clock
         self._owner = uuid.uuid4().hex
@@ -97,7 +101,7 @@ class Coordinator:
         """Whether `goal` is committed, nothing is in flight and every view is filled."""
         record = self._store.read_epoch_record()
         catalog = Catalog.from_json(self._store.read_catalog())
-        filled = all(view.node.table in record.filled for view in catalog.views)
+        filled = all(view.node.table in record.filled | record.stopped for view in catalog.views)
         return record.inflight is None and filled and covers(record.positions, goal)
 
     def close(self) -> None:
@@ -122,15 +126,16 @@ class Coordinator:
 
     def _begin(self, record: EpochRecord) -> EpochRecord:
         catalog = Catalog.from_json(self._store.read_catalog())
-        plan = physical_plan(catalog)
+        plan = physical_plan(catalog, without=record.stopped)
         self._require_same_log(record)
-        stop = self._store.cut(record.positions, changes_max=self._changes_max)
-        tables = tuple(sorted({node.table for node in plan.nodes}))
-        unfilled = [table for table in tables if table not in record.filled]
-        if not unfilled and not count_between(record.positions, stop.positions):
+        chunks = plan_chunks(self._store, plan, record, rows_max=self._rows_max)
+        # what nobody reads may be passed over at once
+        most = self._changes_max if plan.reads_log(chunks) else ALL_CHANGES
+        stop = self._store.cut(record.positions, changes_max=most)
+        if not chunks and not count_between(record.positions, stop.positions):
             return record
         failpoint("begin.cut")
-        begun = self._swap(lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), tables))
+        begun = self._swap(lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), chunks))
         failpoint("begin.swapped")
         self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
         return begun

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NewType
 
 from viewkeeper.errors import Fenced, InvariantBroken
-from viewkeeper.model.positions import Cut, Positions, positions_from_json, positions_to_json
+from viewkeeper.model.fills import Chunk, Filling, advance
+from viewkeeper.model.positions import Cut, Positions, covers, positions_from_json, positions_to_json
 
 Epoch = NewType("Epoch", int)
 READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (H4)
@@ -27,7 +28,7 @@ class Inflight:
     plan: dict
     floor: int
     void: tuple[int, ...]
-    backfill: tuple[int, ...]  # tables that are filled from the base in this epoch, not from the log
+    chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,14 @@ class EpochRecord:
     floor: int
     void: tuple[int, ...]
     filled: dict[int, int]  # table -> the epoch from which on it is readable
+    filling: dict[int, Filling]  # table -> how far it has come
+    rebuilt: Positions  # DELTA holds the base from here on; only behind a power loss not everywhere
+    stopped: dict[int, str]  # table -> why its view is not kept up any more
     inflight: Inflight | None
 
     @staticmethod
     def first(incarnation: str) -> EpochRecord:
-        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, None)
+        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, {}, {}, {}, None)
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken where the record contradicts itself."""
@@ -70,15 +74,14 @@ def take_over(record: EpochRecord, owner: str) -> EpochRecord:
     return _next(record, generation=record.generation + 1, owner=owner)
 
 
-def begin(record: EpochRecord, owner: str, stop: Cut, plan: dict, tables: tuple[int, ...]) -> EpochRecord:
-    """Epoch last + 1 over (committed, stop]; `tables` are those that the plan writes."""
+def begin(record: EpochRecord, owner: str, stop: Cut, plan: dict, chunks: tuple[Chunk, ...] = ()) -> EpochRecord:
+    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views in it."""
     _require_owner(record, owner)
     if record.inflight:
         raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
     epoch = record.last + 1
     floor = max(record.floor, record.recent[-1])
-    backfill = tuple(table for table in tables if table not in record.filled)
-    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, backfill)
+    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, chunks)
     return _next(record, last=epoch, floor=floor, inflight=inflight)
 
 
@@ -91,7 +94,14 @@ def commit(
     if inflight is None or inflight.epoch != epoch:
         raise Fenced(f"epoch {epoch} is no longer in flight")
     filled = {table: first for table, first in record.filled.items() if table in tables}
-    filled |= {table: epoch for table in inflight.backfill if table in tables}
+    filling = {table: fill for table, fill in record.filling.items() if table in tables}
+    for chunk in inflight.chunks:
+        for table in tables.intersection(chunk.tables):
+            filling[table] = advance(filling.get(table), chunk)
+    done = [table for table, fill in filling.items() if not fill.cursors]
+    if covers(inflight.stop.positions, record.rebuilt):
+        filled |= {table: epoch for table in done}
+        filling = {table: fill for table, fill in filling.items() if table not in filled}
     return _next(
         record,
         committed=epoch,
@@ -100,6 +110,8 @@ def commit(
         checksums=checksums,
         recent=(epoch, *record.recent)[:READABLE_EPOCHS],
         filled=filled,
+        filling=filling,
+        stopped={table: reason for table, reason in record.stopped.items() if table in tables},
         inflight=None,
     )
 
@@ -112,9 +124,20 @@ def void(record: EpochRecord, owner: str) -> EpochRecord:
     return _next(record, void=(*record.void, record.inflight.epoch), inflight=None)
 
 
-def forget_views(record: EpochRecord) -> EpochRecord:
-    """All view records are gone: every view is filled anew, and the epoch in flight has nothing to finish."""
-    return _next(record, filled={}, inflight=None)
+def stop_view(record: EpochRecord, owner: str, table: int, reason: str) -> EpochRecord:
+    """Keep a view up no more: it is not readable, and the next epoch is planned without it."""
+    _require_owner(record, owner)
+    filled = {other: first for other, first in record.filled.items() if other != table}
+    filling = {other: fill for other, fill in record.filling.items() if other != table}
+    return _next(record, filled=filled, filling=filling, stopped=record.stopped | {table: reason})
+
+
+def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
+    """All view records are gone: every view is filled anew, and the epoch in flight has nothing to finish.
+
+    Readable again once `rebuilt` is committed: where views are filled from DELTA, the log holds the base up to there.
+    """
+    return _next(record, filled={}, filling={}, rebuilt=rebuilt, inflight=None)
 
 
 def _require_owner(record: EpochRecord, owner: str) -> None:
@@ -138,6 +161,9 @@ def record_to_json(record: EpochRecord) -> dict:
     }
     value["checksums"] = {str(key): record.checksums[key] for key in sorted(record.checksums)}
     value["filled"] = {str(key): record.filled[key] for key in sorted(record.filled)}
+    value["filling"] = {str(key): record.filling[key].to_json() for key in sorted(record.filling)}
+    value["rebuilt"] = positions_to_json(record.rebuilt)
+    value["stopped"] = {str(key): record.stopped[key] for key in sorted(record.stopped)}
     inflight = record.inflight
     value["inflight"] = inflight and {
         "epoch": inflight.epoch,
@@ -147,7 +173,7 @@ def record_to_json(record: EpochRecord) -> dict:
         "plan": inflight.plan,
         "floor": inflight.floor,
         "void": list(inflight.void),
-        "backfill": list(inflight.backfill),
+        "chunks": [chunk.to_json() for chunk in inflight.chunks],
     }
     return value
 
@@ -157,8 +183,8 @@ def record_from_json(value: dict) -> EpochRecord:
     if inflight:
         stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"])
         start, plan = positions_from_json(inflight["start"]), inflight["plan"]
-        void_epochs, backfill = tuple(inflight["void"]), tuple(inflight["backfill"])
-        inflight = Inflight(inflight["epoch"], start, stop, plan, inflight["floor"], void_epochs, backfill)
+        void_epochs, chunks = tuple(inflight["void"]), tuple(map(Chunk.from_json, inflight["chunks"]))
+        inflight = Inflight(inflight["epoch"], start, stop, plan, inflight["floor"], void_epochs, chunks)
     return EpochRecord(
         version=value["version"],
         incarnation=value["incarnation"],
@@ -173,5 +199,8 @@ def record_from_json(value: dict) -> EpochRecord:
         floor=value["floor"],
         void=tuple(value["void"]),
         filled={int(key): epoch for key, epoch in value["filled"].items()},
+        filling={int(key): Filling.from_json(fill) for key, fill in value["filling"].items()},
+        rebuilt=positions_from_json(value["rebuilt"]),
+        stopped={int(key): reason for key, reason in value["stopped"].items()},
         inflight=inflight,
     )

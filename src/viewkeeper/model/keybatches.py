@@ -43,6 +43,16 @@ def place_all(part: Ragged | np.ndarray) -> np.ndarray:
     return ((sums % keys.PRIME * np.uint64(keys.SPREAD)) >> np.uint64(32)).astype(np.uint32)
 
 
+def places_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """The placement hash of encoded keys, by their first part."""
+    whole = Ragged.from_arrow(encoded)
+    if len(columns) == 1:
+        return place_all(whole)
+    starts = whole.offsets[:-1]
+    _, ends = _decode_part(columns[0], whole, starts.copy())
+    return place_all(gather(whole.data, starts, ends - starts))
+
+
 def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     """One Arrow array per key column."""
     whole = Ragged.from_arrow(encoded)

@@ -33,12 +33,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A base table: all columns in declared order, and the names of the key columns in key order."""
+    """A base table: all columns in declared order, and the names of the key columns in key order.
+
+    `delta` is the table of its DELTA, where the log has no before-images.
+    """
 
     id: TableId
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    delta: TableId | None = None
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -48,6 +52,11 @@ class TableSchema:
     def value_columns(self) -> tuple[Column, ...]:
         """The columns stored in the row's bytes: all that are not in the key."""
         return tuple(column for column in self.columns if column.name not in self.key)
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """The ids that the table takes."""
+        return (self.id,) if self.delta is None else (self.id, self.delta)
 
     def position(self, name: str) -> int:
         """Place of the column called `name` (any case) among `columns`."""
@@ -62,9 +71,10 @@ class TableSchema:
 
     def to_json(self) -> dict[str, object]:
         columns = [column.to_json() for column in self.columns]
-        return {"id": self.id, "name": self.name, "columns": columns, "key": list(self.key)}
+        return {"id": self.id, "name": self.name, "columns": columns, "key": list(self.key), "delta": self.delta}
 
     @staticmethod
     def from_json(value: dict) -> TableSchema:
         columns = tuple(Column.from_json(column) for column in value["columns"])
-        return TableSchema(TableId(value["id"]), value["name"], columns, tuple(value["key"]))
+        delta = None if value["delta"] is None else TableId(value["delta"])
+        return TableSchema(TableId(value["id"]), value["name"], columns, tuple(value["key"]), delta)

@@ -7,7 +7,7 @@ views share one namespace, names are found in any case and keep their spelling, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -102,7 +102,8 @@ class Catalog:
         """Add a table that carries the catalog's next id."""
         self._refuse_taken(table.name)
         self._check_id(table.id, table.name)
-        return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=(*self.tables, table))
+        behind = max(table.tables) + 1
+        return replace(self, version=self.version + 1, next_id=behind, tables=(*self.tables, table))
 
     def with_view(self, view: ViewDefinition) -> Catalog:
         """Add a view that was defined against this catalog."""
@@ -117,7 +118,8 @@ class Catalog:
         if readers:
             raise NameInUse(f"table {table.name} is read by {', '.join(readers)}", "drop the views first")
         tables = tuple(other for other in self.tables if other.id != table.id)
-        return replace(self, version=self.version + 1, tables=tables, dropped=(*self.dropped, (table.id, epoch)))
+        gone = tuple((number, epoch) for number in table.tables)
+        return replace(self, version=self.version + 1, tables=tables, dropped=(*self.dropped, *gone))
 
     def without_view(self, name: str, epoch: int) -> Catalog:
         view = self.view(name)
@@ -166,11 +168,15 @@ class Catalog:
 Named = TypeVar("Named", TableSchema, ViewDefinition)
 
 
-def physical_plan(catalog: Catalog) -> PhysicalPlan:
-    """What an epoch runs to keep all views: their nodes in order of id, and the tables they read."""
-    nodes = tuple(view.node for view in sorted(catalog.views, key=lambda view: view.id))
-    read = {node.source for node in nodes}
-    return PhysicalPlan(tuple(table for table in catalog.tables if table.id in read), nodes)
+def physical_plan(catalog: Catalog, *, without: Collection[int] = ()) -> PhysicalPlan:
+    """What an epoch runs to keep all views: their nodes in order of id, and the tables they read.
+
+    A table that has a DELTA is read in any case: DELTA must know every row. `without`: views that are not kept up.
+    """
+    views = [view for view in sorted(catalog.views, key=lambda view: view.id) if view.node.table not in without]
+    read = {view.node.source for view in views}
+    tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
+    return PhysicalPlan(tables, tuple(view.node for view in views))
 
 
 def _find(entries: Iterable[Named], name: str) -> Named | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 
+from viewkeeper.model.fills import Chunk
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BINARY
 
@@ -196,10 +197,23 @@ def _columns_from_json(value: list) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """All nodes of one epoch, and the base tables they read."""
+    """All nodes of one epoch, and the base tables they read.
+
+    δ needs no node: a table that has a DELTA goes through it first, the log of any other says both images of a row.
+    """
 
     tables: tuple[TableSchema, ...]
     nodes: tuple[Node, ...]
+
+    @property
+    def deltas(self) -> tuple[TableSchema, ...]:
+        """The tables that go through a stored DELTA."""
+        return tuple(table for table in self.tables if table.delta is not None)
+
+    def reads_log(self, chunks: tuple[Chunk, ...]) -> bool:
+        """Whether a change can matter: not when all views are only about to be filled, and no DELTA is kept."""
+        waiting = {table for chunk in chunks if chunk.opens for table in chunk.tables}
+        return bool(self.deltas) or any(node.table not in waiting for node in self.nodes)
 
     def table(self, table_id: TableId) -> TableSchema:
         return next(table for table in self.tables if table.id == table_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -10,9 +11,18 @@ from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import TableSchema
 
 
-class Recompute(Protocol):
-    """Batch SQL over the base as of given positions."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A committed state of the store: its epoch, the positions of the base that it holds, and the void epochs."""
 
-    def run(self, sql: str, table: TableSchema, positions: Positions) -> pa.Table:
-        """The answer of Spark SQL text over one base table, whose rows are those as of `positions`."""
+    epoch: int
+    positions: Positions
+    void: tuple[int, ...]
+
+
+class Recompute(Protocol):
+    """Batch SQL over the base as of a moment."""
+
+    def run(self, sql: str, table: TableSchema, moment: Moment, without: frozenset[bytes] = frozenset()) -> pa.Table:
+        """The answer of Spark SQL text over one base table as of a moment, without the rows of the given keys."""
         ...

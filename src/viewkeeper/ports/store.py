@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Position, Stream
-from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.log import LogSource
 
 
@@ -90,6 +89,12 @@ class VersionedTables(Protocol):
         """Whether a table has any record in a place, tombstones included."""
         ...
 
+    def scan_versions(
+        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Records with low < key <= high as of `epoch`, without void versions, as batches of (key, row)."""
+        ...
+
     def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         """Store version `epoch` of the records, all of one call or none; raises Fenced unless the place is at it (R1a).
 
@@ -143,12 +148,27 @@ class Store(LogSource, VersionedTables, Protocol):
         """The catalog's JSON; empty at first."""
         ...
 
-    def scan_as_of(self, table: TableSchema, stream: Stream, position: Position) -> Iterator[pa.RecordBatch]:
-        """The rows of one stream's part of a base table as of `position`, as batches of (key, row)."""
+    def scan_as_of(
+        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with low < key <= high of one stream's part of a base table as of `position`, as batches of (key, row).
+
+        Only where the log has before-images.
+        """
         ...
 
-    def base_rows(self) -> int:
-        """How many rows all base tables hold together, about."""
+    def row_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, pieces: int
+    ) -> tuple[list[bytes | None], int]:
+        """Keys that cut the next rows of a part behind `after` in about equal pieces, and how many rows these are.
+
+        A part is a stream of a base table, or a place of a DELTA where the log has no before-images. The first border is
+        `after`; the last is None when the part ends there.
+        """
+        ...
+
+    def count_rows(self, table: int) -> int:
+        """About how many rows a base table, or a DELTA where the log has no before-images, holds."""
         ...
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:

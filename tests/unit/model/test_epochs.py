@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from viewkeeper.errors import Fenced, InvariantBroken
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import READABLE_EPOCHS, EpochRecord, record_from_json, record_to_json
+from viewkeeper.model.fills import Chunk, Filling
 from viewkeeper.model.horizon import horizon_bytes, parse_horizon
 from viewkeeper.model.positions import Cut
 
@@ -27,7 +28,13 @@ def owned(record: EpochRecord | None = None) -> EpochRecord:
 
 
 def begun(record: EpochRecord, position: int = 1, tables: tuple[int, ...] = (5,)) -> EpochRecord:
-    return epochs.begin(record, "me", cut(position), PLAN, tables)
+    """The next epoch begun, which fills those of `tables` that are not filled, whole."""
+    chunks = tuple(chunk(table) for table in tables if table not in record.filled)
+    return epochs.begin(record, "me", cut(position), PLAN, chunks)
+
+
+def chunk(table: int, high: bytes | None = None, rows: int = 3) -> Chunk:
+    return Chunk(1, (table,), {0: (b"", b"g", high)}, rows, 10, opens=True)
 
 
 def committed(record: EpochRecord, tables: frozenset[int] = frozenset({5})) -> EpochRecord:
@@ -55,10 +62,40 @@ def test_begin_stores_what_a_rerun_needs_and_commit_moves_the_positions() -> Non
     assert record.inflight.epoch == record.last == 2
     assert record.inflight.start == {0: 3}
     assert record.inflight.stop == cut(8)
-    assert record.inflight.backfill == (6,)  # 5 is filled already
+    assert record.inflight.chunks == (chunk(6),)  # 5 is filled already
     done = committed(record, frozenset({6}))
     assert (done.committed, done.positions, done.stamp, done.checksums) == (2, {0: 8}, 108, {0: 7})
     assert done.filled == {6: 2}  # 5 was dropped meanwhile
+
+
+def test_a_view_is_readable_when_its_last_chunk_is_committed() -> None:
+    record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"),)))
+    assert (record.filled, record.filling) == ({}, {5: Filling({0: b"m"}, 3, 10)})
+    record = committed(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)))
+
+    assert (record.filled, record.filling) == ({5: 2}, {})
+
+
+def test_a_chunk_of_a_voided_epoch_is_not_behind_the_cursor() -> None:
+    record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"),)))
+    voided = epochs.void(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)), "me")
+
+    assert (voided.filled, voided.filling) == ({}, record.filling)
+
+
+def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_committed() -> None:
+    record = epochs.forget_views(committed(begun(owned(), 3)), {0: 9})
+    record = committed(epochs.begin(record, "me", cut(5), PLAN, (chunk(5),)))
+    assert record.filled == {} and record.filling[5].cursors == {}
+    record = committed(epochs.begin(record, "me", cut(9), PLAN, (Chunk(1, (5,), {}, 0, 10, opens=False),)))
+
+    assert record.filled == {5: record.committed}
+
+
+def test_a_stopped_view_is_not_readable_and_is_remembered_while_it_exists() -> None:
+    record = epochs.stop_view(committed(begun(owned(), 3)), "me", 5, "broken")
+    assert (record.filled, record.stopped) == ({}, {5: "broken"})
+    assert committed(begun(record, 4, ()), frozenset()).stopped == {}
 
 
 def test_the_floor_stays_k_epochs_behind() -> None:

@@ -19,7 +19,7 @@ Rows = dict[bytes, bytes]
 
 def make_node(path: Path) -> Node:
     path.mkdir()
-    return Node(path, 0, synced=False)
+    return Node(path, 0, synced=False, before_images=True)
 
 
 def clock(first: int = 10) -> Callable[[], int]:
@@ -107,7 +107,9 @@ def test_the_log_replayed_gives_the_rows_as_of_every_position(
         rows = {key: row for key, row in (rows | step).items() if row is not None}
         states[int(end)] = rows
     for position, state in states.items():
-        found = [pair for keys, values in node.scan_as_of(1, position) for pair in zip(keys, values, strict=True)]
+        found = [
+            pair for keys, values in node.scan_as_of(1, position, b"", None) for pair in zip(keys, values, strict=True)
+        ]
         assert sorted(found) == sorted(state.items())
     replayed: Rows = {}
     borders = sorted({0, *(min(cut, int(node.end())) for cut in cuts), int(node.end())})

@@ -15,13 +15,16 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.fills import Chunk
 from viewkeeper.model.positions import Cut
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
 from viewkeeper.plan.physical import CopyNode, PhysicalPlan
 from viewkeeper.views.copy import last_events
-from viewkeeper.views.program import apply_inputs, plan_units, read_unit, split_by_manager
+from viewkeeper.views.inputs import read_unit
+from viewkeeper.views.program import apply_inputs, split_by_manager
 from viewkeeper.views.settle import differs
+from viewkeeper.views.units import plan_units
 
 RANGES = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=3)
 
@@ -39,16 +42,19 @@ def test_units_cover_every_range_once_and_every_table_to_be_filled(
     )
     start = {stream: low for stream, (low, _) in ranges.items()}
     stop = {stream: low + size for stream, (low, size) in ranges.items()}
-    units = plan_units(plan, Inflight(1, start, Cut(stop, 0), {}, 0, (), (11, 12)), pieces=pieces)
+    chunk = Chunk(2, (11, 12), {stream: (b"", b"g", None) for stream in stop}, 4, 4, opens=True)
+    units = plan_units(plan, Inflight(1, start, Cut(stop, 0), {}, 0, (), (chunk,) if some_new else ()), pieces=pieces)
     covered = [
-        (unit.stream, position) for unit in units if unit.table is None for position in range(unit.start, unit.stop)
+        (unit.part, position) for unit in units if unit.chunk is None for position in range(unit.start, unit.stop)
     ]
     expected = [(stream, position) for stream in stop for position in range(start[stream], stop[stream])]
 
     assert [unit.number for unit in units] == list(range(len(units)))
     assert sorted(covered) == (sorted(expected) if some_filled else [])
-    filled = [(unit.stream, unit.stop, unit.table) for unit in units if unit.table is not None]
-    assert filled == ([(stream, stop[stream], 2) for stream in sorted(stop)] if some_new else [])
+    filled = [(unit.part, unit.stop, unit.low, unit.high) for unit in units if unit.chunk is not None]
+    ranges = [(stream, stop[stream], *keys) for stream in sorted(stop) for keys in ((b"", b"g"), (b"g", None))]
+    assert filled == (ranges if some_new else [])
+    assert sum(unit.opens for unit in units) == bool(filled)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=30), st.integers(1, 8))

@@ -1,13 +1,13 @@
 """Layout: the directory of an embedded store.
 
-    store.json      format, number of nodes and places, incarnation; written last, so a store exists or does not
+    store.json      format, number of nodes and places, kind of log, incarnation; written last, so a store exists or does not
     meta/           catalog, epoch record, clock
     node-N/         base rows and log of node N
     place-N/        view records
     pipeline.lock   held by the living pipeline
 
-In: a URL `embedded:PATH[?nodes=N&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the store is made is read
-from `store.json`, and a directory that is not a store is refused, never written into.
+In: a URL `embedded:PATH[?nodes=N&before_images=off&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the store
+is made is read from `store.json`, and a directory that is not a store is refused, never written into.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Layout:
     nodes: int
     places: int
     incarnation: str
+    before_images: bool
     synced: bool
 
     @property
@@ -67,15 +68,21 @@ def open_layout(url: str, *, create: bool) -> Layout:
             raise CorruptStore(f"{path} is not a ViewKeeper store", "name an empty or new directory, or a store")
         if not create:
             raise StoreError(f"there is no store at {path}", "connect without read_only to make one")
-        _create(path, int(options.get("nodes", 1)))
+        _create(path, int(options.get("nodes", 1)), before_images=options.get("before_images") != "off")
     facts = _read(path / _FILE)
     if "nodes" in options and int(options["nodes"]) != facts["nodes"]:
         raise InputError(
             f"the store has {facts['nodes']} nodes, not {options['nodes']}",
             "the number is fixed when the store is made: leave ?nodes out",
         )
+    images = facts["before_images"]
+    if "before_images" in options and (options["before_images"] == "on") != images:
+        raise InputError(
+            f"the store's log is kept {'with' if images else 'without'} before-images",
+            "that is fixed when the store is made: leave ?before_images out",
+        )
     synced = options.get("sync", "on") == "on"
-    return Layout(path.resolve(), facts["nodes"], facts["places"], facts["incarnation"], synced)
+    return Layout(path.resolve(), facts["nodes"], facts["places"], facts["incarnation"], images, synced)
 
 
 def _parse(url: str) -> tuple[Path, dict[str, str]]:
@@ -88,15 +95,15 @@ def _parse(url: str) -> tuple[Path, dict[str, str]]:
         if name == "nodes":
             if not value.isdecimal() or not 1 <= int(value) <= NODES_MAX:
                 raise InputError(f"nodes={value} is not a number of nodes", f"use 1 to {NODES_MAX}")
-        elif name == "sync":
+        elif name in ("sync", "before_images"):
             if value not in ("on", "off"):
-                raise InputError(f"sync={value} is not an option", "use sync=on or sync=off")
+                raise InputError(f"{name}={value} is not an option", f"use {name}=on or {name}=off")
         else:
-            raise InputError(f"the URL option {name} is unknown", "known are nodes and sync")
+            raise InputError(f"the URL option {name} is unknown", "known are nodes, before_images and sync")
     return Path(place).expanduser(), options
 
 
-def _create(path: Path, nodes: int) -> None:
+def _create(path: Path, nodes: int, *, before_images: bool) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -104,7 +111,9 @@ def _create(path: Path, nodes: int) -> None:
     with locked(path):  # two processes may make the same store: the second finds it made
         if (path / _FILE).exists():
             return
-        facts = {"format": FORMAT, "nodes": nodes, "places": PLACES, "incarnation": uuid.uuid4().hex}
+        facts = {"format": FORMAT, "nodes": nodes, "places": PLACES, "before_images": before_images} | {
+            "incarnation": uuid.uuid4().hex
+        }
         for folder in ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(PLACES))]:
             (path / folder).mkdir(mode=0o700, exist_ok=True)
         temporary = path / f"{_FILE}.new"
@@ -133,7 +142,7 @@ def _read(file: Path) -> dict:
         raise NewerFormat(
             f"the store at {file.parent} has format {written}", f"this ViewKeeper reads up to {FORMAT}: use a newer one"
         )
-    missing = {"nodes", "places", "incarnation"} - facts.keys()
+    missing = {"nodes", "places", "before_images", "incarnation"} - facts.keys()
     missing |= {name for name in ("meta", "node-0", "place-0") if not (file.parent / name).is_dir()}
     if missing:
         raise CorruptStore(f"the store at {file.parent} lacks {', '.join(sorted(missing))}", "restore it from a backup")

@@ -7,6 +7,7 @@ writer's lock, so that a cut by time (R17) is a state of the whole base.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,15 +32,17 @@ _READ_CHANGES_MAX = 250_000
 _READ_BYTES_MAX = 64 << 20
 _TRUNCATE_MAX = 5_000
 _SCAN_ROWS = 50_000
+_RELOG_ROWS = 10_000
 
 
 class Node:
     """One stream of the store."""
 
-    def __init__(self, path: Path, stream: Stream, *, synced: bool) -> None:
+    def __init__(self, path: Path, stream: Stream, *, synced: bool, before_images: bool) -> None:
         self._path = path
         self.stream = stream
         self._synced = synced
+        self._before_images = before_images
 
     @property
     def _environment(self) -> Environment:
@@ -50,29 +53,61 @@ class Node:
         """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
         environment = self._environment
         with environment.write("rows") as transaction:
-            log, info = environment.database("log"), environment.database("info")
-            entries = [entry for group in groups if (entry := _apply(transaction, group))]
-            position, stamp = _read_last(transaction, info)
-            stamp = max(stamp + 1, clock())
-            for i, (table, count, body) in enumerate(entries):
-                position += count
-                value = logformat.encode_entry(
-                    body,
-                    table=table,
-                    stream=self.stream,
-                    incarnation=_INCARNATION,
-                    count=count,
-                    stamp=stamp,
-                    ends_transaction=i == len(entries) - 1,
-                )
-                transaction.put(position_key(position), value, append=True, db=log)
-            if entries:
-                transaction.put(_LAST, _encode_last(position, stamp), db=info)
+            entries = [
+                entry for group in groups if (entry := _apply(transaction, group, before_images=self._before_images))
+            ]
+            position = self._append(environment, transaction, entries, clock)
             failpoint("node.write.before_commit")
         if self._synced and not environment.synced:  # the process's handle was opened by one who asked for sync=off
             environment.sync()
         failpoint("node.write.committed")
         return Position(position)
+
+    def _append(
+        self,
+        environment: Environment,
+        transaction: lmdb.Transaction,
+        entries: Sequence[tuple[int, int, bytes]],
+        clock: Callable[[], int],
+    ) -> int:
+        """Write entries (table, number of changes, body) of one transaction; answers where the log ends."""
+        log, info = environment.database("log"), environment.database("info")
+        position, stamp = _read_last(transaction, info)
+        stamp = max(stamp + 1, clock())
+        for i, (table, count, body) in enumerate(entries):
+            position += count
+            value = logformat.encode_entry(
+                body,
+                table=table,
+                stream=self.stream,
+                incarnation=_INCARNATION,
+                count=count,
+                stamp=stamp,
+                ends_transaction=i == len(entries) - 1,
+            )
+            transaction.put(position_key(position), value, append=True, db=log)
+        if entries:
+            transaction.put(_LAST, _encode_last(position, stamp), db=info)
+        return position
+
+    def log_rows(self, clock: Callable[[], int]) -> None:
+        """Tell the log of every row once more, as it is, in bounded transactions: a DELTA can be built from it alone."""
+        environment, after = self._environment, b""
+        while True:
+            with environment.write("rows") as transaction:
+                pairs = list(itertools.islice(tree.scan(transaction, after + b"\x00", None), _RELOG_ROWS))
+                if not pairs:
+                    return
+                entries = [
+                    (
+                        table,
+                        len(rows),
+                        logformat.encode_changes([k for k, _ in rows], [None] * len(rows), [r for _, r in rows]),
+                    )
+                    for table, rows in _by_table(pairs)
+                ]
+                self._append(environment, transaction, entries, clock)
+            after = pairs[-1][0]
 
     def get(self, table: int, key: bytes) -> Image:
         with self._environment.read("rows") as transaction:
@@ -157,15 +192,26 @@ class Node:
         with self._environment.read(database) as transaction:
             return transaction.stat(self._environment.database(database))["entries"]
 
-    def scan_as_of(self, table: int, position: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Rows of a table as of `position`, as (keys, rows): today's rows with what changed since taken back."""
+    def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
+        """Keys that cut the next rows behind `after` in about equal pieces, the last None at the end; and how many rows."""
+        with self._environment.read("rows") as transaction:
+            return tree.borders(transaction, tree.table_prefix(table), after, rows_max=rows_max, pieces=pieces)
+
+    def count_rows(self, table: int) -> int:
+        with self._environment.read("rows") as transaction:
+            return tree.count(transaction, tree.table_prefix(table))
+
+    def scan_as_of(
+        self, table: int, position: int, low: bytes, high: bytes | None
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Rows with low < key <= high as of `position`, as (keys, rows): today's rows with what changed since taken back."""
         environment = self._environment
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
-            earlier = _images_before(transaction, environment.database("log"), table, position)
+            earlier = _images_before(transaction, environment.database("log"), table, position, low, high)
             keys: list[bytes] = []
             rows: list[bytes] = []
-            for key, row in tree.scan(transaction, *tree.prefix_range(prefix)):
+            for key, row in tree.scan(transaction, *tree.range_behind(prefix, low, high)):
                 image = earlier.pop(key[len(prefix) :], row) if earlier else row
                 if image is not None:
                     keys.append(key[len(prefix) :])
@@ -183,7 +229,13 @@ class Node:
                 gone = tree.drop(transaction, tree.table_prefix(table), limit=_TRUNCATE_MAX)
 
 
-def _apply(transaction: lmdb.Transaction, group: RowWrites) -> tuple[int, int, bytes] | None:
+def _by_table(pairs: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
+    """Rows by the table that their keys begin with."""
+    for prefix, rows in itertools.groupby(pairs, lambda pair: pair[0][: tree.TABLE_BYTES]):
+        yield int.from_bytes(prefix, "big"), [(key[tree.TABLE_BYTES :], row) for key, row in rows]
+
+
+def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bool) -> tuple[int, int, bytes] | None:
     """Write the rows of a group; answers (table, number of changes, log body), or None when nothing changed."""
     prefix = tree.table_prefix(group.table)
     stored = [prefix + key for key in group.keys]
@@ -199,9 +251,8 @@ def _apply(transaction: lmdb.Transaction, group: RowWrites) -> tuple[int, int, b
             if afters[i] is None:
                 tree.delete(transaction, stored[i])
     keys = group.keys
-    body = logformat.encode_changes(
-        [keys[i] for i in changed], [befores[i] for i in changed], [afters[i] for i in changed]
-    )
+    told = [befores[i] for i in changed] if before_images else [None] * len(changed)
+    body = logformat.encode_changes([keys[i] for i in changed], told, [afters[i] for i in changed])
     return group.table, len(changed), body
 
 
@@ -235,8 +286,10 @@ def _read_entries(transaction: lmdb.Transaction, start: int, stop: int) -> tuple
     return entries, positions
 
 
-def _images_before(transaction: lmdb.Transaction, log: object, table: int, position: int) -> dict[bytes, Image]:
-    """For each row changed behind `position`: its image before the first such change."""
+def _images_before(
+    transaction: lmdb.Transaction, log: object, table: int, position: int, low: bytes, high: bytes | None
+) -> dict[bytes, Image]:
+    """For each row with low < key <= high changed behind `position`: its image before the first such change."""
     from viewkeeper.stores.embedded.logbatches import decode_entries
 
     images: dict[bytes, Image] = {}
@@ -250,7 +303,8 @@ def _images_before(transaction: lmdb.Transaction, log: object, table: int, posit
         if logformat.decode_header(entry).table == table:
             for _, batch in decode_entries([entry], [position_of(key)]):
                 for row, before in zip(batch["key"].to_pylist(), batch["before"].to_pylist(), strict=True):
-                    images.setdefault(row, before)
+                    if row > low and (high is None or row <= high):
+                        images.setdefault(row, before)
     return images
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import lmdb
@@ -29,6 +29,7 @@ _FENCE = b"fence"
 _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
+_SCAN_RECORDS = 50_000
 
 
 class Place:
@@ -87,6 +88,28 @@ class Place:
             if is_there and versions.version_at(chain, epoch.epoch - 1, epoch.void) is not None:
                 return entry
         return None
+
+    def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
+        """As of a node, over the records of a table."""
+        with self._environment.read("records") as transaction:
+            return tree.borders(transaction, tree.table_prefix(table), after, rows_max=rows_max, pieces=pieces)
+
+    def count_records(self, table: int) -> int:
+        with self._environment.read("records") as transaction:
+            return tree.count(transaction, tree.table_prefix(table))
+
+    def scan_versions(
+        self, table: int, low: bytes, high: bytes | None, epoch: int, void: tuple[int, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        """Records with low < key <= high as of `epoch`, as batches of (key, row)."""
+        prefix = tree.table_prefix(table)
+        with self._environment.read("records") as transaction:
+            pairs = tree.scan(transaction, *tree.range_behind(prefix, low, high))
+            while part := list(itertools.islice(pairs, _SCAN_RECORDS)):
+                keys = pa.array([key[len(prefix) :] for key, _ in part], pa.binary())
+                rows = versions.rows_at(pa.array([chain for _, chain in part], pa.binary()), epoch, void)
+                there = rows.is_valid()
+                yield pa.record_batch([keys.filter(there), rows.filter(there)], names=["key", "row"])
 
     def has_records(self, table: int) -> bool:
         with self._environment.read("records") as transaction:

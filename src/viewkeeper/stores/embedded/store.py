@@ -17,7 +17,6 @@ from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
-from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import enter_directory, leave_directory, remove_environment
@@ -43,7 +42,8 @@ class EmbeddedStore:
         enter_directory(self.layout.path)
         self._meta = Meta(self.layout.meta)
         self._nodes = [
-            Node(self.layout.node(n), Stream(n), synced=self.layout.synced) for n in range(self.layout.nodes)
+            Node(self.layout.node(n), Stream(n), synced=self.layout.synced, before_images=self.layout.before_images)
+            for n in range(self.layout.nodes)
         ]
         self._open_epoch_record()
         last_stamp = max(node.last_stamp() for node in self._nodes)
@@ -68,7 +68,8 @@ class EmbeddedStore:
     def capabilities(self) -> Capabilities:
         from viewkeeper.ports.store import Capabilities
 
-        return Capabilities(before_images=True, cell_timestamps=False, snapshots=True, atomic_multi_row=True)
+        images = self.layout.before_images
+        return Capabilities(before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True)
 
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
@@ -92,12 +93,18 @@ class EmbeddedStore:
 
         Places are written without a sync between the protocol's sync points, so LMDB promises nothing for them then;
         base and log are synced with every write, and everything is computed again from there. Readers are told first.
+        Where the log has no before-images, DELTA is gone too: the log is told of every row once more.
         """
         with locked(self.layout.path):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
+            rebuilt: Positions = {}
+            if not self.layout.before_images:
+                for node in self._nodes:
+                    node.log_rows(self.now)
+                rebuilt = self.ends()
             record = self._meta.read_epoch_record()
-            while not self._meta.swap_epoch_record(record.version, forget_views(record)):
+            while not self._meta.swap_epoch_record(record.version, forget_views(record, rebuilt)):
                 record = self._meta.read_epoch_record()
             for number in range(self.layout.places):
                 remove_environment(self.layout.place(number))
@@ -142,16 +149,25 @@ class EmbeddedStore:
             for snapshot in snapshots:
                 snapshot.abort()
 
-    def scan_as_of(self, table: TableSchema, stream: Stream, position: Position) -> Iterator[pa.RecordBatch]:
+    def scan_as_of(
+        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        for keys, rows in self._nodes[stream].scan_as_of(table.id, position):
+        for keys, rows in self._nodes[stream].scan_as_of(table, position, low, high):
             arrays = [pa.array(keys, pa.binary()), pa.array(rows, pa.binary())]
             yield pa.record_batch(arrays, names=["key", "row"])
 
-    def base_rows(self) -> int:
-        """How many rows all base tables hold together."""
-        return sum(node.rows() for node in self._nodes)
+    def row_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, pieces: int
+    ) -> tuple[list[bytes | None], int]:
+        source = self._nodes[part] if self.layout.before_images else self.place(part)
+        return source.row_borders(table, after, rows_max=rows_max, pieces=pieces)
+
+    def count_rows(self, table: int) -> int:
+        if self.layout.before_images:
+            return sum(node.count_rows(table) for node in self._nodes)
+        return sum(self.place(number).count_records(table) for number in range(self.places))
 
     def drop_rows(self, table: int) -> None:
         for node in self._nodes:
@@ -255,6 +271,11 @@ class EmbeddedStore:
 
     def has_records(self, place: int, table: int) -> bool:
         return self.place(place).has_records(table)
+
+    def scan_versions(
+        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.place(place).scan_versions(table, low, high, epoch, void)
 
     def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         self.place(place).write(writes, epoch)

@@ -7,6 +7,7 @@ No direct key can equal a bucket's, because every bucket key has exactly the lim
 
 from __future__ import annotations
 
+import itertools
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from viewkeeper.model.keys import after_prefix
 
 LIMIT = 500  # table id included
 _TABLE = struct.Struct(">I")
+TABLE_BYTES = _TABLE.size
 _SIZES = struct.Struct("<II")
 
 
@@ -100,6 +102,42 @@ def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
         cursor.delete()
         gone += 1
     return gone
+
+
+def borders(
+    transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, pieces: int
+) -> tuple[list[bytes | None], int]:
+    """Keys (without the prefix) that cut up to `rows_max` pairs behind `after` in about `pieces`; and how many pairs.
+
+    The first is `after`; the last is None when the pairs end there.
+    """
+    step = max(1, -(-rows_max // pieces))
+    found: list[bytes | None] = [after]
+    rows, last = 0, after
+    for key, _ in scan(transaction, *range_behind(prefix, after, None)):
+        rows, last = rows + 1, key[len(prefix) :]
+        if rows % step == 0 or rows == rows_max:
+            found.append(last)
+        if rows == rows_max:
+            return found, rows
+    if rows and found[-1] == last:
+        found.pop()
+    return [*found, None], rows
+
+
+def count(transaction: lmdb.Transaction, prefix: bytes) -> int:
+    """About how many pairs stand under a prefix: long keys that share a bucket count once."""
+    cursor = transaction.cursor()
+    if not cursor.set_range(prefix):
+        return 0
+    keys = cursor.iternext(keys=True, values=False)
+    return sum(1 for _ in itertools.takewhile(lambda key: key.startswith(prefix), keys))
+
+
+def range_behind(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
+    """The range of keys that begin with `prefix` and lie in (low, high] behind it."""
+    start = prefix + low + b"\x00" if low else prefix
+    return start, (prefix + high + b"\x00" if high is not None else after_prefix(prefix))
 
 
 def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
