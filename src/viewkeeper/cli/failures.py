@@ -17,6 +17,7 @@ STORE = 4
 READ = 5
 PROTOCOL = 6
 INTERRUPTED = 130
+UNREAD = 141
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (0, "done; also when `run` was ended by Ctrl-C or SIGTERM"),
@@ -27,6 +28,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (READ, "the read cannot be answered now: a view is not filled, or not fresh enough in time"),
     (PROTOCOL, "the pipeline stopped itself before harm was done"),
     (INTERRUPTED, "interrupted by Ctrl-C"),
+    (UNREAD, "nobody reads the output any more, as in `scan … | head`; nothing is printed about it"),
 )
 
 _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (

@@ -89,7 +89,10 @@ class Database:
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Return once all views hold what the token's write did; StaleRead after `timeout` seconds."""
-        wait_for(self.store, Token.parse(token) if isinstance(token, str) else token, timeout)
+        token = Token.parse(token) if isinstance(token, str) else token
+        if not isinstance(token, Token):
+            raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
+        wait_for(self.store, token, timeout)
 
     def pipeline(
         self,

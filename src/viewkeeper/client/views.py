@@ -22,6 +22,7 @@ from viewkeeper.plan.catalog import ViewDefinition
 from viewkeeper.plan.physical import FoldNode
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from viewkeeper.client.database import Database
@@ -95,6 +96,19 @@ class View:
 
         keys, rows = self._records(prefix, start, stop, read, timeout)
         return records_to_arrow(self._definition.node, self._definition.shown, keys, rows)
+
+    def to_pandas(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        read: ReadMode | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> pd.DataFrame:
+        """The records that `scan` gives, as a DataFrame with nullable types."""
+        from viewkeeper.client.frames import arrow_to_frame
+
+        return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop, read=read, timeout=timeout))
 
     def keys_and_values(self) -> pa.Table:
         """All records with their whole key (`__key_0`, …), shown or not, and the values (`__value_0`, …)."""
