@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
+    from viewkeeper.client.changes import Change, Changes
     from viewkeeper.client.connect import connect
     from viewkeeper.client.result import Result
     from viewkeeper.errors import (
         BadRow,
+        ChangesLost,
         CorruptStore,
         DuplicateName,
         EpochFailed,
@@ -55,6 +57,8 @@ __version__ = "0.1.0"
 __all__ = [
     "connect",
     "Bounded",
+    "Change",
+    "Changes",
     "CheckReport",
     "Result",
     "Token",
@@ -78,6 +82,7 @@ __all__ = [
     "StaleRead",
     "NotReady",
     "ForeignToken",
+    "ChangesLost",
     "ProtocolError",
     "Fenced",
     "LogDiverged",
@@ -89,6 +94,8 @@ __all__ = [
 
 _HOMES = {
     "connect": "viewkeeper.client.connect",
+    "Change": "viewkeeper.client.changes",
+    "Changes": "viewkeeper.client.changes",
     "Bounded": "viewkeeper.model.reads",
     "CheckReport": "viewkeeper.check.report",
     "Result": "viewkeeper.client.result",

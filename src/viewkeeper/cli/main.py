@@ -164,6 +164,23 @@ def scan(
 
 
 @app.command(cls=Command)
+def changes(
+    url: Url,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="A view or an index.", show_default=False)],
+    since: Annotated[int, typer.Option(metavar="EPOCH", help="The epoch that you have read.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Print what each epoch behind `--since` did to the records of a view, and the epoch to ask with the next time.
+
+    Only the last epochs are kept; exit code 5 says that the answer would not be whole and the view is to be scanned.
+    `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
+    """
+    from viewkeeper.cli.rows import changes as print_changes
+
+    print_changes(url, view, since, as_json=json)
+
+
+@app.command(cls=Command)
 def run(
     url: Url,
     view_managers: Annotated[int, typer.Option(metavar="N", help="Workers that share the views' keys.")] = 2,

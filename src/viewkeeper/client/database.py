@@ -60,6 +60,11 @@ class Database:
     def url(self) -> str:
         return self.store.url
 
+    @property
+    def epoch(self) -> int:
+        """The last committed epoch: what a view read in mode "snapshot" would see now."""
+        return self.store.read_horizon().committed
+
     def execute(self, sql: str) -> Result:
         """Run one or more SQL statements; the answer is the last one's."""
         from viewkeeper.client.statements import execute
