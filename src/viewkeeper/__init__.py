@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
     from viewkeeper.client.changes import Change, Changes
     from viewkeeper.client.connect import connect
+    from viewkeeper.client.loading import Loaded
     from viewkeeper.client.result import Result
     from viewkeeper.errors import (
         BadRow,
@@ -60,6 +61,7 @@ __all__ = [
     "Change",
     "Changes",
     "CheckReport",
+    "Loaded",
     "Result",
     "Token",
     # errors, in the order of the tree in errors.py
@@ -98,6 +100,7 @@ _HOMES = {
     "Changes": "viewkeeper.client.changes",
     "Bounded": "viewkeeper.model.reads",
     "CheckReport": "viewkeeper.check.report",
+    "Loaded": "viewkeeper.client.loading",
     "Result": "viewkeeper.client.result",
     "Token": "viewkeeper.model.token",
 }

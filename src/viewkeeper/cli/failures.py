@@ -43,6 +43,11 @@ _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
     "viewkeeper run, or pipeline.run_available()": "viewkeeper run URL",
+    "ignore_unknown=True leaves": "--ignore-unknown leaves",
+    "leave ignore_unknown out": "leave --ignore-unknown out",
+    "create=True, with a key, makes": "--create, with --key, makes",
+    "create=True makes": "--create makes",
+    "leave create out": "leave --create out",
     "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
 }
 

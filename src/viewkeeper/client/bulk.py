@@ -150,6 +150,12 @@ def _arrow_batch(schema: TableSchema, batch: pa.RecordBatch) -> tuple[list[bytes
     return keys.to_pylist(), merge
 
 
+def check_batch(schema: TableSchema, batch: pa.RecordBatch) -> None:
+    """Raise unless every row of the batch may be put."""
+    for part in _slices(batch):
+        _arrow_batch(schema, part)
+
+
 def _fit(column: Column, array: pa.Array) -> pa.Array:
     """The array in the column's type; only casts that lose nothing."""
     wanted = column.type.arrow
