@@ -27,6 +27,15 @@ FORMATS = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet", ".pq"),
 }
+# Types that have no place in a table, as what holds their values.
+_PARQUET_CASTS = {
+    "JSON": "VARCHAR",
+    "UUID": "VARCHAR",
+    "TIME": "VARCHAR",
+    "FLOAT": "DOUBLE",
+    "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "DECIMAL(38,0)",
+}
 _GLOB = frozenset("*?[")
 _BOM = b"\xef\xbb\xbf"
 
@@ -105,7 +114,7 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
     stem = path.with_suffix("") if is_gzip else path
     found = reading.format or next((f for f, ends in FORMATS.items() if stem.suffix.lower() in ends), None)
     if found is None:
-        raise InputError(f"{name} has no suffix that names its format", f"say it: {', '.join(FORMATS)}")
+        raise InputError(f"{name} has no suffix that names its format", 'say it: --format csv, or format="csv"')
     if path.stat().st_size == 0:
         raise InputError(
             f"{name} is empty", "CSV begins with a line of column names" if found in ("csv", "tsv") else None
@@ -161,9 +170,13 @@ def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
 
 def _parquet(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
     described = connection.sql("SELECT * FROM read_parquet(?)", params=[str(text.path)])
-    names, types = tuple(described.columns), tuple(str(kind) for kind in described.types)
-    values = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" AS v{i}' for i, name in enumerate(names))
-    return SourceFile(text, names, types, f"(SELECT {values} FROM read_parquet(?))")
+    names = tuple(described.columns)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    kinds = [str(kind) for kind in described.types]
+    types = ["VARCHAR" if kind.startswith("ENUM") else _PARQUET_CASTS.get(kind, kind) for kind in kinds]
+    pairs = enumerate(zip(quoted, kinds, types, strict=True))
+    values = ", ".join(f"{n if k == t else f'CAST({n} AS {t})'} AS v{i}" for i, (n, k, t) in pairs)
+    return SourceFile(text, names, tuple(types), f"(SELECT {values} FROM read_parquet(?))")
 
 
 def match_columns(file: SourceFile, known: Sequence[str], *, ignore_unknown: bool) -> dict[str, int]:

@@ -32,14 +32,8 @@ _PARQUET = {
     "BIGINT": BIGINT,
     "UINTEGER": BIGINT,
     "UBIGINT": decimal(20, 0),
-    "HUGEINT": decimal(38, 0),
-    "UHUGEINT": decimal(38, 0),
-    "FLOAT": DOUBLE,
     "DOUBLE": DOUBLE,
     "VARCHAR": STRING,
-    "JSON": STRING,
-    "UUID": STRING,
-    "TIME": STRING,
     "BLOB": BINARY,
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
@@ -74,7 +68,7 @@ def infer_statement(
     return re.sub(r"`([A-Za-z_][A-Za-z0-9_]*)`", lambda found: found[0 if _is_keyword(found[1]) else 1], text)
 
 
-def column_type(file: SourceFile, place: int) -> SqlType:
+def _column_type(file: SourceFile, place: int) -> SqlType:
     """The type for a typed column of a Parquet file."""
     name, kind = file.names[place], file.types[place]
     if number := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind):
@@ -88,7 +82,7 @@ def column_type(file: SourceFile, place: int) -> SqlType:
 def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlType | None]:
     """A type for each column; None where all values are NULL."""
     if file.text.format == "parquet":
-        return [column_type(file, place) for place in range(len(file.names))]
+        return [_column_type(file, place) for place in range(len(file.names))]
     facts = [
         fact for i in range(len(file.names)) for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)
     ]
@@ -103,6 +97,7 @@ def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlT
 def _facts(text: str, json_kind: str | None) -> list[str]:
     """Aggregates over a column, in the order of `_choose`."""
     trimmed = f"nullif(trim({text}), '')"
+    there = f"FILTER (WHERE {trimmed} IS NOT NULL)"
 
     def always(pattern: str) -> str:
         return f"bool_and(regexp_full_match({trimmed}, '{pattern}'))"
@@ -112,13 +107,13 @@ def _facts(text: str, json_kind: str | None) -> list[str]:
         f"count({trimmed})",
         f"coalesce({is_text}, false)",
         always("(?i)true|false"),
-        f"bool_and(TRY_CAST({trimmed} AS BIGINT) IS NOT NULL)",
+        f"bool_and(TRY_CAST({trimmed} AS BIGINT) IS NOT NULL) {there}",
         always(rf"{_WHOLE}(\.[0-9]+)?"),
         f"max(length(regexp_extract({trimmed}, '^[+-]?([0-9]*)', 1)))",
         rf"max(length(regexp_extract({trimmed}, '\.([0-9]*)$', 1)))",
         always(rf"(?i)({_WHOLE}(\.[0-9]*)?|[+-]?\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)"),
-        f"bool_and({value_of(DATE, trimmed)} IS NOT NULL) FILTER (WHERE {trimmed} IS NOT NULL)",
-        f"bool_and({value_of(TIMESTAMP, trimmed)} IS NOT NULL) FILTER (WHERE {trimmed} IS NOT NULL)",
+        f"bool_and({value_of(DATE, trimmed)} IS NOT NULL) {there}",
+        f"bool_and({value_of(TIMESTAMP, trimmed)} IS NOT NULL) {there}",
     ]
 
 

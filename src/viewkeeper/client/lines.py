@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import TextIO, cast
 from viewkeeper.errors import InputError
 
 _DELIMITERS = (",", ";", "\t", "|")
+_FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as `surrogateescape` spells them
+_NOT_UTF8 = ("not UTF-8 text", "convert it: iconv -f ITS_ENCODING -t UTF-8")
 csv.field_size_limit(1 << 30)
 
 
@@ -40,9 +43,9 @@ class TextFile:
     is_gzip: bool
     delimiter: str = ","
 
-    def open(self, errors: str = "strict") -> TextIO:
+    def open(self) -> TextIO:
         opened = gzip.open if self.is_gzip else open
-        return cast(TextIO, opened(self.path, "rt", encoding="utf-8-sig", errors=errors, newline=""))
+        return cast(TextIO, opened(self.path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""))
 
     def with_delimiter(self, given: str | None) -> TextFile:
         """With the delimiter given; else the tab for TSV, or the one that the first line has most of."""
@@ -61,14 +64,16 @@ class TextFile:
             raise InputError(f"{self.label} has no column names", hint)
         if not all(names):
             raise InputError(f"{self.label}, line 1: column {names.index('') + 1} has no name", hint)
+        if any(_FOREIGN.search(name) for name in names):
+            raise InputError(f"{self.label}, line 1: {_NOT_UTF8[0]}", _NOT_UTF8[1])
         self._require_distinct(names)
         return tuple(names)
 
     def in_order(self, names: Collection[str | None]) -> tuple[str, ...]:
         """The names of JSON lines: first those of the first line, as they stand there, then the others by the alphabet."""
         if None in names:
-            fault = find_fault(self)
-            raise InputError(f"{self.label}, line {fault.line if fault else '?'}: not a JSON object", 'as in {"id": 1}')
+            fault = find_fault(self) or Fault(1, "not a JSON object")
+            raise InputError(f"{self.label}, line {fault.line}: {fault.reason}", fault.hint)
         known = [name for name in names if name is not None]
         if not known:
             raise InputError(f"{self.label} has no names in it", 'each line is a JSON object, as in {"id": 1}')
@@ -79,7 +84,7 @@ class TextFile:
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Line number and fields of each record behind the header; for JSON lines the line is the one field."""
-        with self.open(errors="replace") as stream:
+        with self.open() as stream:
             if self.format == "jsonl":
                 yield from ((number, [line]) for number, line in enumerate(stream, 1) if line.strip())
                 return
@@ -98,8 +103,6 @@ class TextFile:
         try:
             with self.open() as stream:
                 return stream.readline()
-        except UnicodeDecodeError:
-            raise InputError(f"{self.label} is not UTF-8 text", "convert it: iconv -t UTF-8") from None
         except (gzip.BadGzipFile, EOFError):
             raise InputError(f"{self.label} is not compressed by gzip", "is the suffix right?") from None
 
@@ -125,8 +128,8 @@ def _json_fault(file: TextFile) -> Fault | None:
     for line, (text,) in file.records():
         if line == 1 and text.lstrip().startswith("["):
             return Fault(line, "a JSON array, not JSON lines", "one object on each line: jq -c '.[]'")
-        if "\ufffd" in text:
-            return Fault(line, "not UTF-8 text", "convert it: iconv -t UTF-8")
+        if _FOREIGN.search(text):
+            return Fault(line, *_NOT_UTF8)
         try:
             value = json.loads(text)
         except ValueError as error:
@@ -137,15 +140,21 @@ def _json_fault(file: TextFile) -> Fault | None:
 
 
 def _csv_fault(file: TextFile) -> Fault | None:
-    width, line = len(file.header()), 1
-    fields: list[str] = []
-    for line, fields in file.records():
-        if any("\ufffd" in field for field in fields):
-            return Fault(line, "not UTF-8 text", "convert it: iconv -t UTF-8")
-        if len(fields) != width and not (width == 1 and not fields):
-            if "\n" in fields[-1]:
-                break
-            return Fault(line, f"{len(fields)} values for {width} columns", "quote values that hold the delimiter")
-    if fields and "\n" in fields[-1]:
-        return Fault(line, "a quote that does not end", 'a quote inside of quotes is written twice: ""')
-    return None
+    with file.open() as stream:
+        reader = csv.reader(stream, delimiter=file.delimiter, strict=True)
+        width, line = 0, 1
+        while True:
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                is_open = "end of data" in str(error)
+                reason = "a quote that does not end" if is_open else "a quote where none may be"
+                return Fault(line, reason, 'a quote inside of quotes is written twice: ""')
+            if fields is None:
+                return None
+            if any(_FOREIGN.search(field) for field in fields):
+                return Fault(line, *_NOT_UTF8)
+            width = width or len(fields)
+            if fields and len(fields) != width:
+                return Fault(line, f"{len(fields)} values for {width} columns", "quote values that hold the delimiter")
+            line = reader.line_num + 1

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, check_batch, put_rows
 from viewkeeper.client.files import Reading, SourceFile, failure_of, match_columns, open_files
-from viewkeeper.client.inference import column_type, infer_statement
+from viewkeeper.client.inference import infer_statement
 from viewkeeper.client.textvalues import lost_digits_of, misfit_of, value_of
 from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
 Progress = Callable[[int, int], None]  # rows written, rows in all
-_TEXT = ("VARCHAR", "JSON")
+_TEXT = ("VARCHAR", "JSON")  # JSON: text of which the file also says what it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,13 @@ class Load:
                     progress(done, self._total)
 
         for file in self._files:
-            reader = self._reader(file, schema, ignore_unknown)
-            token |= put_rows(
-                database.store, schema, pa.RecordBatchReader.from_batches(reader.schema, told(iter(reader)))
-            )
+            try:
+                reader = self._reader(file, schema, ignore_unknown)
+                batches = pa.RecordBatchReader.from_batches(reader.schema, told(iter(reader)))
+                token |= put_rows(database.store, schema, batches)
+            except (duckdb.Error, pa.ArrowInvalid) as error:
+                fact = f"{file.label} changed while it was loaded: {str(error).splitlines()[0]}"
+                raise InputError(f"{fact} ({done} rows are written)", "load it again") from None
         return Loaded(schema.name, done, time.monotonic() - self._started, token, created)
 
     def _check(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> int:
@@ -111,9 +114,10 @@ class Load:
             raise BadRow(f"{file.label} lacks the key column {', '.join(missing)}", "every row has its whole key")
         tests = [_fault(file, schema.column(name), place) for name, place in places.items()]
         try:
-            wanted = ["count(*)", *(f"count_if({test})" for test in tests)]
-            (counts,) = file.query(self._connection, wanted).fetchall()
-            if any(counts[1:]):
+            # columns that no test looks at are counted, else DuckDB would not read them, and not find what is wrong there
+            wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
+            (counts,) = file.query(self._connection, ["count(*)", *wanted]).fetchall()
+            if any(counts[1 : len(tests) + 1]):
                 raise self._describe(file, schema, places, tests)
             if file.text.format == "parquet":
                 self._check_batches(file, schema, ignore_unknown)
@@ -156,20 +160,14 @@ class Load:
 
 
 def _value(file: SourceFile, column: Column, place: int) -> str:
-    kind = file.types[place]
-    if kind in _TEXT:
-        return value_of(column.type, f"CAST(v{place} AS VARCHAR)" if kind == "JSON" else f"v{place}")
-    own = column_type(file, place)
-    if kind in ("FLOAT", "UUID", "TIME", "HUGEINT", "UHUGEINT"):
-        return f"CAST(v{place} AS {own.duckdb})"
-    return f"v{place}"
+    return value_of(column.type, f"v{place}") if file.types[place] in _TEXT else f"v{place}"
 
 
 def _fault(file: SourceFile, column: Column, place: int) -> str:
     """SQL that is true where a row's value cannot be that of the column."""
     kind, text = file.types[place], f"v{place}"
     tests = [misfit_of(column.type, text)] if kind in _TEXT else []
-    if kind == "JSON" and file.text.format == "jsonl" and column.type.kind == "DECIMAL":
+    if kind == "JSON" and column.type.kind == "DECIMAL":
         tests.append(lost_digits_of(text, f"k{place}"))
     if not column.nullable:
         tests.append(f"({_value(file, column, place)}) IS NULL")
