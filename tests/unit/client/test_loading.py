@@ -264,7 +264,7 @@ def test_a_fault_late_in_a_large_file_has_the_right_line(db: Database, tmp_path:
 def test_a_type_is_inferred_from_all_values_and_keeps_every_digit(
     db: Database, tmp_path: Path, values: list[str], kind: str
 ) -> None:
-    filler = [""] * 30_000  # more than a sample
+    filler = [""] * (30_000 if kind == "DATE" else 3)  # once more than any sample
     lines = "".join(f"{number},{value}\n" for number, value in enumerate([*filler, *values]))
     done = db.load("u", file(tmp_path, "u.csv", "id,v\n" + lines), create=True, key="id")
 
