@@ -81,8 +81,9 @@ def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Mome
         if newest_epoch(chain) <= since:
             continue
         seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.void]
-        olders = [row for _, row in seen[1:]] + [None]
-        steps += [Step(e, key, before, row) for (e, row), before in zip(seen, olders, strict=True) if e > since]
+        olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
+        pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty where a record is of an epoch in flight
+        steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]
     return sorted(steps, key=attrgetter("epoch"))
 
 

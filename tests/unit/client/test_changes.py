@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,7 @@ def test_the_epoch_that_filled_a_view_is_no_change_of_its_records(db: Database) 
 def test_an_epoch_in_flight_or_void_is_not_told(db: Database) -> None:
     first = put(db, 1, "a", 1)
     db.table("t").put(2, {"x": "a", "y": 10})
+    db.table("t").put(4, {"x": "new", "y": 10})
     with pytest.raises(Interrupted):
         Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
     assert told(db.view("sums").changes(since=first)) == []
@@ -113,7 +115,7 @@ def test_an_epoch_in_flight_or_void_is_not_told(db: Database) -> None:
     assert db.store.swap_epoch_record(record.version, epochs.void(record, record.owner))
     assert told(db.view("sums").changes(since=first)) == []
     last = put(db, 3, "a", 100)
-    assert told(db.view("sums").changes(since=first)) == [(last, ("a",), 1, 111)]
+    assert told(db.view("sums").changes(since=first)) == [(last, ("a",), 1, 111), (last, ("new",), None, 10)]
 
 
 def test_what_shows_nothing_new_is_no_change(db: Database) -> None:
@@ -178,3 +180,49 @@ def test_the_key_of_a_change_is_whole_and_reads_the_record(db: Database) -> None
     assert change.key == (None, 2)
     assert change.before is None
     assert db.view("by_x").get(*change.key) == change.after
+
+
+def test_a_view_that_was_filled_anew_is_to_be_scanned(db: Database) -> None:
+    first = put(db, 1, "a", 1)
+    record = db.store.read_epoch_record()
+    assert db.store.swap_epoch_record(record.version, epochs.forget_views(record))
+    with pytest.raises(vk.NotReady):
+        db.view("sums").changes(since=first)
+    put(db, 2, "a", 2)
+
+    with pytest.raises(vk.ChangesLost):
+        db.view("sums").changes(since=first)
+
+
+def test_a_consumer_beside_a_running_pipeline_misses_nothing_and_sees_nothing_twice(db: Database) -> None:
+    put(db, 0, "a", 0)
+    done = threading.Event()
+
+    def write() -> None:
+        other = vk.connect(db.url)
+        for number in range(1, 60):
+            put(other, number, "abcde"[number % 5], number)
+            if number % 7 == 0:
+                other.table("t").delete_many(range(number - 6, number))
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    copy, epoch, polls = {}, -1, 0
+    while not done.is_set() or epoch < db.epoch:
+        try:
+            changes = db.view("sums").changes(since=max(epoch, 0))
+        except vk.ChangesLost:
+            with db.snapshot() as snapshot:
+                copy, epoch = {row["x"]: row for row in snapshot.view("sums").scan()}, snapshot.epoch
+            continue
+        for change in changes:
+            assert copy.get(change.key[0]) == change.before
+            assert epoch < change.epoch <= changes.epoch
+            copy[change.key[0]] = change.after
+        copy = {key: row for key, row in copy.items() if row is not None}
+        epoch, polls = changes.epoch, polls + 1
+        done.wait(0.002)  # let the writer in
+    writer.join()
+
+    assert polls and copy == {row["x"]: row for row in db.view("sums").scan()}
