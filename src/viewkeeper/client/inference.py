@@ -14,7 +14,7 @@ import duckdb
 
 from viewkeeper.client.files import SourceFile, failure_of
 from viewkeeper.client.textvalues import value_of
-from viewkeeper.errors import InputError, UnknownName, UnsupportedSql
+from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
 from viewkeeper.sql.tokens import check_name, tokenize
 
@@ -50,9 +50,9 @@ def infer_statement(
     """The CREATE TABLE statement for rows of all the files."""
     if not key:
         raise InputError(f"table {table} needs a key to be created", 'name the key columns: --key id, or key=("id",)')
-    for name in (name for file in files for name in file.names):
-        check_name(name, "column")
     check_name(table, "table")
+    for file in files:
+        _require_names(file)
     types: dict[str, SqlType | None] = {}
     spelled: dict[str, str] = {}
     for file in files:
@@ -66,6 +66,14 @@ def infer_statement(
     keys = ", ".join(f"`{spelled[name.lower()]}`" for name in key)
     text = f"CREATE TABLE `{table}` ({', '.join(columns)}, PRIMARY KEY ({keys}))"
     return re.sub(r"`([A-Za-z_][A-Za-z0-9_]*)`", lambda found: found[0 if _is_keyword(found[1]) else 1], text)
+
+
+def _require_names(file: SourceFile) -> None:
+    for name in file.names:
+        try:
+            check_name(name, "column")
+        except SqlError as error:
+            raise SqlError(f"{file.label}: {error.fact}", f"rename it in the file: {error.hint}") from None
 
 
 def _column_type(file: SourceFile, place: int) -> SqlType:

@@ -322,7 +322,7 @@ def test_a_parquet_value_that_does_not_fit_is_told_and_text_in_it_is_read(db: Da
         ("id,v\n1,2\n", {}, "needs a key"),
         ("id,v\n1,2\n", {"key": "nope"}, "no key column nope"),
         ("id,v\n1,2\n,3\n", {"key": "id"}, "line 3: column id is NULL"),
-        ("id,order id\n1,2\n", {"key": "id"}, "'order id' cannot be the name of a column"),
+        ("id,order id\n1,2\n", {"key": "id"}, "u.csv: 'order id' cannot be the name of a column; rename"),
         ("id,v\n1,2\n1\n", {"key": "id"}, "line 3: 1 values"),
         ("id,v\n1,2\n", {"key": "id", "ignore_unknown": True}, "leave ignore_unknown out"),
     ],
