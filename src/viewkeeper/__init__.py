@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
+    from viewkeeper.client.changes import Change, Changes
     from viewkeeper.client.connect import connect
+    from viewkeeper.client.loading import Loaded
     from viewkeeper.client.result import Result
     from viewkeeper.errors import (
         BadRow,
+        ChangesLost,
         CorruptStore,
         DuplicateName,
         EpochFailed,
@@ -55,7 +58,10 @@ __version__ = "0.1.0"
 __all__ = [
     "connect",
     "Bounded",
+    "Change",
+    "Changes",
     "CheckReport",
+    "Loaded",
     "Result",
     "Token",
     # errors, in the order of the tree in errors.py
@@ -78,6 +84,7 @@ __all__ = [
     "StaleRead",
     "NotReady",
     "ForeignToken",
+    "ChangesLost",
     "ProtocolError",
     "Fenced",
     "LogDiverged",
@@ -89,8 +96,11 @@ __all__ = [
 
 _HOMES = {
     "connect": "viewkeeper.client.connect",
+    "Change": "viewkeeper.client.changes",
+    "Changes": "viewkeeper.client.changes",
     "Bounded": "viewkeeper.model.reads",
     "CheckReport": "viewkeeper.check.report",
+    "Loaded": "viewkeeper.client.loading",
     "Result": "viewkeeper.client.result",
     "Token": "viewkeeper.model.token",
 }

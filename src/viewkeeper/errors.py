@@ -18,7 +18,8 @@
     ├── ReadError             the reader: wait, run the pipeline, or ask for less
     │   ├── StaleRead
     │   ├── NotReady
-    │   └── ForeignToken
+    │   ├── ForeignToken
+    │   └── ChangesLost       older than the versions that are kept: scan instead
     └── ProtocolError         the epoch protocol stopped itself before harm was done
         ├── Fenced            a newer epoch or a newer pipeline owns the store
         ├── LogDiverged       the log is not the one the epoch record speaks of
@@ -115,6 +116,10 @@ class NotReady(ReadError):
 
 class ForeignToken(ReadError):
     """A token of another store, or of this store before a restore."""
+
+
+class ChangesLost(ReadError):
+    """The changes asked for reach further back than versions are kept."""
 
 
 class ProtocolError(ViewKeeperError):

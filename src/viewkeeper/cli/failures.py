@@ -17,6 +17,7 @@ STORE = 4
 READ = 5
 PROTOCOL = 6
 INTERRUPTED = 130
+UNREAD = 141
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (0, "done; also when `run` was ended by Ctrl-C or SIGTERM"),
@@ -27,6 +28,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (READ, "the read cannot be answered now: a view is not filled, or not fresh enough in time"),
     (PROTOCOL, "the pipeline stopped itself before harm was done"),
     (INTERRUPTED, "interrupted by Ctrl-C"),
+    (UNREAD, "nobody reads the output any more, as in `scan … | head`; nothing is printed about it"),
 )
 
 _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
@@ -41,6 +43,11 @@ _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
     "viewkeeper run, or pipeline.run_available()": "viewkeeper run URL",
+    "ignore_unknown=True leaves": "--ignore-unknown leaves",
+    "leave ignore_unknown out": "leave --ignore-unknown out",
+    "create=True, with a key, makes": "--create, with --key, makes",
+    "create=True makes": "--create makes",
+    "leave create out": "leave --create out",
     "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
 }
 

@@ -6,12 +6,14 @@ line, becomes `error: …` and `hint: …` in one place, whichever way the app w
 
 from __future__ import annotations
 
+import os
 import re
+import select
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from viewkeeper.cli.failures import STORE, USAGE, exit_code_of, is_from_spark, print_error, print_failure
+from viewkeeper.cli.failures import STORE, UNREAD, USAGE, exit_code_of, is_from_spark, print_error, print_failure
 from viewkeeper.errors import ViewKeeperError
 
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
@@ -40,9 +42,10 @@ class Group(TyperGroup):
                 raise
             print_error(f"Spark's Python package {error.name} is not installed", "pip install 'viewkeeper[spark]'")
             raise typer.Exit(STORE) from None
-        except BrokenPipeError:
-            raise  # typer ends quietly when nobody reads our output
         except OSError as error:
+            if isinstance(error, BrokenPipeError) and _is_unread():
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has nowhere to go
+                raise typer.Exit(UNREAD) from None
             print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             raise typer.Exit(STORE) from None
         except Exception as error:
@@ -54,6 +57,13 @@ class Group(TyperGroup):
                 raise
             print_error(error.format_message().rstrip("."), _help_hint(error))
             raise typer.Exit(USAGE) from None
+
+
+def _is_unread() -> bool:
+    """Whether stdout is a pipe that nobody reads: a pipe to Spark's JVM may break as well, and that is told."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return bool(poll.poll(0))
 
 
 def _help_hint(error: Exception) -> str:

@@ -106,6 +106,43 @@ def put(
 
 
 @app.command(cls=Command)
+def load(
+    url: Url,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files; `-` is the input, with `--format`.", show_default=False)
+    ],
+    create: Annotated[bool, typer.Option("--create", help="Make the table, with types that fit the files.")] = False,
+    key: Annotated[str | None, typer.Option(metavar="COL[,COL]", help="For `--create`: the key columns.")] = None,
+    format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="`csv`, `tsv`, `jsonl` or `parquet`, whatever the suffix.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(metavar="CHAR", help="Of CSV, if the first line misleads.")] = None,
+    null: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What stands for NULL in CSV, unquoted; else it is nothing at all."),
+    ] = None,
+    ignore_unknown: Annotated[
+        bool, typer.Option("--ignore-unknown", help="Leave out columns that the table has not.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Put the rows of CSV, TSV, JSON lines or Parquet files, also of `.csv.gz`, `.tsv.gz` and `.jsonl.gz`.
+
+    All files are checked first, every value of them, and nothing is written if one does not fit. Columns are matched by
+    name; those that the files lack keep their value. Of rows with the same key the last one stays, so that a load that
+    was interrupted is simply done again. With `--create` the store is made as well, if it is not there.
+    """
+    from viewkeeper.cli.load import Choices
+    from viewkeeper.cli.load import load as load_files
+    from viewkeeper.client.files import Reading
+
+    names = tuple(name.strip() for name in key.split(",")) if key else ()
+    choices = Choices(create, names, ignore_unknown)
+    load_files(url, table, files, Reading(format, delimiter, null or ""), choices, as_json=json)
+
+
+@app.command(cls=Command)
 def get(
     url: Url,
     name: Name,
@@ -161,6 +198,23 @@ def scan(
         timeout=timeout,
         as_json=json,
     )
+
+
+@app.command(cls=Command)
+def changes(
+    url: Url,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="A view or an index.", show_default=False)],
+    since: Annotated[int, typer.Option(metavar="EPOCH", help="The epoch that you have read.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Print what each epoch behind `--since` did to the records of a view, and the epoch to ask with the next time.
+
+    Only the last epochs are kept; exit code 5 says that the answer would not be whole and the view is to be scanned.
+    `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
+    """
+    from viewkeeper.cli.rows import changes as print_changes
+
+    print_changes(url, view, since, as_json=json)
 
 
 @app.command(cls=Command)

@@ -30,7 +30,11 @@ def console(*, stderr: bool = False) -> Console:
     """A console on the stream as it is now; wide when nobody looks at it."""
     from rich.console import Console
 
-    found = Console(file=sys.stderr if stderr else sys.stdout, highlight=False, markup=False, emoji=False)
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # ended in one place for all commands, not by rich
+
+    found = Output(file=sys.stderr if stderr else sys.stdout, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = _UNBOUNDED_WIDTH
     return found

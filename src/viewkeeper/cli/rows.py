@@ -1,4 +1,4 @@
-"""Rows: put, get and scan.
+"""Rows: put, get, scan and changes.
 
 In: a store's URL, names, and keys as typed. Out: tokens and rows on stdout. Always: tables and views are read alike; a
 read mode, and waiting for a token, are for views.
@@ -7,9 +7,10 @@ read mode, and waiting for a token, are for views.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from viewkeeper.cli.jsonlines import print_json
+from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import find_named, key_columns, open_database, shown_columns
 from viewkeeper.cli.values import parse_key, parse_put
 from viewkeeper.errors import InputError
@@ -72,6 +73,26 @@ def scan(
             reverse=reverse,
         )
         print_dicts(shown_columns(named), rows, as_json=as_json)
+
+
+def changes(url: str, name: str, since: int, *, as_json: bool) -> None:
+    """Print what happened to the records of a view, and the epoch to go on from."""
+    from viewkeeper.cli.output import print_rows, print_text
+
+    with open_database(url, read_only=True) as database:
+        found = database.view(name).changes(since)
+    if as_json:
+        for change in found:
+            print_json(asdict(change))
+        print_json({"epoch": found.epoch})
+        return
+    rows = ((c.epoch, to_json_text(c.key), _record(c.before), _record(c.after)) for c in found)
+    print_rows(("epoch", "key", "before", "after"), rows)
+    print_text(f"up to epoch {found.epoch}: --since {found.epoch} goes on from here")
+
+
+def _record(record: dict[str, object] | None) -> str | None:
+    return None if record is None else to_json_text(record)
 
 
 def _find_to_read(database: Database, name: str, read: str | None, after: str | None, timeout: float) -> Table | View:

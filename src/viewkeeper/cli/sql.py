@@ -58,6 +58,7 @@ def sql(url: str, texts: list[str], file: Path | None, *, as_json: bool) -> None
 
 def _read(file: Path | None) -> str:
     try:
-        return sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
+        return text.removeprefix("\ufeff")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:
         raise InputError(f"{file or 'the input'} is not UTF-8 text", "SQL is read as UTF-8") from None

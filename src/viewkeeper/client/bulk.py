@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.client.rows import merge_row, null_refused, split_put
+from viewkeeper.client.frames import frame_to_arrow, is_frame
+from viewkeeper.client.rows import key_bytes, merge_row, null_refused, split_put
 from viewkeeper.errors import BadRow, InputError
 from viewkeeper.model.keybatches import encode_keys, place_all
 from viewkeeper.model.positions import Stream
@@ -49,7 +50,29 @@ def put_rows(
     return token
 
 
+def delete_rows(store: EmbeddedStore, schema: TableSchema, keys: Iterable[object]) -> Token:
+    """Delete the rows under all keys; a token that covers it. A list is checked in full before the first row goes."""
+    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
+        raise InputError(
+            f"delete_many of {schema.name} takes many keys, not one {type(keys).__name__}", "pass a list of keys"
+        )
+    token, name = Token(store.incarnation), f"table {schema.name}"
+
+    def encode(part: list[object]) -> list[bytes]:
+        wanted = (key if isinstance(key, tuple) else (key,) for key in part)
+        return list(dict.fromkeys(key_bytes(name, schema.key_columns, key) for key in wanted))
+
+    parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
+    for part in list(parts) if isinstance(keys, Sequence) else parts:
+        for node, chosen in _by_node(store, part):
+            group = RowWrites(schema.id, [part[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))
+            token |= Token(store.incarnation, store.write(node, [group]))
+    return token
+
+
 def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], Merge]]:
+    if is_frame(rows):
+        rows = frame_to_arrow(rows)
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
@@ -59,6 +82,8 @@ def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], M
         return iter(prepared)  # all of a table is checked before the first row is written
     if isinstance(rows, pa.RecordBatchReader):
         return (_arrow_batch(schema, part) for batch in rows for part in _slices(batch))
+    if hasattr(rows, "__arrow_c_stream__"):  # polars, DuckDB and others that speak Arrow
+        return _batches(schema, pa.RecordBatchReader.from_stream(rows))
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise InputError(
             f"put_many to {schema.name} takes many rows, not one {type(rows).__name__}", "pass a list of dicts"
@@ -125,6 +150,12 @@ def _arrow_batch(schema: TableSchema, batch: pa.RecordBatch) -> tuple[list[bytes
     return keys.to_pylist(), merge
 
 
+def check_batch(schema: TableSchema, batch: pa.RecordBatch) -> None:
+    """Raise unless every row of the batch may be put."""
+    for part in _slices(batch):
+        _arrow_batch(schema, part)
+
+
 def _fit(column: Column, array: pa.Array) -> pa.Array:
     """The array in the column's type; only casts that lose nothing."""
     wanted = column.type.arrow
@@ -147,7 +178,10 @@ def _fit(column: Column, array: pa.Array) -> pa.Array:
         return fitted
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise BadRow(f"column {column.name} is {column.type}: {reason}", f"cast it to Arrow's {wanted} first") from None
+        hint = f"cast it to Arrow's {wanted} first"
+        if pa.types.is_floating(kind) and pa.types.is_integer(wanted):  # what pandas makes of integers and a NULL
+            hint += f'; in pandas that is .astype("{str(wanted).capitalize()}")'
+        raise BadRow(f"column {column.name} is {column.type}: {reason}", hint) from None
 
 
 def _may_cast(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -6,6 +6,7 @@ store; the catalog is looked up anew when its version has moved.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
+    from viewkeeper.client.loading import Loaded
     from viewkeeper.client.pipeline import Pipeline
     from viewkeeper.client.result import Result
     from viewkeeper.client.status import Status
@@ -60,6 +62,11 @@ class Database:
     def url(self) -> str:
         return self.store.url
 
+    @property
+    def epoch(self) -> int:
+        """The last committed epoch: what a view read in mode "snapshot" would see now."""
+        return self.store.read_horizon().committed
+
     def execute(self, sql: str) -> Result:
         """Run one or more SQL statements; the answer is the last one's."""
         from viewkeeper.client.statements import execute
@@ -73,6 +80,28 @@ class Database:
     def view(self, name: str) -> View:
         """The view or index called `name`."""
         return View(self, self.catalog().view(name))
+
+    def load(
+        self,
+        table: str,
+        *paths: str | os.PathLike[str],
+        create: bool = False,
+        key: str | Sequence[str] = (),
+        format: str | None = None,
+        delimiter: str | None = None,
+        null: str = "",
+        ignore_unknown: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Loaded:
+        """Put the rows of CSV, TSV, JSON lines or Parquet files; all are checked before the first row is written."""
+        from viewkeeper.client.files import Reading
+        from viewkeeper.client.loading import load
+
+        names = (key,) if isinstance(key, str) else tuple(key)
+        reading = Reading(format, delimiter, null)
+        return load(
+            self, table, paths, reading, create=create, key=names, ignore_unknown=ignore_unknown, progress=progress
+        )
 
     def write(self) -> WriteGroup:
         """An atomic group of puts and deletes of rows of one node, as a context manager."""
@@ -89,7 +118,10 @@ class Database:
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Return once all views hold what the token's write did; StaleRead after `timeout` seconds."""
-        wait_for(self.store, Token.parse(token) if isinstance(token, str) else token, timeout)
+        token = Token.parse(token) if isinstance(token, str) else token
+        if not isinstance(token, Token):
+            raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
+        wait_for(self.store, token, timeout)
 
     def pipeline(
         self,

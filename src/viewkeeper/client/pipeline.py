@@ -38,8 +38,9 @@ class Pipeline:
         changes_per_epoch: int | None,
         events: EventSink | None = None,
     ) -> None:
-        if changes_per_epoch is not None and changes_per_epoch < 1:
-            raise InputError(f"changes_per_epoch={changes_per_epoch} is not a size", "use 1 or more")
+        if changes_per_epoch is not None:
+            _require_count("changes_per_epoch", changes_per_epoch)
+        _require_count("view_managers", view_managers)
         owners_of_places(database.store.places, view_managers)
         self._database = database
         self._given, self._own, self._epochs = spark, None, None
@@ -66,6 +67,7 @@ class Pipeline:
     @view_managers.setter
     def view_managers(self, managers: int) -> None:
         """Takes effect with the next epoch."""
+        _require_count("view_managers", managers)
         owners_of_places(self._database.store.places, managers)
         self._runner.view_managers = managers
 
@@ -117,3 +119,8 @@ class Pipeline:
         if self._epochs is None:
             self._epochs = epoch_session(self._spark())
         return self._epochs
+
+
+def _require_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name}={value!r} is not a number of them", "use 1 or more")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from viewkeeper.errors import InputError, StaleRead
@@ -44,6 +44,10 @@ class Moment:
     epoch: int
     void: tuple[int, ...]
     horizon: Horizon
+
+    def kept_from(self, floor: int) -> Moment:
+        """The same, with the floor as it was found once the records were held: what lies below may be gone."""
+        return replace(self, horizon=replace(self.horizon, floor=floor))
 
 
 def moment_of(store: EmbeddedStore, mode: ReadMode, timeout: float) -> Moment:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 
@@ -38,6 +39,11 @@ class Result:
             return pa.table({})
         values = list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.columns)
         return pa.table([pa.array(column) for column in values], names=list(self.columns))
+
+    def to_pandas(self) -> pd.DataFrame:
+        from viewkeeper.client.frames import arrow_to_frame
+
+        return arrow_to_frame(self.to_arrow())
 
     @staticmethod
     def of_dicts(columns: Sequence[str], rows: Sequence[dict[str, object]]) -> Result:

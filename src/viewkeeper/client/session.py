@@ -62,9 +62,11 @@ class Snapshot:
         self._database = database
         store = database.store
         while True:
-            self._moment: Moment = moment_of(store, SNAPSHOT, 0)
+            moment = moment_of(store, SNAPSHOT, 0)
             self._held = store.hold(range(store.places))
-            if store.read_horizon().floor <= self._moment.epoch:
+            floor = store.read_horizon().floor
+            if floor <= moment.epoch:
+                self._moment: Moment = moment.kept_from(floor)
                 break
             self._held.close()
 

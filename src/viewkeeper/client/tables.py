@@ -29,6 +29,7 @@ from viewkeeper.model.values import Stored, to_stored
 from viewkeeper.model.writes import RowWrites
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
     from viewkeeper.client.database import Database
@@ -76,7 +77,7 @@ class Table:
         return True
 
     def put_many(self, rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader) -> Token:
-        """Write many rows in bounded transactions: dicts with their keys inside, or Arrow data."""
+        """Write many rows in bounded transactions: dicts with their keys inside, Arrow data, or a DataFrame."""
         from viewkeeper.client.bulk import put_rows
 
         self._database.require_writable(self._schema)
@@ -91,6 +92,15 @@ class Table:
             return self._write(encoded, lambda before: None)
         names = value_column_names(self._schema, columns)
         return self._write(encoded, lambda before: clear_columns(self._schema, before, names))
+
+    def delete_many(self, keys: Iterable[object]) -> Token:
+        """Delete the rows under many keys in bounded transactions; a key of several columns is a tuple."""
+        from viewkeeper.client.bulk import delete_rows
+
+        self._database.require_writable(self._schema)
+        token = delete_rows(self._database.store, self._schema, keys)
+        self._written(token)
+        return token
 
     def get(self, *key: object, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row under a key, key columns included; None when there is none."""
@@ -127,6 +137,12 @@ class Table:
 
         bounds = byte_range(f"table {self.name}", self._schema.key_columns, prefix, start, stop)
         return table_to_arrow(self._schema, self._database.store.scan(self._schema.id, *bounds))
+
+    def to_pandas(self, *prefix: object, start: object = None, stop: object = None) -> pd.DataFrame:
+        """The rows that `scan` gives, as a DataFrame with nullable types."""
+        from viewkeeper.client.frames import arrow_to_frame
+
+        return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop))
 
     def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
         self._database.require_writable(self._schema)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.client.ranges import byte_range, check_limit
 from viewkeeper.client.reading import EPOCH_MAX, TIMEOUT_SECONDS, Moment, moment_of
 from viewkeeper.client.rows import key_bytes
-from viewkeeper.errors import NotReady
+from viewkeeper.errors import InputError, NotReady
 from viewkeeper.model.keys import decode_key, part_end
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.rows import decode_row
@@ -22,8 +22,10 @@ from viewkeeper.plan.catalog import ViewDefinition
 from viewkeeper.plan.physical import FoldNode
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
+    from viewkeeper.client.changes import Change, Changes, Step
     from viewkeeper.client.database import Database
     from viewkeeper.client.reading import ReadMode
     from viewkeeper.stores.embedded.held import HeldViews
@@ -96,6 +98,37 @@ class View:
         keys, rows = self._records(prefix, start, stop, read, timeout)
         return records_to_arrow(self._definition.node, self._definition.shown, keys, rows)
 
+    def to_pandas(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        read: ReadMode | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> pd.DataFrame:
+        """The records that `scan` gives, as a DataFrame with nullable types."""
+        from viewkeeper.client.frames import arrow_to_frame
+
+        return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop, read=read, timeout=timeout))
+
+    def changes(self, since: int, *, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS) -> Changes:
+        """What each epoch behind `since` did to the records; ChangesLost when not all of it is kept any more."""
+        from viewkeeper.client.changes import Changes, collect_steps, require_kept
+
+        places = self._places(())
+        held, moment = self._hold(places, read, timeout)
+        try:
+            if moment.epoch == EPOCH_MAX:
+                raise InputError("changes are those of committed epochs", 'leave read="latest" out')
+            if self._is_unfilled(moment):
+                raise self._not_ready()
+            node = self._definition.node
+            since = require_kept(self._label, since, moment, moment.horizon.filled[node.table])
+            steps = collect_steps(held.scan(places, node.table, b"", None), since, moment)
+        finally:
+            self._release(held)
+        return Changes(since, moment.epoch, steps, self._to_change)
+
     def keys_and_values(self) -> pa.Table:
         """All records with their whole key (`__key_0`, …), shown or not, and the values (`__value_0`, …)."""
         from viewkeeper.client.arrow import keys_and_values
@@ -159,8 +192,9 @@ class View:
         while True:
             moment = self._moment(read, timeout)
             held = store.hold(places)
-            if moment.epoch == EPOCH_MAX or store.read_horizon().floor <= moment.epoch:
-                return held, moment
+            now = store.read_horizon()
+            if moment.epoch == EPOCH_MAX or now.floor <= moment.epoch:
+                return held, moment.kept_from(now.floor)
             held.close()
 
     def _release(self, held: HeldViews) -> None:
@@ -198,15 +232,25 @@ class View:
         """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
         node = self._definition.node
         if next(self._database.store.scan(node.source, b"", None), None) is not None:
-            raise NotReady(
-                f"{self._label} is not filled yet", "run the pipeline: viewkeeper run, or pipeline.run_available()"
-            )
+            raise self._not_ready()
         if isinstance(node, FoldNode) and node.always:
             from viewkeeper.views.groups import empty_row
 
             row = empty_row(node)
             return [] if row is None else [(b"", row)]
         return []
+
+    def _not_ready(self) -> NotReady:
+        hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
+        return NotReady(f"{self._label} is not filled yet", hint)
+
+    def _to_change(self, step: Step) -> Change:
+        from viewkeeper.client.changes import Change
+
+        columns = self._definition.node.key
+        key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
+        before, after = (None if row is None else self._to_dict(step.key, row) for row in (step.before, step.after))
+        return Change(step.epoch, key, before, after)
 
     def _to_dict(self, key: bytes, row: bytes) -> dict[str, object]:
         node = self._definition.node

@@ -22,5 +22,6 @@ class Bounded:
     seconds: float
 
     def __post_init__(self) -> None:
-        if not self.seconds >= 0:
-            raise InputError(f"Bounded(seconds={self.seconds}) is not a bound", "use 0 or more seconds")
+        is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if not is_number or not self.seconds >= 0:
+            raise InputError(f"Bounded(seconds={self.seconds!r}) is not a bound", "use 0 or more seconds")

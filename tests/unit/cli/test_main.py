@@ -19,7 +19,7 @@ from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX
 Run = Callable[..., Result]
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ("sql", "put", "get", "scan", "run", "status", "explain", "check", "demo")
+COMMANDS = ("sql", "put", "load", "get", "scan", "changes", "run", "status", "explain", "check", "demo")
 HEAVY = ("pyspark", "py4j", "pandas", "duckdb", "sqlglot")
 
 
@@ -128,11 +128,14 @@ finally:
     assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
-def test_a_reader_who_has_seen_enough_is_no_error(shop: str) -> None:
-    command = f"{sys.executable} -m viewkeeper scan {shop} orders --json | true"
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_a_reader_who_has_seen_enough_is_no_error(shop: str, json: str) -> None:
+    vk.connect(shop).table("orders").put_many([{"id": f"{number:09}" * 20} for number in range(2_000)])
+    command = f"({sys.executable} -m viewkeeper scan {shop} orders {json}; echo $? >&2) | head -n 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1
+    assert (done.returncode, done.stderr) == (0, "141\n")
 
 
 def test_the_page_in_docs_is_current() -> None:

@@ -72,6 +72,14 @@ def test_statements_come_from_a_file_or_a_pipe(run: Run, url: str, tmp_path: Pat
     assert run("sql", url, input="").exit_code == 0
 
 
+def test_a_byte_order_mark_before_the_first_statement_is_no_part_of_it(run: Run, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.sql"
+    file.write_text(f"\ufeff{CREATE};\n", encoding="utf-8")
+
+    assert run("sql", url, "--file", str(file)).stdout == "table t created\n"
+    assert run("sql", url, input="\ufeffDROP TABLE t").stdout == "table t dropped\n"
+
+
 def test_a_mistake_leaves_the_statements_before_it_undone(run: Run, url: str, tmp_path: Path) -> None:
     told = run("sql", url, f"{CREATE};\nSELEC 1")
 

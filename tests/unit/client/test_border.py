@@ -157,3 +157,25 @@ def test_a_forked_child_is_told_to_open_the_store_itself(db: Database) -> None:
 )
 def test_messages_say_what_happened(db: Database, statement: str, told: str) -> None:
     assert db.execute(statement).message == told
+
+
+ARGUMENTS: list[Callable[[Database], object]] = [
+    lambda db: db.wait_for(None),
+    lambda db: db.wait_for(7),
+    lambda db: vk.Bounded("a"),
+    lambda db: vk.Bounded(None),
+    lambda db: vk.Bounded(float("nan")),
+    lambda db: db.pipeline(view_managers="x"),
+    lambda db: db.pipeline(view_managers=0),
+    lambda db: db.pipeline(changes_per_epoch="x"),
+    lambda db: db.pipeline(changes_per_epoch=True),
+]
+
+
+@pytest.mark.parametrize("call", ARGUMENTS)
+def test_an_argument_of_the_wrong_type_is_an_input_error(
+    db: Database, monkeypatch: pytest.MonkeyPatch, call: Callable[[Database], object]
+) -> None:
+    monkeypatch.setattr("viewkeeper.engine.session.require_spark", lambda: None)
+    with pytest.raises(vk.InputError):
+        call(db)

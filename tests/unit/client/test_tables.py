@@ -227,3 +227,24 @@ def test_a_dropped_table_is_not_written_and_a_reader_does_not_write(db: vk.Datab
     for write in (lambda: table.put("a", 1, {}), lambda: table.put_many([row("a", 1)]), lambda: table.delete("a", 1)):
         with pytest.raises(vk.UnknownName, match="was dropped"):
             write()
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_delete_many_deletes_the_rows_it_names(db: vk.Database, monkeypatch: pytest.MonkeyPatch, lazily: bool) -> None:
+    monkeypatch.setattr("viewkeeper.client.bulk.ROWS_PER_TRANSACTION", 3)
+    table = db.table("t")
+    table.put_many([row("a", number) for number in range(10)])
+    keys = [("a", number) for number in (0, 1, 2, 3, 1, 77, 8)]
+    token = table.delete_many(iter(keys) if lazily else keys)
+
+    assert [item["b"] for item in table.scan()] == [4, 5, 6, 7, 9]
+    assert token.is_covered_by(db.store.incarnation, db.store.ends())
+    assert table.delete_many([]).positions == {}
+
+
+@pytest.mark.parametrize("keys", ["a", {"A": "a"}, 7, [("a", 1), ("a",)], [("a", 1), ("a", "x")], [("a", None)]])
+def test_a_bulk_delete_that_does_not_fit_deletes_nothing(db: vk.Database, keys: object) -> None:
+    db.table("t").put("a", 1, {})
+    with pytest.raises(vk.InputError):
+        db.table("t").delete_many(keys)
+    assert list(db.table("t").scan()) == [row("a", 1)]

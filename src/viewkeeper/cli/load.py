@@ -1,0 +1,80 @@
+"""Load: files into a table, with a bar on a terminal.
+
+In: a store's URL, a table and files. Out: rows put, and how many in what time. Always: a store that is not there is made
+only for `--create`, and only once the files are known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from viewkeeper.cli.jsonlines import print_json
+from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.output import console, print_text
+from viewkeeper.errors import StoreError
+
+if TYPE_CHECKING:
+    from viewkeeper.client.files import Reading
+    from viewkeeper.client.loading import Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user chose."""
+
+    create: bool
+    key: tuple[str, ...]
+    ignore_unknown: bool
+
+
+def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: Choices, *, as_json: bool) -> None:
+    """Put the rows of the files and tell about it."""
+    from viewkeeper.client.loading import open_load, require_sensible, require_target
+
+    require_sensible(create=choices.create, key=choices.key, ignore_unknown=choices.ignore_unknown)
+    try:
+        with open_database(url, read_only=True) as database:
+            require_target(database, table, create=choices.create)
+    except StoreError:
+        if not choices.create:
+            raise  # else it is made below, and what else is wrong is told there
+    with _bar() as progress, open_load(files, reading) as opened:
+        created = opened.infer(table, choices.key) if choices.create else None
+        with open_database(url, create=choices.create) as database:
+            done = opened.run(database, table, created, ignore_unknown=choices.ignore_unknown, progress=progress)
+    _tell(done, as_json=as_json)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr while files are checked and rows are put, if anybody looks."""
+    target = console(stderr=True)
+    if not target.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=target, transient=True) as bar:
+        task = bar.add_task("checking", total=None)
+        yield lambda done, total: bar.update(task, description="loading", completed=done, total=total)
+
+
+def _tell(done: Loaded, *, as_json: bool) -> None:
+    rate = round(done.rows / max(done.seconds, 1e-3))
+    if as_json:
+        print_json(asdict(done) | {"token": str(done.token), "rows_per_second": rate})
+        return
+    if done.created:
+        print_text(f"{done.created};")
+    rows = f"{done.rows:,} {'row' if done.rows == 1 else 'rows'}"
+    print_text(f"{rows} loaded into {done.table} in {done.seconds:.1f} s, {rate:,} rows/s")

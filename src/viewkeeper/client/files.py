@@ -1,0 +1,193 @@
+"""Files to load: which columns a file has, and a DuckDB relation that gives them.
+
+In: paths and how to read them. Out: for each file its column names and SQL for its columns `v0`, `v1`, …. Always: text
+(CSV, TSV, JSON lines) comes as VARCHAR, just as it is written, and whoever loads it decides what it means; the first line
+of CSV names the columns; nothing is guessed from a sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from viewkeeper.client.lines import TextFile, find_fault
+from viewkeeper.errors import InputError, UnknownName
+
+FORMATS = {
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq"),
+}
+# Types that have no place in a table, as what holds their values.
+_PARQUET_CASTS = {
+    "JSON": "VARCHAR",
+    "UUID": "VARCHAR",
+    "TIME": "VARCHAR",
+    "FLOAT": "DOUBLE",
+    "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "DECIMAL(38,0)",
+}
+_GLOB = frozenset("*?[")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: `format` None goes by the suffix, `delimiter` None by the first line, `null` is CSV's NULL."""
+
+    format: str | None = None
+    delimiter: str | None = None
+    null: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file, its columns, and `SELECT`-able SQL with the path as its one parameter."""
+
+    text: TextFile
+    names: tuple[str, ...]
+    types: tuple[str, ...]  # DuckDB's; VARCHAR for text
+    relation: str
+
+    @property
+    def label(self) -> str:
+        return self.text.label
+
+    def query(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> duckdb.DuckDBPyRelation:
+        """The expressions over the file's columns, row by row and in the file's order."""
+        return connection.sql(f"SELECT {', '.join(expressions)} FROM {self.relation}", params=[str(self.text.path)])
+
+
+@contextlib.contextmanager
+def open_files(
+    connection: duckdb.DuckDBPyConnection, paths: Sequence[str | os.PathLike[str]], reading: Reading
+) -> Iterator[list[SourceFile]]:
+    """The files, for as long as the block lasts."""
+    if not paths:
+        raise InputError("there is no file to load", "name one or more files")
+    if reading.format is not None and reading.format not in FORMATS:
+        raise InputError(f"format {reading.format!r} is not known", f"use one of {', '.join(FORMATS)}")
+    if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
+        raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
+    with tempfile.TemporaryDirectory(prefix="viewkeeper-load-") as directory:
+        places = [Path(directory, str(number)) for number in range(len(paths))]
+        texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
+        yield [_describe(connection, text, reading) for text in texts]
+
+
+def failure_of(file: TextFile, error: duckdb.Error) -> InputError:
+    """What to tell of a file that DuckDB could not read: where the fault is, looked up by counting lines ourselves.
+
+    DuckDB's own number is that of the record; quoted line breaks make the line another one.
+    """
+    fault = find_fault(file)
+    if fault:
+        return InputError(f"{file.label}, line {fault.line}: {fault.reason}", fault.hint)
+    reason = str(error).splitlines()[0].removeprefix("Invalid Input Error: ")
+    hint = "do all lines end alike, in \\n or in \\r\\n?" if file.format in ("csv", "tsv") else None
+    return InputError(f"{file.label} cannot be read as {file.format}: {reason}", hint)
+
+
+def _locate(name: str, reading: Reading, place: Path) -> TextFile:
+    """The file behind a name; what DuckDB could not read where it is gets a place of its own."""
+    if name == "-":
+        if reading.format is None:
+            raise InputError("the format of the input is not known", 'say it: --format csv, or format="csv"')
+        with place.open("wb") as copy:  # read twice, so it is kept
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        return TextFile("the input", _without_bom(place, reading.format, place), reading.format, is_gzip=False)
+    path = Path(name)
+    if path.is_dir():
+        raise InputError(f"{name} is a directory", "name the files in it")
+    if not path.is_file():
+        raise InputError(f"there is no file {name}", "is the path right?")
+    is_gzip = path.suffix.lower() == ".gz"
+    stem = path.with_suffix("") if is_gzip else path
+    found = reading.format or next((f for f, ends in FORMATS.items() if stem.suffix.lower() in ends), None)
+    if found is None:
+        raise InputError(f"{name} has no suffix that names its format", 'say it: --format csv, or format="csv"')
+    if path.stat().st_size == 0:
+        raise InputError(
+            f"{name} is empty", "CSV begins with a line of column names" if found in ("csv", "tsv") else None
+        )
+    if _GLOB & set(name):  # DuckDB would look for many files
+        place.symlink_to(path.absolute())
+        path = place
+    return TextFile(name, path if is_gzip else _without_bom(path, found, place), found, is_gzip=is_gzip)
+
+
+def _without_bom(path: Path, found: str, place: Path) -> Path:
+    """DuckDB takes no byte order mark before JSON."""
+    with path.open("rb") as stream:
+        if found != "jsonl" or stream.read(3) != _BOM:
+            return path
+        copied = place.with_suffix(".plain")
+        with copied.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+    return copied
+
+
+def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Reading) -> SourceFile:
+    try:
+        if text.format == "parquet":
+            return _parquet(connection, text)
+        return _json(connection, text) if text.format == "jsonl" else _csv(text, reading)
+    except duckdb.Error as error:
+        raise failure_of(text, error) from None
+
+
+def _csv(text: TextFile, reading: Reading) -> SourceFile:
+    text = text.with_delimiter(reading.delimiter)
+    names = text.header()
+    columns = ", ".join(f"'v{i}': 'VARCHAR'" for i in range(len(names)))
+    relation = (
+        f"read_csv(?, auto_detect=false, header=true, columns={{{columns}}}, delim={_literal(text.delimiter)}, "
+        f"quote='\"', escape='\"', nullstr={_literal(reading.null)}, allow_quoted_nulls=false, "
+        f"compression='{'gzip' if text.is_gzip else 'none'}', max_line_size=16777216)"
+    )
+    return SourceFile(text, names, ("VARCHAR",) * len(names), relation)
+
+
+def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
+    rows = f"read_ndjson_objects(?, compression='{'gzip' if text.is_gzip else 'none'}')"
+    keys = "CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END"
+    found = connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]).fetchall()
+    names = text.in_order({name for (name,) in found})
+    paths = ", ".join(_literal('$."' + name.replace('"', '\\"') + '"') for name in names)
+    values = ", ".join(f"value[{i + 1}] AS v{i}, kind[{i + 1}] AS k{i}" for i in range(len(names)))
+    parsed = f"SELECT json_extract_string(json, [{paths}]) AS value, json_type(json, [{paths}]) AS kind FROM {rows}"
+    return SourceFile(text, names, ("JSON",) * len(names), f"(SELECT {values} FROM ({parsed}))")
+
+
+def _parquet(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
+    described = connection.sql("SELECT * FROM read_parquet(?)", params=[str(text.path)])
+    names = tuple(described.columns)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    kinds = [str(kind) for kind in described.types]
+    types = ["VARCHAR" if kind.startswith("ENUM") else _PARQUET_CASTS.get(kind, kind) for kind in kinds]
+    pairs = enumerate(zip(quoted, kinds, types, strict=True))
+    values = ", ".join(f"{n if k == t else f'CAST({n} AS {t})'} AS v{i}" for i, (n, k, t) in pairs)
+    return SourceFile(text, names, tuple(types), f"(SELECT {values} FROM read_parquet(?))")
+
+
+def match_columns(file: SourceFile, known: Sequence[str], *, ignore_unknown: bool) -> dict[str, int]:
+    """The place in the file of each of the table's columns that it has; names match in any case."""
+    spelled = {name.lower(): name for name in known}
+    unknown = [name for name in file.names if name.lower() not in spelled]
+    if unknown and not ignore_unknown:
+        fact = f"{file.label} has columns that the table has not: {', '.join(unknown)}"
+        raise UnknownName(fact, f"the table has {', '.join(known)}; ignore_unknown=True leaves the others out")
+    return {spelled[name.lower()]: i for i, name in enumerate(file.names) if name.lower() in spelled}
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,54 @@
+"""Text values: what a text means in a column, as DuckDB expressions.
+
+In: a type and a VARCHAR expression. Out: SQL for the value, and SQL that is true where there is none. Always: nothing is
+rounded and nothing is cut: a text either spells a value of the type exactly, or it does not fit. Texts are read as the
+command line reads them; blank is NULL, except in STRING and BINARY.
+"""
+
+from __future__ import annotations
+
+from viewkeeper.model.types import SqlType
+
+_OFFSET = r"( ?(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?"
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_PATTERNS = {
+    "BOOLEAN": "(?i)true|false|t|f|yes|no|y|n|1|0",
+    "INT": r"[+-]?[0-9]+(\.0*)?",
+    "BIGINT": r"[+-]?[0-9]+(\.0*)?",
+    "DOUBLE": r"(?i)[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)",
+    "DATE": rf"{_DAY}([ T]00:00(:00(\.0+)?)?)?",
+    "TIMESTAMP": rf"{_DAY}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}}0*)?)?{_OFFSET})?",
+}
+# A JSON number with a point passes through a DOUBLE, which holds 15 decimal digits of any number.
+_EXACT_DIGITS = 15
+KINDS_WITH_BLANK = ("STRING", "BINARY")
+
+
+def value_of(kind: SqlType, text: str) -> str:
+    """SQL for the value that `text` spells; NULL where it spells none."""
+    if kind.kind == "STRING":
+        return text
+    if kind.kind == "BINARY":
+        return f"CASE WHEN regexp_full_match({text}, '([0-9a-fA-F]{{2}})*') THEN unhex({text}) END"
+    trimmed = f"trim({text})"
+    pattern = (
+        _PATTERNS.get(kind.kind) or rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
+    )
+    cast = f"TRY_CAST({trimmed} AS {kind.duckdb})"
+    if kind.kind == "TIMESTAMP":
+        cast = f"CAST(TRY_CAST({trimmed} AS TIMESTAMPTZ) AS TIMESTAMP)"  # in UTC, which the session's zone is
+    return f"CASE WHEN regexp_full_match({trimmed}, '{pattern}') THEN {cast} END"
+
+
+def misfit_of(kind: SqlType, text: str) -> str:
+    """SQL that is true where a text is there and spells no value."""
+    if kind.kind == "STRING":
+        return "false"
+    there = f"{text} IS NOT NULL" if kind.kind in KINDS_WITH_BLANK else f"trim({text}) <> ''"
+    return f"coalesce({there} AND ({value_of(kind, text)}) IS NULL, false)"
+
+
+def lost_digits_of(text: str, json_kind: str) -> str:
+    """SQL that is true where a number of a JSON file may have had more digits than are left of it."""
+    digits = rf"ltrim(replace(regexp_replace({text}, '\.0$', ''), '.', ''), '-0')"
+    return f"coalesce({json_kind} = 'DOUBLE' AND length({digits}) > {_EXACT_DIGITS}, false)"

@@ -1,0 +1,116 @@
+"""load from the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from viewkeeper.cli import load as load_module
+
+Run = Callable[..., Result]
+
+ORDERS = "id,region,amount\no4,eu,30\no5,,-5\n"
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> str:
+    path = tmp_path / "orders.csv"
+    path.write_text(ORDERS, encoding="utf-8")
+    return str(path)
+
+
+def ids(run: Run, url: str) -> list[str]:
+    return [json.loads(line)["id"] for line in run("scan", url, "orders", "--json").stdout.splitlines()]
+
+
+def test_a_load_ends_with_a_line_of_rows_and_seconds(run: Run, shop: str, orders: str) -> None:
+    told = run("load", shop, "orders", orders)
+
+    assert told.exit_code == 0, told.stderr
+    assert told.stdout.startswith("2 rows loaded into orders in ")
+    assert told.stdout.endswith(" rows/s\n")
+    assert told.stderr == ""
+    assert ids(run, shop) == ["o1", "o2", "o3", "o4", "o5"]
+
+
+def test_json_tells_the_same_with_the_token(run: Run, shop: str, orders: str) -> None:
+    told = json.loads(run("load", shop, "orders", orders, orders, "--json").stdout)
+
+    assert (told["table"], told["rows"], told["created"]) == ("orders", 4, None)
+    assert told["token"].startswith("vk1:")
+    assert set(told) == {"table", "rows", "seconds", "rows_per_second", "token", "created"}
+
+
+def test_create_makes_store_and_table_and_prints_the_statement(run: Run, url: str, orders: str) -> None:
+    told = run("load", url, "orders", orders, "--create", "--key", "id")
+
+    assert told.exit_code == 0, told.stderr
+    statement = told.stdout.splitlines()[0]
+    assert statement == "CREATE TABLE orders (id STRING, region STRING, amount BIGINT, PRIMARY KEY (id));"
+    assert ids(run, url) == ["o4", "o5"]
+    again = run("load", url, "orders", orders, "--create", "--key", "id")
+    assert (again.exit_code, again.stderr.splitlines()[1]) == (2, "hint: leave --create out to load into it")
+
+
+@pytest.mark.parametrize("content", ["id,amount\n,1\n", "id,amount\no1\n"])
+def test_files_that_do_not_fit_leave_no_store_behind(run: Run, url: str, tmp_path: Path, content: str) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text(content, encoding="utf-8")
+
+    assert run("load", url, "orders", str(bad), "--create", "--key", "id").exit_code == 2
+    assert not (tmp_path / "shop").exists()
+    assert run("load", url, "orders", str(bad)).exit_code == 4
+
+
+def test_the_input_is_loaded_when_its_format_is_named(run: Run, shop: str) -> None:
+    told = run("load", shop, "orders", "-", "--format", "jsonl", input='{"id": "o9"}\n')
+    assert told.exit_code == 0, told.stderr
+    assert ids(run, shop)[-1] == "o9"
+    assert run("load", shop, "orders", "-", input=ORDERS).stderr.splitlines()[1].startswith("hint: say it: --format")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("nope", "FILE"), "hint: --create, with --key, makes it from the files"),
+        (("orders", "FILE", "--key", "id"), "hint: --create makes the table"),
+        (("new", "FILE", "--create"), "hint: name the key columns: --key id"),
+        (("orders", "WIDE"), "hint: the table has id, region, amount; --ignore-unknown leaves the others out"),
+        (("orders", "none.csv"), "hint: is the path right?"),
+    ],
+)
+def test_hints_speak_of_options(
+    run: Run, shop: str, orders: str, tmp_path: Path, arguments: tuple[str, ...], hint: str
+) -> None:
+    wide = tmp_path / "wide.csv"
+    wide.write_text("id,other\no1,2\n", encoding="utf-8")
+    told = run("load", shop, *({"FILE": orders, "WIDE": str(wide)}.get(part, part) for part in arguments))
+
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.splitlines()[1].startswith(hint)
+    assert ids(run, shop) == ["o1", "o2", "o3"]
+
+
+def test_options_reach_the_reader(run: Run, shop: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders.txt"
+    path.write_text("id:region:other\no4:NA:x\n", encoding="utf-8")
+    options = ("--format", "csv", "--delimiter", ":", "--null", "NA", "--ignore-unknown")
+
+    assert run("load", shop, "orders", str(path), *options).exit_code == 0
+    assert json.loads(run("get", shop, "orders", "o4", "--json").stdout)["region"] is None
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    seen = io.StringIO()
+    monkeypatch.setattr(load_module, "console", lambda *, stderr: Console(file=seen, force_terminal=True, width=100))
+    with load_module._bar() as progress:
+        progress(50, 100)
+
+    assert "loading" in seen.getvalue() and "50/100" in seen.getvalue()
