@@ -57,7 +57,7 @@ def start_session(view_managers: int) -> SparkSession:
 
 
 def forget_removed_stores(spark: SparkSession) -> None:
-    """Have the workers close stores that are not there any more: each of them holds 3 TiB of addresses, and its disk space."""
+    """Have the workers close stores that were removed: an open one holds 3 TiB of addresses, and disk space."""
     slots = spark.sparkContext.defaultParallelism
     spark.range(0, slots, 1, slots).mapInArrow(_close_removed, "id bigint").collect()
 

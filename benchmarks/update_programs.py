@@ -1,7 +1,7 @@
 """Update programs: the papers' work for each change of the log, for V1 and V2, with before-images and with DELTA.
 
 In: changes as plain values, a transaction. Out: records. Always: one loop without helpers, because a call for each record
-made it 8 % slower, and so the comparison too kind to us; only a MIN or MAX that has to be looked for is a call, as it is rare.
+made it 8 % slower, and so the comparison too kind to us; only the rare write of a MIN or MAX is a call.
 """
 
 from __future__ import annotations
