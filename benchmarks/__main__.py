@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Questions about ViewKeeper's speed; all of them when none is named.\n\n" + told,
-        epilog="python -m benchmarks compare OLD [NEW]   compares two results, or two folders of results",
+        epilog="python -m benchmarks compare [OLD] NEW   old / new of every figure, and what got worse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     full = Options()
