@@ -13,6 +13,7 @@ import sys
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from benchmarks.options import Options
 from benchmarks.results import FOLDER, QUICK_FOLDER, write_result
@@ -66,9 +67,13 @@ def _ask(question: str, options: Options, folder: Path | None) -> None:
 
 
 def _options(given: argparse.Namespace) -> Options:
-    named = {field.name: getattr(given, field.name) for field in fields(Options)}
-    options = Options(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+    named: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(Options)}
+    options = Options(**{name: _frozen(value) for name, value in named.items()})
     return options.quickly() if options.quick else options
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -29,7 +29,7 @@ _SIZES = (
 _SMALLER, _LARGER = "smaller", "larger"
 _DIRECTIONS = (
     (r"ratio_(view|table)_to|ratio_p\d+$|V4 time|backlogs|ratios\.(rss|pss|private)", _SMALLER),
-    (r"ratio|throughput|per_second", _LARGER),
+    (r"(^|\.)ratio|throughput|per_second", _LARGER),  # "per_operation" holds the letters too
     (r"per_operation|recompute_seconds|bare_|stopped_|python_cpu_seconds|\.steps\.", ""),  # the other side, or a detail
     (r"seconds|_us$|_ns$|cpu_share|profile\..*\.(wall|cpu)$", _SMALLER),
 )

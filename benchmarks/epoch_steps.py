@@ -108,7 +108,9 @@ def measure(options: Options) -> dict[str, object]:
             except InputError as error:
                 skipped[view] = str(error)
                 continue
-            here, on_spark, shares = [], [], {}
+            here: list[Profile] = []
+            on_spark: list[Profile] = []
+            shares: dict[str, float] = {}
             for turn in range(options.runs + 1):
                 copy = copy_store(source, Path(folder) / f"{view}-{turn}-here")
                 profile, queries = profile_here(copy, changes_per_epoch=options.changes_per_epoch or options.changes)

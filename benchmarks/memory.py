@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks import pipeline_process
 from benchmarks.options import Options
@@ -55,7 +56,7 @@ def tell(figures: Mapping) -> Iterator[str]:
         yield f"  ratio, {name}, all processes: {figures['ratios'].get(f'{name} all', 0):.2f}"
 
 
-def _peaks(options: Options, changes: int) -> dict[str, object]:
+def _peaks(options: Options, changes: int) -> dict[str, Any]:
     """Peaks of each kind of process and of all together, the median of the runs."""
     found = []
     for _ in range(options.runs):

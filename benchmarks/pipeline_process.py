@@ -49,8 +49,8 @@ def start(url: str, mode: str, *, view_managers: int, changes_per_epoch: int | N
     """Start the process; it has said `ready` when this returns."""
     command = [sys.executable, "-m", "benchmarks.pipeline_process", url, mode, "--view-managers", str(view_managers)]
     command += ["--changes-per-epoch", str(changes_per_epoch)] if changes_per_epoch else []
-    pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    started = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    started = subprocess.Popen(command, text=True, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=nowhere)
     _await_ready(started.stdout)
     return Process(started)
 

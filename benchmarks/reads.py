@@ -38,7 +38,7 @@ def measure(options: Options) -> dict[str, object]:
         prepare(url, options.workload(), [V1], fill_here, changes=False)
         db = stack.enter_context(vk.connect(url))
         keys = _keys(db, options)
-        gets = {"view": db.view("v1").get, "table": db.table("r").get}
+        gets: dict[str, Get] = {"view": db.view("v1").get, "table": db.table("r").get}
         gets |= {f"bare_{side}": stack.enter_context(_Bare(db, side, Path(folder) / side)).get for side in _SIDES}
         for side in _SIDES:
             if [gets[side](key) for key in keys[side]] != [gets[f"bare_{side}"](key) for key in keys[side]]:

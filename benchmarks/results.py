@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "results"
@@ -56,7 +57,7 @@ def commit() -> str:
     return said[0].strip() + ("+" if said[1].strip() else "")
 
 
-def spread(values: Sequence[float]) -> dict[str, object]:
+def spread(values: Sequence[float]) -> dict[str, Any]:
     """The best, the middle and all of several runs: their distance is the noise of the machine."""
     rounded = [round(value, 4) for value in values]
     return {"best": min(rounded), "median": round(statistics.median(rounded), 4), "runs": rounded}

@@ -26,7 +26,7 @@ _ENTRY = struct.Struct("<qIQ")  # multiplicity, then the signature: stream, posi
 _RECORD = struct.Struct("<qqIQ")  # two values of the view, then the signature
 _ROW = struct.Struct("<iiIQ")  # x, y, then the signature
 _ABSENT = -1  # x of an image that is not there
-Change = tuple[int, int, int, int, int]  # position, x and y before, x and y after
+# A change is (position, x and y before, x and y after); with DELTA it is (position, key, x and y after) at first.
 
 
 class SumProgram:
@@ -51,9 +51,10 @@ class SumProgram:
             yield x.fill_null(_ABSENT).to_pylist()
             yield y.fill_null(0).to_pylist()
 
-    def apply(self, transaction: lmdb.Transaction, changes: list[Change]) -> None:
+    def apply(self, transaction: lmdb.Transaction, changes: list) -> None:
         get, put, delete = transaction.get, transaction.put, transaction.delete
         pack, unpack, key_of = _RECORD.pack, _RECORD.unpack, _KEY.pack
+        moves: tuple[tuple[int, int, int], ...]
         for position, x_before, y_before, x_after, y_after in changes:
             if x_before == x_after:
                 moves = ((x_after, 0, y_after - y_before),)
@@ -93,7 +94,7 @@ class SumProgram:
 class FusedSumProgram(SumProgram):
     """The same with all that a single writer may leave out: the read inside the transaction is the test."""
 
-    def apply(self, transaction: lmdb.Transaction, changes: list[Change]) -> None:
+    def apply(self, transaction: lmdb.Transaction, changes: list) -> None:
         get, put, delete = transaction.get, transaction.put, transaction.delete
         pack, unpack, key_of = _RECORD.pack, _RECORD.unpack, _KEY.pack
         for position, x_before, y_before, x_after, y_after in changes:
@@ -137,22 +138,22 @@ class DeltaSumProgram(SumProgram):
         yield x.fill_null(_ABSENT).to_pylist()
         yield y.fill_null(0).to_pylist()
 
-    def apply(self, transaction: lmdb.Transaction, changes: list[tuple[int, bytes, int, int]]) -> None:
+    def apply(self, transaction: lmdb.Transaction, changes: list) -> None:
         """A get and a test-and-set of DELTA for each change, then the view's records, in the same transaction."""
         get, put, delete, delta = transaction.get, transaction.put, transaction.delete, self._delta
         pack, unpack = _ROW.pack, _ROW.unpack
-        known: list[Change] = []
+        known = []
         for position, key, x, y in changes:
             while True:
                 found = get(key, db=delta)
                 if found is None:
-                    before = (_ABSENT, 0)
+                    x_before, y_before = _ABSENT, 0
                     if x == _ABSENT or put(key, pack(x, y, STREAM, position), db=delta, overwrite=False):
                         break
                     continue
-                *before, _, processed = unpack(found)
+                x_before, y_before, _, processed = unpack(found)
                 if processed >= position:
-                    before = (x, y)  # nothing is left to tell
+                    x_before, y_before = x, y  # nothing is left to tell
                     break
                 now = get(key, db=delta)
                 if now is None or unpack(now)[3] != processed:
@@ -162,7 +163,7 @@ class DeltaSumProgram(SumProgram):
                 else:
                     put(key, pack(x, y, STREAM, position), db=delta)
                 break
-            known.append((position, *before, x, y))
+            known.append((position, x_before, y_before, x, y))
         super().apply(transaction, known)
 
 
@@ -189,10 +190,11 @@ class MinMaxProgram(SumProgram):
             pairs = ((_ENTRY_KEY.pack(x, y), _ENTRY.pack(many, STREAM, position)) for x, y, many in counted)
             transaction.cursor().putmulti(pairs, append=True)
 
-    def apply(self, transaction: lmdb.Transaction, changes: list[Change]) -> None:
+    def apply(self, transaction: lmdb.Transaction, changes: list) -> None:
         get, put, delete, entries = transaction.get, transaction.put, transaction.delete, self._entries
         pack, unpack, key_of = _RECORD.pack, _RECORD.unpack, _KEY.pack
         pack_entry, unpack_entry, entry_key = _ENTRY.pack, _ENTRY.unpack, _ENTRY_KEY.pack
+        groups: tuple[tuple[int, int, int], ...]
         for position, x_before, y_before, x_after, y_after in changes:
             gone = False  # whether no row of the old group has the old value any more
             for x, y, step in ((x_before, y_before, -1), (x_after, y_after, 1)):
