@@ -9,6 +9,7 @@ system. A page of LMDB's map is cache: it stays as long as nobody else wants it,
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -19,10 +20,10 @@ from typing import Any
 from benchmarks import pipeline_process
 from benchmarks.options import Options
 from benchmarks.processes import KINDS, MEASURES, memory_of
-from benchmarks.recompute import require_views
+from benchmarks.recompute import WrongResult, require_views
 from benchmarks.results import median
 from benchmarks.views import V1
-from benchmarks.workload import fill_here, prepare
+from benchmarks.workload import copy_store, fill_here, prepare
 
 _SAMPLE_SECONDS = 0.05
 
@@ -59,15 +60,17 @@ def tell(figures: Mapping) -> Iterator[str]:
 def _peaks(options: Options, changes: int) -> dict[str, Any]:
     """Peaks of each kind of process and of all together, the median of the runs."""
     found = []
-    for _ in range(options.runs):
-        with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
-            url = f"embedded:{Path(folder) / 'store'}"
-            waiting = prepare(url, replace(options.workload(), changes=changes), [V1], fill_here)
-            peaks, told = _watch(url, options)
-            require_views(url, [V1], "pipeline")
+    with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
+        source = Path(folder) / "prepared"
+        waiting = prepare(f"embedded:{source}", replace(options.workload(), changes=changes), [V1], fill_here)
+        for turn in range(options.runs):
+            copy = copy_store(source, Path(folder) / f"copy-{turn}")
+            peaks, told = _watch(f"embedded:{copy}", options)
+            require_views(f"embedded:{copy}", [V1], "pipeline")
             if told["changes"] != waiting:
-                raise RuntimeError(f"{told['changes']} changes were committed, {waiting} written")
+                raise WrongResult(f"pipeline: {told['changes']} changes were committed, {waiting} written")
             found.append(peaks)
+            shutil.rmtree(copy)
     return {
         "epochs": told["epochs"],
         **{

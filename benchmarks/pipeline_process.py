@@ -98,7 +98,9 @@ def main(arguments: list[str]) -> int:
                 pipeline.run_available()
             else:
                 pipeline.start()
-                at_work.wait(_PATIENCE_SECONDS)
+                if not at_work.wait(_PATIENCE_SECONDS):
+                    pipeline.raise_failure()
+                    raise RuntimeError(f"no epoch was committed in {_PATIENCE_SECONDS} s")
                 committed.clear()
                 print(READY, flush=True)
                 sys.stdin.read()
