@@ -12,7 +12,7 @@ import pytest
 
 import viewkeeper as vk
 from benchmarks import per_operation, put_latency, reads, single_table
-from benchmarks.__main__ import QUESTIONS
+from benchmarks.__main__ import QUESTIONS, _options, _parser
 from benchmarks.clock import JOB_STEPS, SPARK_STEPS, STEPS, WORDS, find, in_words
 from benchmarks.duckdb_shares import shares_of
 from benchmarks.epoch_steps import profile_here
@@ -40,6 +40,14 @@ def test_a_question_can_be_asked_and_told(question: str) -> None:
 
     assert callable(module.measure)
     assert callable(module.tell)
+
+
+def test_the_command_line_asks_for_a_full_run_unless_told() -> None:
+    quick = _options(_parser().parse_args(["reads", "--quick", "--views", "V1"]))
+
+    assert _options(_parser().parse_args(["reads"])) == Options()
+    assert quick == replace(Options(), views=("V1",), quick=True).quickly()
+    assert quick.rows < 100_000
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
