@@ -1,7 +1,8 @@
-"""The benchmarks' command line: `python -m benchmarks [QUESTION] [options]`.
+"""The benchmarks' command line: `python -m benchmarks [QUESTION …] [options]` and `python -m benchmarks compare`.
 
-In: a question's name, or nothing for all of them, and sizes. Out: lines for a person, JSON under `results/`. Always:
-each question runs in a process of its own, so that none warms up another.
+In: names of questions, or nothing for all of them, and sizes. Out: lines for a person, JSON and a picture for each
+question. Always: each question runs in a process of its own, so that none warms up another; a quick run's figures never
+take the place of a full run's.
 """
 
 from __future__ import annotations
@@ -9,60 +10,116 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-from benchmarks.workload import Workload
+from benchmarks.options import Options
+from benchmarks.results import FOLDER, QUICK_FOLDER, write_result
+from benchmarks.views import VIEW_SETS
+from benchmarks.workload import DISTRIBUTIONS
 
-QUESTIONS = ("first_speed", "epoch_steps", "visibility", "idle_cost")
+# Each question is a module with `measure(options) -> figures` and `tell(figures) -> lines`.
+QUESTIONS = {
+    "first_speed": "how much faster is an epoch than the papers' per-operation algorithm (V1, uniform)?",
+    "single_table": "the same for V1, V2 and twenty views, uniform and zipf, with before-images and without",
+    "refresh": "a refresh after every 10,000 changes against a recomputation by Spark",
+    "reads": "view.get and table.get against a bare LMDB get",
+    "put_latency": "put, p50 and p99, with the pipeline running and stopped",
+    "memory": "peak memory for a backlog of 1,000,000 and of 5,000,000 changes",
+    "epoch_steps": "where does the time of an epoch go, in one process and on Spark?",
+    "visibility": "how long until a single put is seen in a view?",
+    "idle_cost": "what does a pipeline use that has nothing to do?",
+}
 
 
 def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    if options.question is None:
-        commands = [[sys.executable, "-m", "benchmarks", question, *arguments] for question in QUESTIONS]
-        return max(subprocess.run(command, check=False).returncode for command in commands)
-    _run(options)
-    return 0
+    if arguments[:1] == ["compare"]:
+        from benchmarks import compare
+
+        return compare.main(arguments[1:])
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.questions if name not in QUESTIONS]
+    if unknown:
+        parser.error(f"no such question: {', '.join(unknown)} (known: {', '.join(QUESTIONS)})")
+    if len(given.questions) == 1:
+        _ask(given.questions[0], _options(given), given.results)
+        return 0
+    options = [word for word in arguments if word not in QUESTIONS]
+    asked = given.questions or list(QUESTIONS)
+    commands = [[sys.executable, "-m", "benchmarks", question, *options] for question in asked]
+    return max(subprocess.run(command, check=False).returncode for command in commands)
 
 
-def _run(options: argparse.Namespace) -> None:
-    workload = Workload(options.rows, options.changes, options.seed)
-    match options.question:
-        case "first_speed":
-            from benchmarks import first_speed
+def _ask(question: str, options: Options, folder: Path | None) -> None:
+    module = import_module(f"benchmarks.{question}")
+    figures = {"quick": True, **module.measure(options)} if options.quick else module.measure(options)
+    file = write_result(question, figures, folder or (QUICK_FOLDER if options.quick else FOLDER))
+    print(f"{question}: {QUESTIONS[question]}")
+    for line in module.tell(figures):
+        print(f"  {line}")
+    print(f"  {file}")
+    from benchmarks import plots
 
-            first_speed.main(
-                workload,
-                runs=options.runs,
-                view_managers=options.view_managers,
-                changes_per_epoch=options.changes_per_epoch,
-            )
-        case "epoch_steps":
-            from benchmarks import epoch_steps
+    print(f"  {plots.draw(file) or 'no picture: matplotlib is not installed, or none is drawn for this question'}")
 
-            size = options.changes_per_epoch or options.changes
-            epoch_steps.main(workload, runs=options.runs, changes_per_epoch=size)
-        case "visibility":
-            from benchmarks import visibility
 
-            visibility.main(puts=options.puts)
-        case "idle_cost":
-            from benchmarks import idle_cost
+def _options(given: argparse.Namespace) -> Options:
+    named: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(Options)}
+    options = Options(**{name: _frozen(value) for name, value in named.items()})
+    return options.quickly() if options.quick else options
 
-            idle_cost.main(seconds=options.seconds)
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Questions about ViewKeeper's speed.")
-    parser.add_argument("question", nargs="?", choices=QUESTIONS, help="one question; all of them when left out")
-    parser.add_argument("--rows", type=int, default=Workload().rows, help="rows loaded before the view is filled")
-    parser.add_argument("--changes", type=int, default=Workload().changes, help="changes that are measured")
-    parser.add_argument("--seed", type=int, default=Workload().seed)
-    parser.add_argument("--runs", type=int, default=3, help="measured runs of each system, after one that warms up")
-    parser.add_argument("--view-managers", type=int, default=2)
-    parser.add_argument("--changes-per-epoch", type=int, default=None, help="the pipeline's own size when left out")
-    parser.add_argument("--puts", type=int, default=50, help="of the visibility question")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the idle question")
+    told = "\n".join(f"  {name:14} {question}" for name, question in QUESTIONS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Questions about ViewKeeper's speed; all of them when none is named.\n\n" + told,
+        epilog="python -m benchmarks compare [OLD] NEW   old / new of every figure, and what got worse",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    full = Options()
+    add = parser.add_argument
+    add("questions", nargs="*", metavar="QUESTION")
+    add("--quick", action="store_true", help="tiny sizes: says whether it works, not how fast it is")
+    add("--results", type=Path, help="folder for JSON and pictures (benchmarks/results; a quick run: .bench/quick)")
+    sizes = parser.add_argument_group("sizes")
+    for name, text in _SIZES.items():
+        default = getattr(full, name)
+        sizes.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=int if default is None else type(default),
+            default=default,
+            metavar="N",
+            help=f"{text} ({'its own' if default is None else f'{default:,}'})",
+        )
+    sizes.add_argument("--backlogs", type=int, nargs=2, default=full.backlogs, metavar="N", help="of memory")
+    cases = parser.add_argument_group("cases of single_table, first_speed and epoch_steps")
+    cases.add_argument("--distributions", nargs="+", choices=DISTRIBUTIONS, default=full.distributions)
+    cases.add_argument("--views", nargs="+", choices=list(VIEW_SETS), default=full.views)
     return parser
+
+
+_SIZES = {
+    "rows": "rows loaded before the views are filled",
+    "changes": "changes that are measured",
+    "seed": "of rows and changes",
+    "runs": "measured runs of each system, after one that warms up",
+    "view_managers": "of the pipeline",
+    "changes_per_epoch": "of the pipeline",
+    "refreshes": "of refresh",
+    "changes_per_refresh": "of refresh",
+    "puts": "of visibility",
+    "gets": "of reads, in each round",
+    "rounds": "of reads",
+    "seconds": "of idle_cost, and of each part of put_latency",
+}
 
 
 if __name__ == "__main__":

@@ -1,142 +1,169 @@
-"""Epoch steps: where does the time of an epoch go?
+"""Epoch steps: where does the time of an epoch go, in one process and on Spark?
 
-In: a workload. Out: seconds of each step, own time without the steps inside it. Always: the product's functions are
-wrapped, not copied, so a step that is renamed is an error here; one that never ran is said to, because it may run under
-another name; CPU seconds stand beside wall seconds, because on a shared machine only they can be compared.
+In: sizes and view sets. Out: seconds of each step, own time without the steps inside it, and the same in the words of a
+profile: log read, decode, expressions, grouping, encode, shuffle, store read, store write, sync, other. Always: CPU seconds
+stand beside wall seconds, because on a shared machine only they can be compared. DuckDB groups and computes expressions in
+one query, so these two are told apart by its own profile of the same query, run once more.
+
+On Spark the steps of all tasks are added up. What the slowest read task and the slowest apply task do not explain of a
+job's wall time is Spark's: planning, starting tasks, the shuffle itself, moving bytes between JVM and Python. Its CPU
+seconds are the JVM's.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from importlib import import_module
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import viewkeeper as vk
-from benchmarks.results import write_result
-from benchmarks.workload import Workload, copy_store, prepare
-from viewkeeper.engine.session import default_session
+from benchmarks.clock import JOB_STEPS, SPARK, SPARK_STEPS, STEPS, Clock, clocked, in_words
+from benchmarks.duckdb_shares import Queries, remembered, shares_of
+from benchmarks.options import Options
+from benchmarks.views import VIEW_SETS
+from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
+from viewkeeper.engine.tasks import EpochTask
+from viewkeeper.errors import InputError
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.model.epochs import Inflight
-from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.stores.embedded.store import EmbeddedStore
-from viewkeeper.views.program import run_here
 
-# What is wrapped, by the name of the step: as `module:attribute` or `module:class.attribute`.
-STEPS = {
-    "log read": ("viewkeeper.stores.embedded.node:_read_entries",),
-    "log checksum": ("viewkeeper.stores.embedded.logbatches:_verify",),
-    "log decode": ("viewkeeper.stores.embedded.logbatches:_decode_table",),
-    "row decode": ("viewkeeper.views.images:decode_rows", "viewkeeper.views.fold:decode_rows"),
-    "base key decode": ("viewkeeper.views.images:decode_keys",),
-    "image filter": ("viewkeeper.views.images:_present",),
-    "group (DuckDB)": ("viewkeeper.views.fold:_grouped",),
-    "key encode": ("viewkeeper.views.fold:encode_keys",),
-    "combine (DuckDB)": ("viewkeeper.views.settle:combine",),
-    "fold (DuckDB)": ("viewkeeper.views.settle:fold",),
-    "row encode": ("viewkeeper.views.fold:encode_rows",),
-    "store read": ("viewkeeper.stores.embedded.place:Place.read",),
-    "store write": ("viewkeeper.stores.embedded.place:Place.write",),
-    "purge": ("viewkeeper.stores.embedded.place:Place.purge",),
-    "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.raise_fences",),
-    "sync views": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_views",),
-    "sync epoch record": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_epoch_record",),
-    "begin": ("viewkeeper.flow.coordinator:Coordinator._begin",),
-    "commit": ("viewkeeper.flow.coordinator:Coordinator._commit",),
-    "epoch, the rest": ("viewkeeper.flow.coordinator:Coordinator.step",),
-}
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_JOB = "Spark job"
 
 
-@dataclass
-class Clock:
-    """Own time of each step: what runs inside another step is taken off the outer one."""
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one run took, and its clock."""
 
-    wall: dict[str, float]
-    cpu: dict[str, float]
-    inner: list[list[float]]
-
-    def wrap(self, step: str, function: Callable) -> Callable:
-        def timed(*args: object, **named: object) -> object:
-            self.inner.append([0.0, 0.0])
-            wall, cpu = time.perf_counter(), time.process_time()
-            try:
-                return function(*args, **named)
-            finally:
-                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-                inside = self.inner.pop()
-                self.wall[step] = self.wall.get(step, 0.0) + wall - inside[0]
-                self.cpu[step] = self.cpu.get(step, 0.0) + cpu - inside[1]
-                if self.inner:
-                    self.inner[-1][0] += wall
-                    self.inner[-1][1] += cpu
-
-        return timed
+    seconds: float
+    clock: Clock
 
 
-class HereRunner:
-    """The epoch on the driver, whatever its size."""
+@dataclass(frozen=True, slots=True)
+class TimedTask(EpochTask):
+    """The product's task, which leaves its steps as a file in `folder`."""
 
-    def __init__(self, store: EmbeddedStore) -> None:
-        self._store = store
+    folder: str = ""
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        run_here(self._store, plan, epoch)
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self._timed("read", EpochTask.read(self, batches))
 
+    def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self._timed("apply", EpochTask.apply(self, batches))
 
-@contextmanager
-def clocked() -> Iterator[Clock]:
-    """A clock that runs while the block does."""
-    clock = Clock({}, {}, [])
-    with ExitStack() as stack:
-        for step, names in STEPS.items():
-            for name in names:
-                owner, attribute = _owner(name)
-                wrapped = clock.wrap(step, getattr(owner, attribute))
-                stack.enter_context(mock.patch.object(owner, attribute, wrapped))
-        yield clock
+    def _timed(self, kind: str, blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with clocked(STEPS | SPARK_STEPS) as clock:
+            yield from blocks
+        told = {"kind": kind, "wall": clock.wall, "cpu": clock.cpu}
+        (Path(self.folder) / f"{uuid.uuid4().hex}.json").write_text(json.dumps(told))
 
 
-def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[float, Clock]:
-    """All waiting changes by one process; answers the seconds of all epochs and of each step."""
-    with vk.connect(f"embedded:{store}") as db, clocked() as clock:
+def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[Profile, Queries]:
+    """All waiting changes by one process; also the queries that it grouped with."""
+    with vk.connect(f"embedded:{store}") as db, remembered() as queries, clocked() as clock:
         coordinator = Coordinator(db.store, HereRunner(db.store), changes_max=changes_per_epoch)
         done = coordinator.catch_up()
-    return sum(epoch.seconds for epoch in done), clock
+    return Profile(sum(epoch.seconds for epoch in done), clock), queries
 
 
-def main(workload: Workload, *, runs: int, changes_per_epoch: int) -> None:
+def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Profile:
+    """All waiting changes by Spark jobs, whatever their size."""
+    from benchmarks.processes import cpu_seconds
+    from viewkeeper.engine import runner
+
+    with tempfile.TemporaryDirectory(prefix="viewkeeper-steps-") as folder, vk.connect(f"embedded:{store}") as db:
+        timed = partial(TimedTask, folder=folder)
+        size = options.changes_per_epoch
+        with db.pipeline(spark=spark, view_managers=options.view_managers, changes_per_epoch=size) as pipeline:
+            pipeline._runner._small_work = 0
+            with mock.patch.object(runner, "EpochTask", timed), clocked(STEPS | JOB_STEPS) as clock:
+                before = cpu_seconds()
+                done = pipeline.run_available()
+                jvm = (cpu_seconds() - before).jvm
+        tasks = [json.loads(file.read_text()) for file in Path(folder).glob("*.json")]
+    _add_tasks(clock, tasks, jvm)
+    return Profile(sum(epoch.seconds for epoch in done), clock)
+
+
+def measure(options: Options) -> dict[str, object]:
+    from benchmarks.pipeline_runs import forget_removed_stores, start_session
+
+    spark = start_session(options.view_managers)
+    cases: dict[str, dict] = {}
+    skipped: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
-        root = Path(folder)
-        prepare(root / "prepared", workload, default_session(2))
-        profiles = [
-            profile_here(copy_store(root / "prepared", root / f"copy-{turn}"), changes_per_epoch=changes_per_epoch)
-            for turn in range(runs)
-        ]
-    seconds, clock = min(profiles, key=lambda profile: sum(profile[1].cpu.values()))
-    steps = {step: {"wall": round(clock.wall[step], 3), "cpu": round(clock.cpu[step], 3)} for step in clock.wall}
-    unseen = sorted(STEPS.keys() - clock.wall.keys())
-    figures = {**asdict(workload), "seconds": round(seconds, 3), "steps": steps, "did_not_run": unseen}
-    file = write_result("epoch_steps", figures)
-    print_steps(seconds, clock)
-    print(f"  {file}")
+        for view in options.views:
+            source = Path(folder) / view
+            try:
+                prepare(f"embedded:{source}", options.workload(), VIEW_SETS[view], fill_here)
+            except InputError as error:
+                skipped[view] = str(error)
+                continue
+            here: list[Profile] = []
+            on_spark: list[Profile] = []
+            shares: dict[str, float] = {}
+            for turn in range(options.runs + 1):
+                copy = copy_store(source, Path(folder) / f"{view}-{turn}-here")
+                profile, queries = profile_here(copy, changes_per_epoch=options.changes_per_epoch or options.changes)
+                shares = shares or shares_of(queries)
+                here.append(profile)
+                on_spark.append(profile_on_spark(copy_store(source, copy.with_suffix(".spark")), spark, options))
+                shutil.rmtree(copy)
+                shutil.rmtree(copy.with_suffix(".spark"))
+                forget_removed_stores(spark)
+            cases[f"{view}, one process"] = _figures(here[1:], shares)
+            cases[f"{view}, Spark"] = _figures(on_spark[1:], shares)
+    sizes = {name: getattr(options, name) for name in ("rows", "changes", "seed", "view_managers", "runs")}
+    return {**sizes, "cases": cases, "skipped": skipped}
 
 
-def print_steps(seconds: float, clock: Clock) -> None:
-    print(f"one process: {seconds:.2f} s, {sum(clock.cpu.values()):.2f} s of CPU")
-    for step in sorted(clock.cpu, key=clock.cpu.__getitem__, reverse=True):
-        print(f"  {step:20} {clock.wall[step]:7.3f} s wall {clock.cpu[step]:7.3f} s CPU")
-    for step in sorted(STEPS.keys() - clock.wall.keys()):
-        print(f"  {step:20} did not run where it is wrapped")
+def tell(figures: Mapping) -> Iterator[str]:
+    for name, case in figures["cases"].items():
+        yield f"{name}: {case['seconds']:.2f} s, {case['cpu_seconds']:.2f} s of CPU"
+        for word, spent in case["profile"].items():
+            yield f"  {word:12} {spent['wall']:8.3f} s wall {spent['cpu']:8.3f} s CPU"
+        for word in ("did_not_run", "not_found"):
+            if case[word]:
+                yield f"  {word.replace('_', ' ')} where it is wrapped: {', '.join(case[word])}"
+    for name, reason in figures["skipped"].items():
+        yield f"{name}: not run: {reason}"
 
 
-def _owner(name: str) -> tuple[object, str]:
-    module, _, path = name.partition(":")
-    owner: object = import_module(module)
-    *classes, attribute = path.split(".")
-    for part in classes:
-        owner = getattr(owner, part)
-    return owner, attribute
+def _add_tasks(clock: Clock, tasks: list[dict], jvm_seconds: float) -> None:
+    """The steps of all tasks, and in place of the jobs' own time what the slowest tasks leave of it."""
+    slowest = {
+        kind: max((sum(task["wall"].values()) for task in tasks if task["kind"] == kind), default=0.0)
+        for kind in ("read", "apply")
+    }
+    for task in tasks:
+        for step in task["wall"]:
+            clock.add(step, task["wall"][step], task["cpu"][step])
+    wall = clock.wall.pop(_JOB, 0.0)
+    clock.add(SPARK, max(0.0, wall - sum(slowest.values())), jvm_seconds + clock.cpu.pop(_JOB, 0.0))
+
+
+def _figures(profiles: list[Profile], shares: Mapping[str, float]) -> dict[str, object]:
+    """The run that took the least CPU."""
+    best = min(profiles, key=lambda profile: sum(profile.clock.cpu.values()))
+    clock = best.clock
+    clock.split("group (DuckDB)", shares)
+    wall, cpu = in_words(clock.wall), in_words(clock.cpu)
+    return {
+        "seconds": round(best.seconds, 3),
+        "cpu_seconds": round(sum(clock.cpu.values()), 3),
+        "profile": {word: {"wall": round(wall[word], 3), "cpu": round(cpu[word], 3)} for word in wall},
+        "steps": {
+            step: {"wall": round(clock.wall[step], 3), "cpu": round(clock.cpu[step], 3)} for step in sorted(clock.wall)
+        },
+        "did_not_run": sorted(STEPS.keys() - clock.wall.keys()),
+        "not_found": clock.not_found,
+    }

@@ -8,17 +8,33 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import viewkeeper as vk
+from benchmarks.options import Options
 from benchmarks.processes import CpuSeconds, cpu_seconds
-from benchmarks.results import write_result
-from benchmarks.workload import TABLE, V1
+from benchmarks.views import V1
+from benchmarks.workload import TABLE
 
 _SETTLE_SECONDS = 5.0
 
 
-def measure(*, seconds: float = 20.0) -> tuple[CpuSeconds, float]:
+def measure(options: Options) -> dict[str, object]:
+    used, wall = watch(options.seconds)
+    return {
+        "wall_seconds": round(wall, 2),
+        "python_cpu_share": round(used.python / wall, 4),
+        "jvm_cpu_share": round(used.jvm / wall, 4),
+    }
+
+
+def tell(figures: Mapping) -> Iterator[str]:
+    shares = f"Python {figures['python_cpu_share']:.1%} of a core, JVM {figures['jvm_cpu_share']:.1%}"
+    yield f"idle for {figures['wall_seconds']:.0f} s: {shares}"
+
+
+def watch(seconds: float) -> tuple[CpuSeconds, float]:
     """CPU and wall seconds of an idle pipeline."""
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         with vk.connect(f"embedded:{Path(folder) / 'store'}") as db:
@@ -31,15 +47,3 @@ def measure(*, seconds: float = 20.0) -> tuple[CpuSeconds, float]:
                 before, began = cpu_seconds(), time.perf_counter()
                 time.sleep(seconds)
                 return cpu_seconds() - before, time.perf_counter() - began
-
-
-def main(*, seconds: float) -> None:
-    used, wall = measure(seconds=seconds)
-    figures = {
-        "wall_seconds": round(wall, 2),
-        "python_cpu_share": round(used.python / wall, 4),
-        "jvm_cpu_share": round(used.jvm / wall, 4),
-    }
-    file = write_result("idle_cost", figures)
-    print(f"idle for {wall:.0f} s: Python {used.python / wall:.1%} of a core, JVM {used.jvm / wall:.1%}")
-    print(f"  {file}")

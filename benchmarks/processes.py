@@ -1,7 +1,8 @@
-"""Processes: CPU seconds of this process and of all it started, by kind.
+"""Processes: CPU seconds and memory of a process and of all it started, by kind.
 
-In: nothing. Out: CPU seconds of the Python processes and of the JVM. Always: children are found by descent, so workers
-that Spark's daemon forked are counted, also those that ended and were waited for by a living parent.
+In: a process, or nothing for this one. Out: CPU seconds of the Python processes and of the JVM; memory of driver, JVM and
+workers. Always: children are found by descent, so workers that Spark's daemon forked are counted, of CPU seconds also those
+that ended and were waited for by a living parent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _JVM = "java"
+KINDS = ("driver", "jvm", "workers")
+MEASURES = ("rss", "pss", "private")
+_FIELDS = {"rss": "Rss", "pss": "Pss", "private": "Pss_Anon"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,39 @@ def cpu_seconds() -> CpuSeconds:
     """What this process and its descendants have used so far."""
     stats = _read_stats()
     python = jvm = 0.0
-    family = {os.getpid()}
-    for pid in sorted(stats, key=lambda pid: stats[pid][3]):  # by start time: a parent before its children
-        name, parent, own, _, ended = stats[pid]
-        if pid not in family and parent not in family:
-            continue
-        family.add(pid)
+    for pid in _family(stats, os.getpid()):
+        name, _, own, _, ended = stats[pid]
         if name == _JVM:
             jvm += own
         else:
             # of a Python parent, its ended children are Python workers; this process also waits for its JVM
             python += own + (ended if pid != os.getpid() else 0.0)
     return CpuSeconds(python, jvm)
+
+
+def memory_of(root: int) -> dict[str, dict[str, float]]:
+    """MiB of `root` (the driver), of its JVM and of its Python workers, by measure and kind, as of now."""
+    stats = _read_stats()
+    found = {measure: dict.fromkeys(KINDS, 0.0) for measure in MEASURES}
+    for pid in _family(stats, root):
+        kind = "driver" if pid == root else "jvm" if stats[pid][0] == _JVM else "workers"
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+        except OSError:
+            continue  # it ended while we looked
+        sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+        for measure in MEASURES:
+            found[measure][kind] += sizes.get(_FIELDS[measure], 0.0)
+    return found
+
+
+def _family(stats: dict[int, tuple[str, int, float, int, float]], root: int) -> list[int]:
+    """`root` and its descendants."""
+    family = {root}
+    for pid in sorted(stats, key=lambda pid: stats[pid][3]):  # by start time: a parent before its children
+        if stats[pid][1] in family:
+            family.add(pid)
+    return [pid for pid in family if pid in stats]
 
 
 def _read_stats() -> dict[int, tuple[str, int, float, int, float]]:

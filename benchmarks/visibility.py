@@ -11,12 +11,15 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import viewkeeper as vk
-from benchmarks.results import quantile, write_result
-from benchmarks.workload import TABLE, V1
+from benchmarks.options import Options
+from benchmarks.results import quantile
+from benchmarks.views import V1
+from benchmarks.workload import TABLE
 
 if TYPE_CHECKING:
     from viewkeeper.client.views import View
@@ -31,7 +34,23 @@ class NeverSeen(Exception):
     """A put did not reach the view in a minute."""
 
 
-def measure(*, puts: int = 50, seed: int = 1) -> list[float]:
+def measure(options: Options) -> dict[str, object]:
+    delays = delays_of(puts=options.puts)
+    return {
+        "puts": options.puts,
+        "median_seconds": round(statistics.median(delays), 4),
+        "p90_seconds": round(quantile(delays, 0.9), 4),
+        "min_seconds": round(min(delays), 4),
+        "max_seconds": round(max(delays), 4),
+    }
+
+
+def tell(figures: Mapping) -> Iterator[str]:
+    seconds = f"median {figures['median_seconds']} s, p90 {figures['p90_seconds']} s"
+    yield f"put to visible, {figures['puts']} single puts: {seconds}"
+
+
+def delays_of(*, puts: int, seed: int = 1) -> list[float]:
     """Seconds from put to visible, one for each put."""
     moments = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
@@ -48,20 +67,6 @@ def measure(*, puts: int = 50, seed: int = 1) -> list[float]:
                     table.put(f"k{number}", {"x": number, "y": 1})
                     delays.append(_seconds_until_seen(view, number))
     return delays[WARM_UP_PUTS:]
-
-
-def main(*, puts: int) -> None:
-    delays = measure(puts=puts)
-    figures = {
-        "puts": puts,
-        "median_seconds": round(statistics.median(delays), 4),
-        "p90_seconds": round(quantile(delays, 0.9), 4),
-        "min_seconds": round(min(delays), 4),
-        "max_seconds": round(max(delays), 4),
-    }
-    file = write_result("visibility", figures)
-    print(f"put to visible, {puts} single puts: median {figures['median_seconds']} s, p90 {figures['p90_seconds']} s")
-    print(f"  {file}")
 
 
 def _seconds_until_seen(view: View, key: int) -> float:

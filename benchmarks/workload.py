@@ -1,15 +1,20 @@
 """The workload: a table of rows, then changes to it, the same for every system that is measured.
 
-In: sizes and a seed. Out: an embedded store whose view is filled and whose log holds the changes. Always: of the
-changes 80 % are updates of both columns, 10 % deletes and 10 % inserts, mixed over the whole run; the first half is
-written by `put_many` of 1,000 rows, the second by large Arrow tables; the same seed writes the same changes.
+In: sizes, a distribution and a seed. Out: an embedded store whose views are filled and whose log holds the changes.
+Always: of the changes 80 % are updates of both columns, 10 % deletes and 10 % inserts, mixed over the whole run; the
+first half is written by `put_many` of 1,000 rows, the second by large Arrow tables; the same seed writes the same changes.
+
+Three distributions. `uniform`: every row is as likely to be updated as any other. `zipf`: updates pick rows by zipf(1.1)
+rank, the oldest row that is there having rank 1; deletes and all values stay uniform, so rows are hot and groups are not.
+`hot_groups`: as `zipf`, and the values of x are drawn by zipf(1.1) rank too, so groups are hot as well.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,19 +22,25 @@ import numpy as np
 import pyarrow as pa
 
 import viewkeeper as vk
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.views.program import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from viewkeeper.client.database import Database
+    from viewkeeper.stores.embedded.store import EmbeddedStore
 
 TABLE = "CREATE TABLE r (k STRING PRIMARY KEY, x INT, y INT)"
-V1 = "SELECT x, COUNT(*) AS n, SUM(y) AS s FROM r GROUP BY x"
 X_MAX, Y_MAX = 10_000, 1_000
 SMALL_ROWS, LARGE_ROWS = 1_000, 90_000  # of one put_many, in the first and in the second half
+DISTRIBUTIONS = ("uniform", "zipf", "hot_groups")
+ZIPF = 1.1
 PUTS_PER_DELETE = 9  # rows put for each row deleted; of nine puts eight are updates and one is an insert
 
 
@@ -40,6 +51,11 @@ class Workload:
     rows: int = 1_000_000
     changes: int = 1_000_000
     seed: int = 20_240_607
+    distribution: str = "uniform"
+
+    def __post_init__(self) -> None:
+        if self.distribution not in DISTRIBUTIONS:
+            raise ValueError(f"{self.distribution} is none of {', '.join(DISTRIBUTIONS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +75,9 @@ class _LiveRows:
         self._numbers = np.arange(rows + changes)
         self._count, self._next = rows, rows
 
-    def pick(self, random: np.random.Generator, count: int) -> np.ndarray:
-        return self._numbers[random.integers(0, self._count, count)]
+    def pick(self, random: np.random.Generator, count: int, *, skewed: bool) -> np.ndarray:
+        places = draw_ranks(random, self._count, count) if skewed else random.integers(0, self._count, count)
+        return self._numbers[places]
 
     def add(self, count: int) -> np.ndarray:
         new = np.arange(self._next, self._next + count)
@@ -78,36 +95,93 @@ class _LiveRows:
         return gone
 
 
-def steps(workload: Workload) -> Iterator[Step]:
+def draw_ranks(random: np.random.Generator, ranks: int, count: int) -> np.ndarray:
+    """`count` numbers below `ranks`, the number r with a weight of (r + 1) ** -1.1."""
+    return np.searchsorted(_shares(ranks), random.random(count), side="right")
+
+
+@lru_cache(maxsize=4)
+def _shares(ranks: int) -> np.ndarray:
+    """The share of all draws that the first ranks have together."""
+    weights = np.cumsum(np.arange(1, ranks + 1, dtype=np.float64) ** -ZIPF)
+    shares = weights / weights[-1]
+    shares[-1] = 1.0  # so that no draw falls behind the last rank
+    return shares
+
+
+def steps(workload: Workload, *, small_rows: int = SMALL_ROWS, large_rows: int = LARGE_ROWS) -> Iterator[Step]:
     """The changes, a step at a time."""
     random = np.random.default_rng(workload.seed + 1)
     live = _LiveRows(workload.rows, workload.changes)
     done, half = 0, workload.changes // 2
     while done < workload.changes:
-        rows = SMALL_ROWS if done < half else LARGE_ROWS
+        rows = small_rows if done < half else large_rows
         stop = half if done < half else workload.changes
         size = min(rows + rows // PUTS_PER_DELETE, stop - done)
         deletes = size // (PUTS_PER_DELETE + 1)
         inserts = deletes
-        updated = live.pick(random, size - inserts - deletes)
+        updated = live.pick(random, size - inserts - deletes, skewed=workload.distribution != "uniform")
         puts = random.permutation(np.concatenate([updated, live.add(inserts)]))
-        x, y = _values(random, len(puts))
+        x, y = _values(random, len(puts), skewed=workload.distribution == "hot_groups")
         yield Step(puts, x, y, live.remove(random, deletes))
         done += size
 
 
-def prepare(path: Path, workload: Workload, spark: SparkSession) -> None:
-    """A store at `path`: rows loaded, V1 filled by an epoch of the pipeline, the changes waiting in the log."""
-    with vk.connect(f"embedded:{path}") as db:
+def first_rows(workload: Workload) -> pa.Table:
+    """The rows (k, x, y) that are there before the changes."""
+    random = np.random.default_rng(workload.seed)
+    skewed = workload.distribution == "hot_groups"
+    return _arrow(np.arange(workload.rows), *_values(random, workload.rows, skewed=skewed))
+
+
+def prepare(
+    url: str, workload: Workload, views: Sequence[str], fill: Callable[[Database], object], *, changes: bool = True
+) -> int:
+    """A store at `url`: rows loaded, `views` filled by `fill`, the changes waiting in the log; answers how many wait."""
+    with vk.connect(url) as db:
         db.execute(TABLE)
-        random = np.random.default_rng(workload.seed)
-        db.table("r").put_many(_arrow(np.arange(workload.rows), *_values(random, workload.rows)))
-        db.execute(f"CREATE MATERIALIZED VIEW v1 AS {V1}")
+        db.table("r").put_many(first_rows(workload))
+        for number, sql in enumerate(views, 1):
+            db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
+        fill(db)
+        filled = db.store.ends()[Stream(0)]
+        if changes:
+            for step in steps(workload):
+                write_step(db, step)
+        return db.store.ends()[Stream(0)] - filled
+
+
+def write_step(db: Database, step: Step) -> None:
+    """The rows that are put together, then those that are deleted together."""
+    db.table("r").put_many(_arrow(step.puts, step.x, step.y))
+    _delete(db, step.deletes)
+
+
+def fill_on_spark(spark: SparkSession) -> Callable[[Database], object]:
+    """Fills all views by the pipeline."""
+
+    def fill(db: Database) -> None:
         with db.pipeline(spark=spark) as pipeline:
             pipeline.run_available()
-        for step in steps(workload):
-            db.table("r").put_many(_arrow(step.puts, step.x, step.y))
-            _delete(db, step.deletes)
+
+    return fill
+
+
+def fill_here(db: Database) -> None:
+    """Fills all views in this process, without Spark."""
+    coordinator = Coordinator(db.store, HereRunner(db.store))
+    coordinator.catch_up()
+    coordinator.close()
+
+
+class HereRunner:
+    """The epoch on the driver, whatever its size."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+        run_here(self._store, plan, epoch)
 
 
 def copy_store(source: Path, target: Path) -> Path:
@@ -117,8 +191,9 @@ def copy_store(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target, ignore=ignored))
 
 
-def _values(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    return random.integers(0, X_MAX, count, np.int32), random.integers(0, Y_MAX, count, np.int32)
+def _values(random: np.random.Generator, count: int, *, skewed: bool) -> tuple[np.ndarray, np.ndarray]:
+    x = draw_ranks(random, X_MAX, count).astype(np.int32) if skewed else random.integers(0, X_MAX, count, np.int32)
+    return x, random.integers(0, Y_MAX, count, np.int32)
 
 
 def _keys(numbers: np.ndarray) -> pa.Array:

@@ -1,0 +1,131 @@
+"""The clock: own time of the product's functions, by step, while a block runs.
+
+In: names of functions. Out: wall and CPU seconds of each step without the steps inside it. Always: functions are wrapped,
+not copied; one that is not there any more is told, and so is one that never ran, because it may run under another name now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from unittest import mock
+
+# What is wrapped, by the name of the step: as `module:attribute` or `module:class.attribute`.
+STEPS: dict[str, tuple[str, ...]] = {
+    "log read": ("viewkeeper.stores.embedded.node:_read_entries",),
+    "log checksum": ("viewkeeper.stores.embedded.logbatches:_verify",),
+    "log decode": ("viewkeeper.stores.embedded.logbatches:_decode_table",),
+    "row decode": ("viewkeeper.views.images:decode_rows", "viewkeeper.views.fold:decode_rows"),
+    "base key decode": ("viewkeeper.views.images:decode_keys",),
+    "image filter": ("viewkeeper.views.images:_present",),
+    "group (DuckDB)": ("viewkeeper.views.fold:_grouped",),
+    "key encode": ("viewkeeper.views.fold:encode_keys",),
+    "combine (DuckDB)": ("viewkeeper.views.settle:combine",),
+    "fold (DuckDB)": ("viewkeeper.views.settle:fold",),
+    "row encode": ("viewkeeper.views.fold:encode_rows",),
+    "by place": ("viewkeeper.views.settle:_by_place",),
+    "store read": ("viewkeeper.stores.embedded.place:Place.read",),
+    "store write": ("viewkeeper.stores.embedded.place:Place.write",),
+    "purge": ("viewkeeper.stores.embedded.place:Place.purge",),
+    "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.raise_fences",),
+    "sync views": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_views",),
+    "sync epoch record": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_epoch_record",),
+    "sync log": ("viewkeeper.stores.embedded.node:Node.sync",),
+    "begin": ("viewkeeper.flow.coordinator:Coordinator._begin",),
+    "commit": ("viewkeeper.flow.coordinator:Coordinator._commit",),
+    "epoch, the rest": ("viewkeeper.flow.coordinator:Coordinator.step",),
+}
+# What an epoch on Spark does besides; these modules need PySpark.
+SPARK_STEPS: dict[str, tuple[str, ...]] = {
+    "split by manager": ("viewkeeper.engine.tasks:split_by_manager",),
+    "blocks": ("viewkeeper.engine.tasks:to_block", "viewkeeper.engine.tasks:from_block"),
+}
+JOB_STEPS: dict[str, tuple[str, ...]] = {"Spark job": ("viewkeeper.engine.runner:SparkRunner._run_job",)}
+SPARK = "Spark, shuffle and moving bytes"
+
+# The steps in the words of a profile; what is in none of them is `other`.
+WORDS: dict[str, tuple[str, ...]] = {
+    "log read": ("log read", "log checksum"),
+    "decode": ("log decode", "row decode", "base key decode", "image filter"),
+    "expressions": ("expressions (DuckDB)", "Arrow in and out (DuckDB)"),
+    "grouping": ("group (DuckDB)", "combine (DuckDB)", "fold (DuckDB)"),
+    "encode": ("key encode", "row encode"),
+    "shuffle": ("split by manager", "by place", "blocks", SPARK),
+    "store read": ("store read",),
+    "store write": ("store write", "purge", "fences"),
+    "sync": ("sync views", "sync epoch record", "sync log"),
+}
+
+
+@dataclass(slots=True)
+class Clock:
+    """Own time of each step: what runs inside another step is taken off the outer one."""
+
+    wall: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+    inner: list[list[float]] = field(default_factory=list)
+    not_found: list[str] = field(default_factory=list)
+
+    def wrap(self, step: str, function: Callable) -> Callable:
+        def timed(*args: object, **named: object) -> object:
+            self.inner.append([0.0, 0.0])
+            wall, cpu = time.perf_counter(), time.process_time()
+            try:
+                return function(*args, **named)
+            finally:
+                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                inside = self.inner.pop()
+                self.add(step, wall - inside[0], cpu - inside[1])
+                if self.inner:
+                    self.inner[-1][0] += wall
+                    self.inner[-1][1] += cpu
+
+        return timed
+
+    def add(self, step: str, wall: float, cpu: float) -> None:
+        self.wall[step] = self.wall.get(step, 0.0) + wall
+        self.cpu[step] = self.cpu.get(step, 0.0) + cpu
+
+    def split(self, step: str, shares: Mapping[str, float]) -> None:
+        """Give parts of a step's time to other steps."""
+        wall, cpu = self.wall.get(step, 0.0), self.cpu.get(step, 0.0)
+        for name, share in shares.items():
+            self.add(name, wall * share, cpu * share)
+            self.add(step, -wall * share, -cpu * share)
+
+
+@contextmanager
+def clocked(steps: Mapping[str, tuple[str, ...]] = STEPS) -> Iterator[Clock]:
+    """A clock that runs while the block does."""
+    clock = Clock()
+    with ExitStack() as stack:
+        for step, names in steps.items():
+            for name in names:
+                try:
+                    owner, attribute = find(name)
+                except AttributeError:
+                    clock.not_found.append(name)
+                    continue
+                wrapped = clock.wrap(step, getattr(owner, attribute))
+                stack.enter_context(mock.patch.object(owner, attribute, wrapped))
+        yield clock
+
+
+def in_words(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of steps as seconds of the words of a profile."""
+    told = {word: sum(seconds.get(step, 0.0) for step in steps) for word, steps in WORDS.items()}
+    return {**told, "other": sum(seconds.values()) - sum(told.values())}
+
+
+def find(name: str) -> tuple[object, str]:
+    """The module or class that holds a function, and the function's name; AttributeError when it is not there."""
+    module, _, path = name.partition(":")
+    owner: object = import_module(module)
+    *classes, attribute = path.split(".")
+    for part in classes:
+        owner = getattr(owner, part)
+    getattr(owner, attribute)
+    return owner, attribute

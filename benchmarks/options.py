@@ -1,0 +1,53 @@
+"""Options: what a person may set, one value for all questions.
+
+In: nothing. Out: `Options`, with the sizes of a full run as defaults, and those of a quick one. Always: a question reads
+only what concerns it; a quick run says whether the harness works and never how fast anything is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchmarks.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Sizes of a run."""
+
+    rows: int = 1_000_000
+    changes: int = 1_000_000
+    seed: int = Workload().seed
+    runs: int = 3
+    view_managers: int = 2
+    changes_per_epoch: int | None = None
+    distributions: tuple[str, ...] = ("uniform", "zipf")
+    views: tuple[str, ...] = ("V1", "V2", "V4")
+    refreshes: int = 10
+    changes_per_refresh: int = 10_000
+    puts: int = 50
+    gets: int = 2_000
+    rounds: int = 50
+    seconds: float = 20.0
+    backlogs: tuple[int, ...] = (1_000_000, 5_000_000)
+    quick: bool = False
+
+    def workload(self, distribution: str = "uniform") -> Workload:
+        return Workload(self.rows, self.changes, self.seed, distribution)
+
+    def quickly(self) -> Options:
+        """The same question at a size that takes seconds."""
+        return replace(
+            self,
+            rows=min(self.rows, 20_000),
+            changes=min(self.changes, 20_000),
+            runs=1,
+            refreshes=2,
+            changes_per_refresh=min(self.changes_per_refresh, 2_000),
+            puts=5,
+            gets=200,
+            rounds=3,
+            seconds=2.0,
+            backlogs=(20_000, 60_000),
+            quick=True,
+        )
