@@ -185,7 +185,7 @@ def test_the_key_of_a_change_is_whole_and_reads_the_record(db: Database) -> None
 def test_a_view_that_was_filled_anew_is_to_be_scanned(db: Database) -> None:
     first = put(db, 1, "a", 1)
     record = db.store.read_epoch_record()
-    assert db.store.swap_epoch_record(record.version, epochs.forget_views(record))
+    assert db.store.swap_epoch_record(record.version, epochs.forget_views(record, {}))
     with pytest.raises(vk.NotReady):
         db.view("sums").changes(since=first)
     put(db, 2, "a", 2)
