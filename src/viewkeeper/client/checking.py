@@ -52,7 +52,8 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
         chosen = [catalog.view(name) for name in names] if names else catalog.views
         chosen = [view for view in chosen if names or view.node.table in filled]
         for view in chosen:
-            expected = _recomputed(recompute, view, catalog.table_by_id(view.source), snapshot.horizon.positions)
+            table = catalog.table_by_id(view.source).as_of(view.id)
+            expected = _recomputed(recompute, view, table, snapshot.horizon.positions)
             findings += _judge(view, expected, snapshot.view(view.name).keys_and_values())
             records += len(expected)
     return CheckReport(not findings, snapshot.epoch, tuple(v.name for v in chosen), records, tuple(findings))

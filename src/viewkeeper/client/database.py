@@ -35,6 +35,7 @@ class Database:
         self._store = store
         self.read_only = read_only
         self._catalog: Catalog | None = None
+        self._looked_at: tuple[int, Catalog] | None = None  # the catalog, and the store's last change when it was read
         self._closed = False
 
     def __enter__(self) -> Database:
@@ -139,7 +140,11 @@ class Database:
 
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""
-        return self._catalog_at(self.store.read_horizon().catalog_version)
+        last_change, looked_at = self.store.last_meta_change(), self._looked_at
+        if looked_at is None or looked_at[0] != last_change:
+            looked_at = last_change, self._catalog_at(self.store.read_horizon().catalog_version)
+            self._looked_at = looked_at
+        return looked_at[1]
 
     def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
         """Swap in what `change` makes of the catalog, again while others swap theirs in between."""
@@ -157,12 +162,19 @@ class Database:
             raise UnknownName(f"view {definition.name} was dropped")
         return definition
 
+    def current_table(self, schema: TableSchema) -> TableSchema:
+        """The table as of now: the same, unless columns were added or it was dropped."""
+        for table in self.catalog().tables:
+            if table.id == schema.id:
+                return table
+        raise UnknownName(f"table {schema.name} was dropped")
+
     def require_writable(self, schema: TableSchema | None = None) -> None:
         """Raise unless this database may write, and the table is still there."""
         if self.read_only:
             raise InputError("the database is open for reading only", "connect without read_only=True")
-        if schema is not None and not any(table.id == schema.id for table in self.catalog().tables):
-            raise UnknownName(f"table {schema.name} was dropped")
+        if schema is not None:
+            self.current_table(schema)
 
     def _catalog_at(self, version: int) -> Catalog:
         if self._catalog is None or self._catalog.version != version:

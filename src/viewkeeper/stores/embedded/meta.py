@@ -52,6 +52,10 @@ class Meta:
             value = transaction.get(_HORIZON)
         return parse_horizon(value or b"")
 
+    def last_change(self) -> int:
+        """A number that grows with every change of anything here."""
+        return self._environment.last_change()
+
     def read_catalog(self) -> dict:
         return self._read(_CATALOG) or {}
 

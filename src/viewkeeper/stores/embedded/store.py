@@ -215,6 +215,10 @@ class EmbeddedStore:
     def sync_epoch_record(self) -> None:
         self._meta.sync()
 
+    def last_meta_change(self) -> int:
+        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        return self._meta.last_change()
+
     def read_catalog(self) -> dict:
         return self._meta.read_catalog()
 
