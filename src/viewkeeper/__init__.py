@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.connect import connect, restore
     from viewkeeper.client.result import Result
     from viewkeeper.errors import (
         BadRow,
         CorruptStore,
+        DamagedBackup,
         DuplicateName,
         EpochFailed,
         EpochRecordLost,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         StaleRead,
         StoreError,
         StoreFull,
+        StoreInUse,
         TypeMismatch,
         UnknownName,
         UnsupportedSql,
@@ -54,6 +56,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "connect",
+    "restore",
     "Bounded",
     "CheckReport",
     "Result",
@@ -72,6 +75,8 @@ __all__ = [
     "CorruptStore",
     "NewerFormat",
     "StoreFull",
+    "StoreInUse",
+    "DamagedBackup",
     "PipelineRunning",
     "JavaMissing",
     "ReadError",
@@ -89,6 +94,7 @@ __all__ = [
 
 _HOMES = {
     "connect": "viewkeeper.client.connect",
+    "restore": "viewkeeper.client.connect",
     "Bounded": "viewkeeper.model.reads",
     "CheckReport": "viewkeeper.check.report",
     "Result": "viewkeeper.client.result",

@@ -40,6 +40,7 @@ _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
 _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
+    "vk.restore(backup, url) makes": "viewkeeper restore BACKUP URL makes",
     "viewkeeper run, or pipeline.run_available()": "viewkeeper run URL",
     "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
 }

@@ -7,6 +7,7 @@ store; the catalog is looked up anew when its version has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from viewkeeper.client.status import Status
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
+    from viewkeeper.stores.embedded.backup import Backup
+    from viewkeeper.stores.embedded.compact import Compacted
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 
@@ -132,6 +135,23 @@ class Database:
 
         return read_status(self)
 
+    def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Backup:
+        """Write a backup of the whole store, as of this moment, to a new directory; `viewkeeper.restore` reads it.
+
+        Writers and the pipeline go on meanwhile. `progress` is told how many bytes are done, and how many are expected.
+        """
+        return self.store.back_up(Path(path), progress)
+
+    def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
+        """Shorten the log, remove what was dropped, and give the space back to the disk.
+
+        Nobody else may have the store open, and nothing else may use this database meanwhile: StoreInUse, or
+        PipelineRunning, says who does. A kill at any moment leaves a whole store.
+        """
+        from viewkeeper.client.compacting import compact
+
+        return compact(self, progress)
+
     def explain(self, name: str | None = None) -> str:
         """The plan of a view, or of all views together."""
         from viewkeeper.optimize.explain import explain
@@ -145,6 +165,10 @@ class Database:
             looked_at = last_change, self._catalog_at(self.store.read_horizon().catalog_version)
             self._looked_at = looked_at
         return looked_at[1]
+
+    def forget_catalog(self) -> None:
+        """Read the catalog anew when it is next asked for."""
+        self._catalog = self._looked_at = None
 
     def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
         """Swap in what `change` makes of the catalog, again while others swap theirs in between."""
