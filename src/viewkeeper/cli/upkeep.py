@@ -39,8 +39,9 @@ def restore(source: Path, url: str, *, as_json: bool) -> None:
         return
     print_text(f"restored at epoch {found.epoch}: {size_text(found.bytes_used)} in {url}")
     print_text("Tokens from before the restore do not fit this store.", style="dim")
-    if found.inflight or found.lag_changes:
-        print_text(f"{found.lag_changes:,} changes wait for the pipeline: viewkeeper run {url}", style="dim")
+    if found.lag_changes:
+        wait = "1 change waits" if found.lag_changes == 1 else f"{found.lag_changes:,} changes wait"
+        print_text(f"{wait} for the pipeline: viewkeeper run {url}", style="dim")
 
 
 def compact(url: str, *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
+from viewkeeper.client.rows import key_bytes
+from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.stores.embedded import newdirectory
 from viewkeeper.stores.embedded import store as embedded
+from viewkeeper.stores.embedded.environment import Environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,6 +31,69 @@ def small_store(path: Path) -> vk.Database:
     db.execute("CREATE MATERIALIZED VIEW w AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
     db.table("t").put_many([{"k": i, "v": i % 2} for i in range(6)])
     return db
+
+
+def hook(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
+    """Call `act` once, just after a backup opened its read transaction on the environment of that name."""
+    open_snapshot, waiting = Environment.open_snapshot, [act]
+
+    def opened(self: Environment, database: str | None = None) -> object:
+        snapshot = open_snapshot(self, database)
+        if database is None and self.path.name == name and waiting:
+            waiting.pop()()
+        return snapshot
+
+    monkeypatch.setattr(Environment, "open_snapshot", opened)
+
+
+@pytest.mark.parametrize("name", ["meta", "node-0", "place-0", "place-7"])
+def test_a_backup_that_an_epoch_overtakes_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whatever happens between the openings, record and views are of one time."""
+    db = small_store(tmp_path / "s")
+    keep_up(db)
+    db.table("t").put(9, {"v": 5})
+
+    def commit_and_drop() -> None:
+        keep_up(db)
+        db.execute("DROP MATERIALIZED VIEW w")
+        tidy_up(db.store)
+        db.execute("CREATE MATERIALIZED VIEW u AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
+        keep_up(db)
+
+    hook(monkeypatch, name, commit_and_drop)
+    made = db.backup(tmp_path / "b")
+    assert made.epoch == 3
+    with vk.restore(made.path, f"embedded:{tmp_path / 'r'}") as restored:
+        keep_up(restored)
+        assert list(restored.view("u").scan()) == [{"v": 0, "n": 3}, {"v": 1, "n": 3}, {"v": 5, "n": 1}]
+
+
+def test_the_nodes_of_a_backup_are_of_one_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """y is never in it without the x that was written before it, to another node (R17)."""
+    db = vk.connect(f"embedded:{tmp_path / 's'}?nodes=2&sync=off")
+    db.execute("CREATE TABLE t (k INT PRIMARY KEY)")
+    schema = db.table("t").schema
+    by_node = {db.store.node_of(key_bytes("t", schema.key_columns, [k])): k for k in range(20)}
+    written = threading.Event()
+
+    def write_both() -> None:
+        db.table("t").put(by_node[0], {})
+        db.table("t").put(by_node[1], {})
+        written.set()
+
+    thread = threading.Thread(target=write_both)
+
+    def race() -> None:
+        thread.start()
+        written.wait(0.3)  # a writer that is let in would be done by then
+
+    hook(monkeypatch, "node-0", race)
+    db.backup(tmp_path / "b")
+    thread.join()
+    with vk.restore(tmp_path / "b", f"embedded:{tmp_path / 'r'}") as restored:
+        assert [row["k"] for row in restored.table("t").scan()] == []
 
 
 def test_a_restored_store_is_a_new_incarnation_whose_epochs_go_on(tmp_path: Path) -> None:
