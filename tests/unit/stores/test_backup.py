@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import lmdb
 import pytest
 
 import viewkeeper as vk
@@ -209,6 +210,29 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
         db.backup(tmp_path / "b", progress=full)
     monkeypatch.setattr(newdirectory.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     with pytest.raises(vk.StoreFull, match="1,000 free"):
+        db.backup(tmp_path / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+@pytest.mark.parametrize("error", [TypeError("no such argument: txn"), lmdb.Error("mdb_env_copyfd: broken")])
+def test_a_copy_that_lmdb_cannot_make_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    db = small_store(tmp_path / "s")
+
+    class Broken:
+        def __init__(self, env: object) -> None:
+            self._env = env
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._env, name)
+
+        def copyfd(self, *arguments: object, **options: object) -> None:
+            raise error
+
+    environment = db.store.environments()["node-0"]
+    monkeypatch.setattr(environment, "_env", Broken(environment._env))
+    with pytest.raises(vk.StoreError, match=r"node-0.*(txn|broken)"):
         db.backup(tmp_path / "b")
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 

@@ -101,7 +101,7 @@ class Environment:
         LMDB writes into a pipe: its reader can count, digest and stop at any piece.
         """
         reader, writer = os.pipe()
-        failures: list[lmdb.Error] = []
+        failures: list[Exception] = []
         thread = threading.Thread(target=self._copy_into, args=(writer, snapshot, failures), daemon=True)
         thread.start()
         try:
@@ -110,13 +110,15 @@ class Environment:
         finally:
             os.close(reader)  # a copy that nobody reads any more ends with an error
             thread.join()
-        if failures:
+        if failures and isinstance(failures[0], lmdb.Error):
             raise translate(failures[0], self.path) from failures[0]
+        if failures:  # a build of LMDB without py-lmdb's own changes cannot copy what an open transaction sees
+            raise StoreError(f"{self.path.name} cannot be copied: {failures[0]}", "pip install the wheel of lmdb")
 
-    def _copy_into(self, writer: int, snapshot: lmdb.Transaction, failures: list[lmdb.Error]) -> None:
+    def _copy_into(self, writer: int, snapshot: lmdb.Transaction, failures: list[Exception]) -> None:
         try:
             self._env.copyfd(writer, compact=True, txn=snapshot)
-        except lmdb.Error as error:
+        except Exception as error:  # raised again by the reader of the pipe
             failures.append(error)
         finally:
             os.close(writer)
