@@ -25,7 +25,8 @@ viewkeeper COMMAND URL …
 ```
 
 The store comes first, as in `embedded:./shop`. Only `sql` makes a store, with the first `CREATE TABLE`, and `restore`,
-from a backup; every other command wants it to be there. `viewkeeper --help` lists the commands, `viewkeeper --version` prints the version.
+from a backup; every other command wants it to be there. `viewkeeper --help` lists the commands, `viewkeeper --version`
+prints the version.
 """
 
 _VALUES = """## Values

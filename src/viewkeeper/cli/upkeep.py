@@ -53,7 +53,7 @@ def compact(url: str, *, as_json: bool) -> None:
         print_json({"bytes_before": before, "bytes_after": after, "log_entries": done.log_entries})
         return
     print_text(f"compacted: {size_text(before)} before, {size_text(after)} after ({before:,} and {after:,} bytes)")
-    print_text(f"{done.log_entries:,} log entries were no longer needed", style="dim")
+    print_text(f"log entries that nobody needed any more: {done.log_entries:,}", style="dim")
 
 
 @contextmanager

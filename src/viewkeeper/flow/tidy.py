@@ -22,13 +22,14 @@ def tidy_fully(store: Store) -> int:
     return gone
 
 
-def tidy_up(store: Store, *, log_kept_seconds: float = LOG_KEPT_SECONDS) -> int:
+def tidy_up(store: Store, *, log_kept_seconds: float | None = None) -> int:
     """Truncate the log behind the committed positions, and remove what was dropped; answers how many entries went."""
     record = store.read_epoch_record()
     if record.inflight is not None:
         return 0
     failpoint("tidy.start")
-    gone_entries = store.truncate_log(record.positions, older_than_seconds=log_kept_seconds)
+    kept_seconds = LOG_KEPT_SECONDS if log_kept_seconds is None else log_kept_seconds
+    gone_entries = store.truncate_log(record.positions, older_than_seconds=kept_seconds)
     failpoint("tidy.truncated")
     catalog = Catalog.from_json(store.read_catalog())
     if catalog.dropped:
