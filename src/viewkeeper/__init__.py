@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
     from viewkeeper.client.changes import Change, Changes
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.connect import connect, restore
     from viewkeeper.client.loading import Loaded
     from viewkeeper.client.result import Result
     from viewkeeper.errors import (
         BadRow,
         ChangesLost,
         CorruptStore,
+        DamagedBackup,
         DuplicateName,
         EpochFailed,
         EpochRecordLost,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         StaleRead,
         StoreError,
         StoreFull,
+        StoreInUse,
         TypeMismatch,
         UnknownName,
         UnsupportedSql,
@@ -57,6 +59,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "connect",
+    "restore",
     "Bounded",
     "Change",
     "Changes",
@@ -78,6 +81,8 @@ __all__ = [
     "CorruptStore",
     "NewerFormat",
     "StoreFull",
+    "StoreInUse",
+    "DamagedBackup",
     "PipelineRunning",
     "JavaMissing",
     "ReadError",
@@ -96,6 +101,7 @@ __all__ = [
 
 _HOMES = {
     "connect": "viewkeeper.client.connect",
+    "restore": "viewkeeper.client.connect",
     "Change": "viewkeeper.client.changes",
     "Changes": "viewkeeper.client.changes",
     "Bounded": "viewkeeper.model.reads",

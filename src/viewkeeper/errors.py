@@ -13,6 +13,8 @@
     │   ├── CorruptStore
     │   ├── NewerFormat
     │   ├── StoreFull
+    │   ├── StoreInUse        others have the store open, and what was asked for needs it alone
+    │   ├── DamagedBackup
     │   ├── PipelineRunning   a second pipeline while the first lives
     │   └── JavaMissing       no Java 17 where Spark is needed
     ├── ReadError             the reader: wait, run the pipeline, or ask for less
@@ -92,6 +94,14 @@ class NewerFormat(StoreError):
 
 class StoreFull(StoreError):
     """No space left; everything acknowledged stays readable."""
+
+
+class StoreInUse(StoreError):
+    """Others have the store open, and what was asked for needs it alone."""
+
+
+class DamagedBackup(StoreError):
+    """The directory is not a backup, or not a whole one."""
 
 
 class PipelineRunning(StoreError):

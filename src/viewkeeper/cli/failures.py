@@ -42,6 +42,7 @@ _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
 _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
+    "vk.restore(backup, url) makes": "viewkeeper restore BACKUP URL makes",
     "viewkeeper run, or pipeline.run_available()": "viewkeeper run URL",
     "ignore_unknown=True leaves": "--ignore-unknown leaves",
     "leave ignore_unknown out": "leave --ignore-unknown out",

@@ -277,6 +277,56 @@ def check(
 
 
 @app.command(cls=Command)
+def backup(
+    url: Url,
+    destination: Annotated[
+        Path, typer.Argument(metavar="DEST", help="A directory that is new, or empty.", show_default=False)
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write a backup of the whole store as of this moment, while writers and the pipeline go on.
+
+    The backup is whole when the command ends well; one that was interrupted leaves no backup. While it runs the store's
+    files may grow, because nothing that the backup still has to copy is overwritten.
+    """
+    from viewkeeper.cli.upkeep import backup as write_backup
+
+    write_backup(url, destination, as_json=json)
+
+
+@app.command(cls=Command)
+def restore(
+    source: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="What `backup` wrote.", show_default=False, exists=True)
+    ],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The store to make; it must not exist.", show_default=False)
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make a new store from a backup, after comparing every file with what was backed up.
+
+    It holds rows, log, views and epochs of the moment of the backup. An epoch that was under way is run again by the
+    first pipeline. Tokens from before do not fit it: waiting for one is an error.
+    """
+    from viewkeeper.cli.upkeep import restore as restore_backup
+
+    restore_backup(source, url, as_json=json)
+
+
+@app.command(cls=Command)
+def compact(url: Url, json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Shorten the log, remove what was dropped, and give the space back to the disk.
+
+    Nobody else may have the store open, and no pipeline may run: a process that has the old files open would go on
+    writing to them. A kill at any moment leaves a whole store.
+    """
+    from viewkeeper.cli.upkeep import compact as compact_store
+
+    compact_store(url, as_json=json)
+
+
+@app.command(cls=Command)
 def demo(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Make the store in this new directory and leave it there.")

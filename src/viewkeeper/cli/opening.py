@@ -1,7 +1,7 @@
 """Opening: a database for a command, and the table or view that it names.
 
-In: a store's URL, a name. Out: an open database, a table or a view. Always: no command but `sql` and `load --create` makes
-a store, so a mistyped URL leaves nothing behind.
+In: a store's URL, a name. Out: an open database, a table or a view. Always: no command but `sql`, `restore` and
+`load --create` makes a store, so a mistyped URL leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -84,6 +84,15 @@ def print_text(text: str, style: str | None = None) -> None:
         console().print(_spell(line), style=style, soft_wrap=True)
 
 
+def size_text(count: float) -> str:
+    """A number of bytes, as people say it."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
 def working(what: str) -> AbstractContextManager[object]:
     """A spinner on stderr while something takes long, if anybody looks."""
     target = console(stderr=True)

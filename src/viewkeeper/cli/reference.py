@@ -24,9 +24,9 @@ Made by `python -m viewkeeper.cli.reference`; edit the commands, not this page.
 viewkeeper COMMAND URL …
 ```
 
-The store comes first, as in `embedded:./shop`. Only `sql` makes a store, with the first `CREATE TABLE`, and `load` with
-`--create`; every other command wants it to be there. `viewkeeper --help` lists the commands, `viewkeeper --version` prints
-the version.
+The store comes first, as in `embedded:./shop`. Only `sql` makes a store, with the first `CREATE TABLE`, `load` with
+`--create`, and `restore` from a backup; every other command wants it to be there. `viewkeeper --help` lists the commands,
+`viewkeeper --version` prints the version.
 """
 
 _VALUES = """## Values

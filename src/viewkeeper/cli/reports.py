@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.output import print_facts, print_rows, print_text, working
+from viewkeeper.cli.output import print_facts, print_rows, print_text, size_text, working
 from viewkeeper.cli.quiet import quiet_java
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _print_status(found: Status) -> None:
         "epoch": f"{found.epoch}" + (f" ({found.inflight} under way)" if found.inflight else ""),
         "lag": lag,
         "log": f"{found.log_entries:,} entries",
-        "size": _size(found.bytes_used),
+        "size": size_text(found.bytes_used),
         "tables": ", ".join(found.tables) or "none",
         "views": "none" if not found.views else f"{len(found.views)}",
     }
@@ -89,11 +89,3 @@ def _print_status(found: Status) -> None:
         print_rows(("view", "kind", "state"), rows)
     for warning in found.warnings:
         print_text(f"warning: {warning}", style="yellow")
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

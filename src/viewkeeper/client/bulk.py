@@ -20,7 +20,7 @@ from viewkeeper.errors import BadRow, InputError
 from viewkeeper.model.keybatches import encode_keys, place_all
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.ragged import Ragged
-from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.values import Stored
@@ -140,12 +140,14 @@ def _arrow_batch(schema: TableSchema, batch: pa.RecordBatch) -> tuple[list[bytes
 
     def merge(befores: list[Image], chosen: np.ndarray) -> list[Image]:
         index = pa.array(chosen)
-        old = dict(zip(kept, decode_rows(values, pa.array(befores, pa.binary()), kept), strict=True)) if kept else {}
+        there = pa.array(befores, pa.binary())
+        old = dict(zip(kept, decode_rows(values, there, kept), strict=True)) if kept else {}
         new = [old[i] if i in old else arrays[column.name].take(index) for i, column in enumerate(values)]
         for column, array in zip(values, new, strict=True):
             if array.null_count and not column.nullable:
                 raise null_refused(schema, column)
-        return encode_rows(values, new, len(chosen)).to_pylist()
+        # what is behind the columns known here belongs to columns added since, and stays
+        return encode_rows(values, new, len(chosen), tails_of(values, there)).to_pylist()
 
     return keys.to_pylist(), merge
 

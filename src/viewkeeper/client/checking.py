@@ -53,7 +53,8 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
         for view in chosen:
             horizon = snapshot.horizon
             moment = Moment(horizon.committed, horizon.positions, horizon.void)
-            expected = _recomputed(recompute, view, catalog.table_by_id(view.source), moment)
+            table = catalog.table_by_id(view.source).as_of(view.id)
+            expected = _recomputed(recompute, view, table, moment)
             findings += _judge(view, expected, snapshot.view(view.name).keys_and_values())
             records += len(expected)
     return CheckReport(not findings, snapshot.epoch, tuple(v.name for v in chosen), records, tuple(findings))

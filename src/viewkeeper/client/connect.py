@@ -1,6 +1,9 @@
-"""Connect: a database by URL."""
+"""Connect: a database by URL, of a store that is there or of one made from a backup."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 from viewkeeper.client.database import Database
 from viewkeeper.stores.open import open_store
@@ -9,3 +12,11 @@ from viewkeeper.stores.open import open_store
 def connect(url: str, *, read_only: bool = False) -> Database:
     """Open the store at `url`, as in `embedded:./shop`; it is made when it is not there, unless `read_only`."""
     return Database(open_store(url, create=not read_only), read_only=read_only)
+
+
+def restore(backup: str | Path, url: str, *, progress: Callable[[int, int], None] | None = None) -> Database:
+    """Make a new store at `url` from what `db.backup` wrote, and open it; tokens of the old store do not fit it."""
+    from viewkeeper.stores.embedded.restore import restore_store
+
+    restore_store(Path(backup), url, progress)
+    return connect(url)

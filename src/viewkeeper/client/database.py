@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from viewkeeper.client.status import Status
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
+    from viewkeeper.stores.embedded.backup import Backup
+    from viewkeeper.stores.embedded.compact import Compacted
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 
@@ -37,6 +40,7 @@ class Database:
         self._store = store
         self.read_only = read_only
         self._catalog: Catalog | None = None
+        self._looked_at: tuple[int, Catalog] | None = None  # the catalog, and the store's last change when it was read
         self._closed = False
 
     def __enter__(self) -> Database:
@@ -163,6 +167,23 @@ class Database:
 
         return read_status(self)
 
+    def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Backup:
+        """Write a backup of the whole store, as of this moment, to a new directory; `viewkeeper.restore` reads it.
+
+        Writers and the pipeline go on meanwhile. `progress` is told how many bytes are done, and how many are expected.
+        """
+        return self.store.back_up(Path(path), progress)
+
+    def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
+        """Shorten the log, remove what was dropped, and give the space back to the disk.
+
+        Nobody else may have the store open, and nothing else may use this database meanwhile: StoreInUse, or
+        PipelineRunning, says who does. A kill at any moment leaves a whole store.
+        """
+        from viewkeeper.client.compacting import compact
+
+        return compact(self, progress)
+
     def explain(self, name: str | None = None) -> str:
         """The plan of a view, or of all views together."""
         from viewkeeper.optimize.explain import explain
@@ -171,7 +192,15 @@ class Database:
 
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""
-        return self._catalog_at(self.store.read_horizon().catalog_version)
+        last_change, looked_at = self.store.last_meta_change(), self._looked_at
+        if looked_at is None or looked_at[0] != last_change:
+            looked_at = last_change, self._catalog_at(self.store.read_horizon().catalog_version)
+            self._looked_at = looked_at
+        return looked_at[1]
+
+    def forget_catalog(self) -> None:
+        """Read the catalog anew when it is next asked for."""
+        self._catalog = self._looked_at = None
 
     def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
         """Swap in what `change` makes of the catalog, again while others swap theirs in between."""
@@ -189,12 +218,19 @@ class Database:
             raise UnknownName(f"view {definition.name} was dropped")
         return definition
 
+    def current_table(self, schema: TableSchema) -> TableSchema:
+        """The table as of now: the same, unless columns were added or it was dropped."""
+        for table in self.catalog().tables:
+            if table.id == schema.id:
+                return table
+        raise UnknownName(f"table {schema.name} was dropped")
+
     def require_writable(self, schema: TableSchema | None = None) -> None:
         """Raise unless this database may write, and the table is still there."""
         if self.read_only:
             raise InputError("the database is open for reading only", "connect without read_only=True")
-        if schema is not None and not any(table.id == schema.id for table in self.catalog().tables):
-            raise UnknownName(f"table {schema.name} was dropped")
+        if schema is not None:
+            self.current_table(schema)
 
     def _catalog_at(self, version: int) -> Catalog:
         if self._catalog is None or self._catalog.version != version:

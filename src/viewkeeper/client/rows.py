@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from viewkeeper.errors import BadRow, InputError, UnknownName
 from viewkeeper.model.keys import encode_key
-from viewkeeper.model.rows import decode_row, encode_row
+from viewkeeper.model.rows import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.values import Stored, from_stored, to_stored
 
@@ -60,11 +60,12 @@ def merge_row(schema: TableSchema, before: bytes | None, columns: Mapping[str, S
     """The row after a put: columns left out keep their value, or are NULL in a new row."""
     values = schema.value_columns
     old = [None] * len(values) if before is None else decode_row(values, before)
+    tail = tail_of(values, before) if before else b""  # of columns added since this schema was read: they stay
     merged = [columns.get(column.name, was) for column, was in zip(values, old, strict=True)]
     for column, value in zip(values, merged, strict=True):
         if value is None and not column.nullable:
             raise null_refused(schema, column)
-    return encode_row(values, merged)
+    return encode_row(values, merged, tail)
 
 
 def null_refused(schema: TableSchema, column: Column) -> BadRow:

@@ -41,6 +41,8 @@ def _run(database: Database, statement: sql.Statement) -> Result:
     match statement:
         case sql.CreateTable():
             return _create_table(database, statement)
+        case sql.AddColumns():
+            return _add_columns(database, statement)
         case sql.CreateView() | sql.CreateIndex():
             return _create_view(database, statement)
         case sql.DropTable() | sql.DropView():
@@ -76,6 +78,12 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
     there = database.catalog().has(statement.name)
     database.change_catalog(change)
     return Result(message=f"table {statement.name} {'is there already' if there else 'created'}")
+
+
+def _add_columns(database: Database, statement: sql.AddColumns) -> Result:
+    database.change_catalog(lambda catalog: catalog.with_columns(statement.table, statement.columns))
+    names = ", ".join(column.name for column in statement.columns)
+    return Result(message=f"table {statement.table} has the new column{'s'[: len(statement.columns) - 1]} {names}")
 
 
 def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:

@@ -23,7 +23,7 @@ from viewkeeper.client.rows import (
 from viewkeeper.errors import InputError
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rows import decode_row
-from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.values import Stored, to_stored
 from viewkeeper.model.writes import RowWrites
@@ -53,22 +53,26 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
+        """The table as it is now: an ALTER TABLE, of whichever process, adds columns to it."""
+        self._schema = self._database.current_table(self._schema)
         return self._schema
 
     def put(self, *key_and_columns: object) -> Token:
         """Write some columns of a row: `put(*key, {columns})`, or `put({all columns})` with the key inside."""
-        key, columns = split_put(self._schema, key_and_columns)
-        return self._write(key, lambda before: merge_row(self._schema, before, columns))
+        schema = self.schema
+        key, columns = split_put(schema, key_and_columns)
+        return self._write(key, lambda before: merge_row(schema, before, columns))
 
     def put_if(self, *key_and_columns: object, expect: Mapping[str, object] | None) -> bool:
         """Write only if the row is as expected: absent (None), or equal in the columns given; answers whether it was."""
-        key, columns = split_put(self._schema, key_and_columns)
-        wanted = None if expect is None else self._stored(expect)
+        schema = self.schema
+        key, columns = split_put(schema, key_and_columns)
+        wanted = None if expect is None else _stored(schema, expect)
 
         def merge(before: bytes | None) -> bytes:
-            if not self._is_as_expected(key, before, wanted):
+            if not _is_as_expected(schema, key, before, wanted):
                 raise _Unexpected
-            return merge_row(self._schema, before, columns)
+            return merge_row(schema, before, columns)
 
         try:
             self._write(key, merge)
@@ -81,17 +85,18 @@ class Table:
         from viewkeeper.client.bulk import put_rows
 
         self._database.require_writable(self._schema)
-        token = put_rows(self._database.store, self._schema, rows)
+        token = put_rows(self._database.store, self.schema, rows)
         self._written(token)
         return token
 
     def delete(self, *key: object, columns: Sequence[str] | None = None) -> Token:
         """Delete a row, or set some of its columns to NULL."""
-        encoded = key_bytes(f"table {self.name}", self._schema.key_columns, key)
+        schema = self.schema
+        encoded = key_bytes(f"table {self.name}", schema.key_columns, key)
         if columns is None:
             return self._write(encoded, lambda before: None)
-        names = value_column_names(self._schema, columns)
-        return self._write(encoded, lambda before: clear_columns(self._schema, before, names))
+        names = value_column_names(schema, columns)
+        return self._write(encoded, lambda before: clear_columns(schema, before, names))
 
     def delete_many(self, keys: Iterable[object]) -> Token:
         """Delete the rows under many keys in bounded transactions; a key of several columns is a tuple."""
@@ -104,18 +109,21 @@ class Table:
 
     def get(self, *key: object, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row under a key, key columns included; None when there is none."""
-        encoded = key_bytes(f"table {self.name}", self._schema.key_columns, key)
-        row = self._database.store.get(self._schema.id, encoded)
-        return None if row is None else self._to_dict(encoded, row, self._wanted(columns))
+        schema = self.schema
+        encoded = key_bytes(f"table {self.name}", schema.key_columns, key)
+        row = self._database.store.get(schema.id, encoded)
+        wanted = pick(columns, [column.name for column in schema.columns])
+        return None if row is None else _to_dict(schema, encoded, row, wanted)
 
     def get_many(self, keys: Iterable[object]) -> list[dict[str, object] | None]:
         """The row under each key, in the order asked; a key of several columns is a tuple."""
+        schema = self.schema
         encoded = [
-            key_bytes(f"table {self.name}", self._schema.key_columns, key if isinstance(key, tuple) else (key,))
+            key_bytes(f"table {self.name}", schema.key_columns, key if isinstance(key, tuple) else (key,))
             for key in keys
         ]
-        rows = self._database.store.get_many(self._schema.id, encoded)
-        return [None if row is None else self._to_dict(key, row, None) for key, row in zip(encoded, rows, strict=True)]
+        rows = self._database.store.get_many(schema.id, encoded)
+        return [None if row is None else _to_dict(schema, key, row) for key, row in zip(encoded, rows, strict=True)]
 
     def scan(
         self,
@@ -127,16 +135,18 @@ class Table:
     ) -> Iterator[dict[str, object]]:
         """Rows in key order whose key begins with `prefix`, from `start` to before `stop`."""
         check_limit(limit)
-        bounds = byte_range(f"table {self.name}", self._schema.key_columns, prefix, start, stop)
-        pairs = self._database.store.scan(self._schema.id, *bounds, reverse=reverse)
-        return (self._to_dict(key, row, None) for key, row in itertools.islice(pairs, limit))
+        schema = self.schema
+        bounds = byte_range(f"table {self.name}", schema.key_columns, prefix, start, stop)
+        pairs = self._database.store.scan(schema.id, *bounds, reverse=reverse)
+        return (_to_dict(schema, key, row) for key, row in itertools.islice(pairs, limit))
 
     def to_arrow(self, *prefix: object, start: object = None, stop: object = None) -> pa.Table:
         """The rows that `scan` gives, as an Arrow table."""
         from viewkeeper.client.arrow import table_to_arrow
 
-        bounds = byte_range(f"table {self.name}", self._schema.key_columns, prefix, start, stop)
-        return table_to_arrow(self._schema, self._database.store.scan(self._schema.id, *bounds))
+        schema = self.schema
+        bounds = byte_range(f"table {self.name}", schema.key_columns, prefix, start, stop)
+        return table_to_arrow(schema, self._database.store.scan(schema.id, *bounds))
 
     def to_pandas(self, *prefix: object, start: object = None, stop: object = None) -> pd.DataFrame:
         """The rows that `scan` gives, as a DataFrame with nullable types."""
@@ -145,6 +155,7 @@ class Table:
         return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop))
 
     def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
+        # The schema is of a moment ago. Columns that others added since are kept by the merge (`rows.tail_of`).
         self._database.require_writable(self._schema)
         store = self._database.store
         group = RowWrites(self._schema.id, [key], lambda befores: [merge(befores[0])])
@@ -152,31 +163,30 @@ class Table:
         self._written(token)
         return token
 
-    def _stored(self, row: Mapping[str, object]) -> dict[str, Stored]:
-        columns = {self._schema.column(name): value for name, value in row.items()}
-        return {column.name: to_stored(column, value) for column, value in columns.items()}
 
-    def _is_as_expected(self, key: bytes, before: bytes | None, wanted: Mapping[str, Stored] | None) -> bool:
-        if before is None or wanted is None:
-            return before is None and wanted is None
-        there = dict(zip((column.name for column in self._columns()), self._values(key, before), strict=True))
-        # NaN equals NaN here as it does in SQL, although not in Python
-        return all(
-            there[name] == value or (there[name] != there[name] and value != value) for name, value in wanted.items()
-        )
+def _stored(schema: TableSchema, row: Mapping[str, object]) -> dict[str, Stored]:
+    columns = {schema.column(name): value for name, value in row.items()}
+    return {column.name: to_stored(column, value) for column, value in columns.items()}
 
-    def _columns(self) -> tuple[Column, ...]:
-        return self._schema.key_columns + self._schema.value_columns
 
-    def _values(self, key: bytes, row: bytes) -> list[Stored]:
-        return decode_key(self._schema.key_columns, key) + decode_row(self._schema.value_columns, row)
+def _is_as_expected(schema: TableSchema, key: bytes, before: bytes | None, wanted: Mapping[str, Stored] | None) -> bool:
+    if before is None or wanted is None:
+        return before is None and wanted is None
+    names = (column.name for column in schema.key_columns + schema.value_columns)
+    there = dict(zip(names, _values(schema, key, before), strict=True))
+    # NaN equals NaN here as it does in SQL, although not in Python
+    return all(
+        there[name] == value or (there[name] != there[name] and value != value) for name, value in wanted.items()
+    )
 
-    def _wanted(self, columns: Sequence[str] | None) -> list[str] | None:
-        return pick(columns, [column.name for column in self._schema.columns])
 
-    def _to_dict(self, key: bytes, row: bytes, wanted: list[str] | None) -> dict[str, object]:
-        whole = to_dict(self._columns(), self._values(key, row))
-        return {name: whole[name] for name in (wanted or [column.name for column in self._schema.columns])}
+def _values(schema: TableSchema, key: bytes, row: bytes) -> list[Stored]:
+    return decode_key(schema.key_columns, key) + decode_row(schema.value_columns, row)
+
+
+def _to_dict(schema: TableSchema, key: bytes, row: bytes, wanted: list[str] | None = None) -> dict[str, object]:
+    whole = to_dict(schema.key_columns + schema.value_columns, _values(schema, key, row))
+    return {name: whole[name] for name in (wanted or [column.name for column in schema.columns])}
 
 
 class WriteGroup:

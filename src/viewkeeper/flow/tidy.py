@@ -14,13 +14,22 @@ from viewkeeper.ports.store import Store
 LOG_KEPT_SECONDS = 300.0
 
 
-def tidy_up(store: Store) -> None:
-    """Truncate the log behind the committed positions, and remove what was dropped."""
+def tidy_fully(store: Store) -> int:
+    """Everything that can go, by one who has the store alone; answers how many log entries went."""
+    gone = 0
+    while count := tidy_up(store, log_kept_seconds=0):
+        gone += count
+    return gone
+
+
+def tidy_up(store: Store, *, log_kept_seconds: float | None = None) -> int:
+    """Truncate the log behind the committed positions, and remove what was dropped; answers how many entries went."""
     record = store.read_epoch_record()
     if record.inflight is not None:
-        return
+        return 0
     failpoint("tidy.start")
-    store.truncate_log(record.positions, older_than_seconds=LOG_KEPT_SECONDS)
+    kept_seconds = LOG_KEPT_SECONDS if log_kept_seconds is None else log_kept_seconds
+    gone_entries = store.truncate_log(record.positions, older_than_seconds=kept_seconds)
     failpoint("tidy.truncated")
     catalog = Catalog.from_json(store.read_catalog())
     if catalog.dropped:
@@ -30,3 +39,4 @@ def tidy_up(store: Store) -> None:
             store.drop_rows(table)
         failpoint("tidy.dropped")
         store.swap_catalog(catalog.version, catalog.without_dropped(gone).to_json())
+    return gone_entries

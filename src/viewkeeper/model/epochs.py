@@ -140,6 +140,11 @@ def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
     return _next(record, filled={}, filling={}, rebuilt=rebuilt, inflight=None)
 
 
+def begin_incarnation(record: EpochRecord, incarnation: str) -> EpochRecord:
+    """The record of a restored store: nobody's yet, with older tokens that do not fit it and numbers that go on (R19)."""
+    return _next(record, incarnation=incarnation, owner="")
+
+
 def _require_owner(record: EpochRecord, owner: str) -> None:
     if record.owner != owner:
         raise Fenced("another pipeline took this store over", "stop this one")

@@ -13,28 +13,47 @@ import pyarrow as pa
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
-from viewkeeper.model.rows import Layout, layout_of
+from viewkeeper.model.rows import Layout, layout_of, segments_of
 from viewkeeper.model.schema import Column
 
 
-def encode_rows(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int) -> pa.Array:
-    """Row bytes of `count` rows; `arrays` follow `columns`."""
-    layout = layout_of(columns)
+def encode_rows(
+    columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int, tails: pa.Array | None = None
+) -> pa.Array:
+    """Row bytes of `count` rows; `arrays` follow `columns`, and `tails` hold segments that are not known here."""
     flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+    (_, first), *added = segments_of(columns)
+    parts = _encode_segment(first, flat[: len(first)], count)
+    if not added and tails is None:
+        return join(parts).to_arrow()
+    later: list[Ragged] = [] if tails is None else [Ragged.from_arrow(tails)]
+    kept = later[0].lengths > 0 if later else np.zeros(count, bool)  # rows with something in this segment or behind
+    for at, part in reversed(added):
+        own = flat[at : at + len(part)]
+        for array in own:
+            kept = kept | np.asarray(array.is_valid())
+        whole = join(_encode_segment(part, own, count))
+        later.insert(0, gather(whole.data, whole.offsets[:-1], np.where(kept, whole.lengths, 0)))
+    return join([*parts, *later]).to_arrow()
+
+
+def _encode_segment(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int) -> list[Ragged | np.ndarray]:
+    """The parts of a segment, to be joined row by row."""
+    layout = layout_of(columns)
     fixed = np.zeros((count, layout.body), np.uint8)
     fixed[:, 0] = len(columns) & 0xFF
     fixed[:, 1] = len(columns) >> 8
-    for i, array in enumerate(flat):
+    for i, array in enumerate(arrays):
         if array.null_count:
             fixed[:, 2 + i // 8] |= np.asarray(array.is_null()).astype(np.uint8) << (i % 8)
     for i in layout.fixed:
         place, width = layout.places[i], columns[i].type.width or 0
-        fixed[:, place : place + width] = _fixed_bytes(columns[i], flat[i])
+        fixed[:, place : place + width] = _fixed_bytes(columns[i], arrays[i])
     if not layout.varying:
-        return join([fixed]).to_arrow()
-    bodies = [Ragged.from_arrow(flat[i]) for i in layout.varying]
+        return [fixed]
+    bodies = [Ragged.from_arrow(arrays[i]) for i in layout.varying]
     ends = np.cumsum(np.stack([body.lengths for body in bodies], axis=1), axis=1).astype("<u4")
-    return join([fixed, ends.view(np.uint8).reshape(count, 4 * len(bodies)), *bodies]).to_arrow()
+    return [fixed, ends.view(np.uint8).reshape(count, 4 * len(bodies)), *bodies]
 
 
 def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[int] | None = None) -> list[pa.Array]:
@@ -44,19 +63,64 @@ def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[in
     if rows.null_count == len(rows):
         return [pa.nulls(len(rows), columns[i].type.arrow) for i in wanted]
     whole = Ragged.from_arrow(rows)
-    present = np.asarray(rows.is_valid()) if rows.null_count else None
-    starts = whole.offsets[:-1] if present is None else whole.offsets[:-1][present]
-    counts = gather_fixed(whole.data, starts, 2).copy().view("<u2")[:, 0]
+    at, stops = whole.offsets[:-1].copy(), whole.offsets[1:]
+    found: dict[int, pa.Array] = {}
+    for first, part in segments_of(columns):
+        inside = [i for i in wanted if first <= i < first + len(part)]
+        there = at < stops
+        decoded = _decode_segment(part, whole.data, at[there], [i - first for i in inside])
+        found |= {i: _spread(array, there) for i, array in zip(inside, decoded, strict=True)}
+        if all(i < first + len(part) for i in wanted):
+            break
+        at[there] += _sizes(part, whole.data, at[there])
+    return [found[i] for i in wanted]
+
+
+def tails_of(columns: tuple[Column, ...], rows: pa.Array) -> pa.Array | None:
+    """For each row the segments behind those of `columns`, empty where there are none; None when no row has any."""
+    whole = Ragged.from_arrow(rows)
+    at, stops = whole.offsets[:-1].copy(), whole.offsets[1:]
+    for _, part in segments_of(columns):
+        there = at < stops
+        if there.any():
+            at[there] += _sizes(part, whole.data, at[there])
+    return gather(whole.data, at, stops - at).to_arrow() if (at < stops).any() else None
+
+
+def _spread(array: pa.Array, there: np.ndarray) -> pa.Array:
+    """The values at the places where `there` is True, NULL at the others."""
+    return array if there.all() else array.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def _counts(columns: tuple[Column, ...], data: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    counts = gather_fixed(data, starts, 2).copy().view("<u2")[:, 0]
     if counts.max() > len(columns):
         raise InvariantBroken(f"a row of {counts.max()} columns was read with a schema of {len(columns)}")
+    return counts
+
+
+def _sizes(columns: tuple[Column, ...], data: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """How many bytes the segments that begin at `starts` have."""
+    sizes = np.zeros(len(starts), np.int64)
+    counts = _counts(columns, data, starts) if len(starts) else sizes
+    for count in np.unique(counts).tolist():
+        layout, chosen = layout_of(columns[:count]), counts == count
+        sizes[chosen] = layout.head_size
+        if layout.varying:
+            last = starts[chosen] + layout.head_size - 4
+            sizes[chosen] += gather_fixed(data, last, 4).copy().view("<u4")[:, 0]
+    return sizes
+
+
+def _decode_segment(
+    columns: tuple[Column, ...], data: np.ndarray, starts: np.ndarray, wanted: Sequence[int]
+) -> list[pa.Array]:
+    if not len(starts):
+        return [pa.nulls(0, columns[i].type.arrow) for i in wanted]
+    counts = _counts(columns, data, starts)
     if (counts == counts[0]).all():
-        arrays = _decode_alike(columns, int(counts[0]), whole.data, starts, wanted)
-    else:
-        arrays = _decode_mixed(columns, counts, whole.data, starts, wanted)
-    if present is None:
-        return arrays
-    index = pa.array(np.cumsum(present) - 1, mask=~present)
-    return [array.take(index) for array in arrays]
+        return _decode_alike(columns, int(counts[0]), data, starts, wanted)
+    return _decode_mixed(columns, counts, data, starts, wanted)
 
 
 def _decode_mixed(

@@ -1,12 +1,13 @@
 """Schemas: the columns of a table, and which of them are its key.
 
 In: columns in declared order and the names of the key columns. Out: frozen values that go to JSON and back. Always: a
-column's position never changes, because columns are only ever added at the end.
+column's position never changes, because columns are only ever added at the end. Each ALTER TABLE takes an id of the
+catalog, as each table and view does, so ids tell which columns a view's text was written for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
@@ -17,18 +18,22 @@ TableId = NewType("TableId", int)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A named, typed column; `nullable` is False for key columns of base tables."""
+    """A named, typed column; `nullable` is False for key columns of base tables.
+
+    `added` is the id of the ALTER TABLE that added it, 0 for a column that was there from the start.
+    """
 
     name: str
     type: SqlType
     nullable: bool = True
+    added: int = 0
 
     def to_json(self) -> list[object]:
-        return [self.name, str(self.type), self.nullable]
+        return [self.name, str(self.type), self.nullable, *([self.added] if self.added else [])]
 
     @staticmethod
     def from_json(value: list) -> Column:
-        return Column(value[0], parse_type(value[1]), value[2])
+        return Column(value[0], parse_type(value[1]), *value[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,10 @@ class TableSchema:
 
     def column(self, name: str) -> Column:
         return self.columns[self.position(name)]
+
+    def as_of(self, view: TableId) -> TableSchema:
+        """The table as a view with that id was written for it: without the columns added later."""
+        return replace(self, columns=tuple(column for column in self.columns if column.added <= view))
 
     def to_json(self) -> dict[str, object]:
         columns = [column.to_json() for column in self.columns]

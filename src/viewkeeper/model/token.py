@@ -49,5 +49,8 @@ class Token:
     def is_covered_by(self, incarnation: str, positions: Positions) -> bool:
         """Whether everything the token stands for is in a state that reaches `positions`."""
         if incarnation != self.incarnation:
-            raise ForeignToken("the token belongs to another store, or to this one before it was restored")
+            raise ForeignToken(
+                "the token belongs to another store, or to this one before it was restored",
+                "use a token of a write to this store, or read without one",
+            )
         return covers(positions, self.positions)

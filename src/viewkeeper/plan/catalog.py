@@ -95,6 +95,10 @@ class Catalog:
     def table_by_id(self, table_id: TableId) -> TableSchema:
         return next(table for table in self.tables if table.id == table_id)
 
+    def as_of(self, view: TableId) -> Catalog:
+        """The tables as a view with that id was written for them: `SELECT *` means the columns of then."""
+        return replace(self, tables=tuple(table.as_of(view) for table in self.tables))
+
     def has(self, name: str) -> bool:
         return _find(self.tables, name) is not None or _find(self.views, name) is not None
 
@@ -111,6 +115,20 @@ class Catalog:
         self._check_id(view.id, view.name)
         behind = max(view.node.tables) + 1
         return replace(self, version=self.version + 1, next_id=behind, views=(*self.views, view))
+
+    def with_columns(self, name: str, columns: tuple[Column, ...]) -> Catalog:
+        """Add columns to a table, behind all it has. The change takes an id, so that views made before keep theirs."""
+        table = self.table(name)
+        taken = {column.name.lower(): column.name for column in table.columns}
+        for column in columns:
+            if column.name.lower() in taken:
+                raise DuplicateName(
+                    f"table {table.name} has a column {taken[column.name.lower()]} already", "choose another name"
+                )
+        added = tuple(replace(column, nullable=True, added=self.next_id) for column in columns)
+        wider = replace(table, columns=(*table.columns, *added))
+        tables = tuple(wider if other.id == table.id else other for other in self.tables)
+        return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=tables)
 
     def without_table(self, name: str, epoch: int) -> Catalog:
         table = self.table(name)

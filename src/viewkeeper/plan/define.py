@@ -6,12 +6,14 @@ is there. Always: pure; the same catalog and text give the same definition.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from viewkeeper.errors import DuplicateName, UnsupportedSql
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.build import build_index, build_view
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.compile import compile_view
-from viewkeeper.plan.logical import LogicalPlan
+from viewkeeper.plan.logical import Base, LogicalPlan
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.statements import CreateIndex, parse_statements
 
@@ -40,10 +42,15 @@ def define_index(
 
 def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
     """The unoptimized plan of a view, from its text."""
+    then = catalog.as_of(view.id)
     if view.kind == "INDEX":
-        return _index_plan(catalog, view.name, view.text, view.id, before_images=before_images)
-    query = bind_query(view.text, catalog.table)
-    return build_view(query, view_id=view.id, name=view.name, before_images=before_images)
+        plan = _index_plan(then, view.name, view.text, view.id, before_images=before_images)
+    else:
+        query = bind_query(view.text, then.table)
+        plan = build_view(query, view_id=view.id, name=view.name, before_images=before_images)
+    # The base is the table of today, whose first columns are those of then: views of any age share it.
+    nodes = (replace(n, table=catalog.table_by_id(n.table.id)) if isinstance(n, Base) else n for n in plan.nodes)
+    return LogicalPlan(tuple(nodes))
 
 
 def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
-"""CREATE and DROP, read by hand: their grammar is small, and hand-read headers give errors that help.
+"""CREATE, ALTER and DROP, read by hand: their grammar is small, and hand-read headers give errors that help.
 
-In: a cursor at CREATE or DROP. Out: a frozen statement. Always: a table that is returned has a key, known types and
+In: a cursor at CREATE, ALTER or DROP. Out: a frozen statement. Always: a table that is returned has a key, known types and
 distinct legal names.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType, parse_type
-from viewkeeper.sql.syntax import CreateIndex, CreateTable, CreateView, DropTable, DropView
+from viewkeeper.sql.syntax import AddColumns, CreateIndex, CreateTable, CreateView, DropTable, DropView
 from viewkeeper.sql.tokens import Cursor
 
 _COLUMN_CLAUSES = {
@@ -22,6 +22,13 @@ _COLUMN_CLAUSES = {
     "COMMENT": "write -- comments in the SQL text",
 }
 _TABLE_CLAUSES = ("FOREIGN", "CONSTRAINT", "UNIQUE", "CHECK")
+_ALTER_HINT = "ALTER TABLE name ADD COLUMN column TYPE, or ADD COLUMNS (column TYPE, …)"
+_ADDED_CLAUSES = _COLUMN_CLAUSES | {
+    "NOT": "rows that are there read NULL in a new column",
+    "PRIMARY": "the key is fixed when the table is made",
+    "FIRST": "a new column comes last",
+    "AFTER": "a new column comes last",
+}
 
 
 def parse_create(cursor: Cursor) -> CreateTable | CreateView | CreateIndex:
@@ -75,6 +82,37 @@ def _create_index(cursor: Cursor) -> CreateIndex:
     cursor.finish("CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
     _refuse_duplicates(columns + covered, f"index {name}")
     return CreateIndex(name, table, columns, covered, if_not_exists)
+
+
+def parse_alter(cursor: Cursor) -> AddColumns:
+    cursor.expect("ALTER")
+    if cursor.word in ("VIEW", "MATERIALIZED", "INDEX"):
+        raise UnsupportedSql(f"ALTER {cursor.word} is not supported", "drop the view and create it anew")
+    cursor.expect("TABLE", hint=_ALTER_HINT)
+    table = cursor.name("table")
+    if not cursor.take("ADD"):
+        raise UnsupportedSql(f"ALTER TABLE … {cursor.found.upper()} is not supported", _ALTER_HINT)
+    if not cursor.take("COLUMNS"):
+        cursor.expect("COLUMN", hint=_ALTER_HINT)
+    listed = cursor.take("(")
+    columns = [_added_column(cursor)]
+    while cursor.take(","):
+        columns.append(_added_column(cursor))
+    if listed:
+        cursor.expect(")")
+    cursor.finish(_ALTER_HINT)
+    _refuse_duplicates(tuple(column.name for column in columns), f"ALTER TABLE {table}")
+    return AddColumns(table, tuple(columns))
+
+
+def _added_column(cursor: Cursor) -> Column:
+    name = cursor.name("column")
+    type_ = _type(cursor, name)
+    cursor.take("NULL")
+    if cursor.word in _ADDED_CLAUSES:
+        clause = {"NOT": "NOT NULL", "PRIMARY": "PRIMARY KEY"}.get(cursor.word, cursor.word)
+        raise UnsupportedSql(f"{clause} is not supported in ALTER TABLE … ADD COLUMN", _ADDED_CLAUSES[cursor.word])
+    return Column(name, type_)
 
 
 def parse_drop(cursor: Cursor) -> DropTable | DropView:

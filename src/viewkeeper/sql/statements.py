@@ -9,9 +9,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from viewkeeper.errors import SqlError, UnsupportedSql
-from viewkeeper.sql.ddl import parse_create, parse_drop
+from viewkeeper.sql.ddl import parse_alter, parse_create, parse_drop
 from viewkeeper.sql.rows import parse_delete, parse_insert, parse_update
 from viewkeeper.sql.syntax import (
+    AddColumns,
     CreateIndex,
     CreateTable,
     CreateView,
@@ -31,6 +32,7 @@ from viewkeeper.sql.syntax import (
 from viewkeeper.sql.tokens import Cursor, split_statements
 
 __all__ = [
+    "AddColumns",
     "CreateIndex",
     "CreateTable",
     "CreateView",
@@ -49,9 +51,8 @@ __all__ = [
     "parse_statements",
 ]
 
-_KNOWN = "CREATE, DROP, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
+_KNOWN = "CREATE, ALTER, DROP, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
 _REFUSED = {
-    "ALTER": ("ALTER TABLE is not supported in this version", "create a new table and copy the rows"),
     "TRUNCATE": ("TRUNCATE is not supported", "delete the rows by key"),
     "MERGE": ("MERGE is not supported", "INSERT overwrites the row of its key"),
     "REFRESH": ("REFRESH is not needed", "views are kept fresh by the pipeline"),
@@ -71,6 +72,8 @@ def _parse_one(cursor: Cursor) -> Statement:
     match cursor.word:
         case "CREATE":
             return parse_create(cursor)
+        case "ALTER":
+            return parse_alter(cursor)
         case "DROP":
             return parse_drop(cursor)
         case "SHOW":

@@ -24,6 +24,14 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class AddColumns:
+    """ALTER TABLE … ADD COLUMN: the columns are nullable and come last."""
+
+    table: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DropTable:
     name: str
     if_exists: bool
@@ -108,6 +116,7 @@ class DeleteRow:
 
 Statement = (
     CreateTable
+    | AddColumns
     | DropTable
     | CreateView
     | DropView

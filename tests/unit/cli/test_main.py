@@ -19,7 +19,8 @@ from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX
 Run = Callable[..., Result]
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ("sql", "put", "load", "get", "scan", "changes", "run", "status", "explain", "check", "demo")
+COMMANDS = ("sql", "put", "load", "get", "scan", "changes", "run", "status", "explain", "check")
+COMMANDS += ("backup", "restore", "compact", "demo")
 HEAVY = ("pyspark", "py4j", "pandas", "duckdb", "sqlglot")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import replace
 from decimal import Context, Decimal
 
 import numpy as np
@@ -16,8 +17,8 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import keys
 from viewkeeper.model.keybatches import decode_keys, encode_keys, place_all
 from viewkeeper.model.ragged import Ragged
-from viewkeeper.model.rowbatches import decode_rows, encode_rows
-from viewkeeper.model.rows import decode_row, encode_row
+from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
+from viewkeeper.model.rows import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from viewkeeper.model.values import from_stored, to_stored
@@ -189,6 +190,31 @@ def test_a_row_from_before_columns_were_added_has_null_in_them(table: tuple, add
     assert all_same(shown(wider, [decode_row(wider, row) for row in encoded]), expected)
     if rows:
         assert all_same(columns_to_rows(decode_rows(wider, pa.array(mixed, pa.binary()))), expected + expected)
+
+
+@given(tables(), st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_columns_that_a_reader_does_not_know_are_ignored_and_kept(table: tuple, sizes: list[int]) -> None:
+    """Each number of columns known, from those of CREATE TABLE on, reads what it knows of rows with all of them."""
+    columns, rows = table
+    steps = [step for step, size in enumerate(sizes) for _ in range(size)]
+    altered = tuple(replace(c, added=step) for c, step in zip(columns, steps, strict=False))
+    for known in {sum(column.added <= step for column in altered) for step in range(len(sizes))}:
+        stored = [row[: len(altered)] for row in stored_rows(columns, rows)]
+        older = altered[:known]
+        encoded = [encode_row(altered, row) for row in stored]
+        batch = pa.array(encoded, pa.binary())
+        tails = [tail_of(older, row) for row in encoded]
+
+        assert encode_rows(altered, arrays_of(altered, rows), len(rows)).to_pylist() == encoded
+        expected = [row[:known] for row in rows]
+        assert all_same(shown(older, [decode_row(older, row) for row in encoded]), expected)
+        if rows and known:
+            assert all_same(columns_to_rows(decode_rows(older, batch)), expected)
+        batch_tails = tails_of(older, batch)
+        assert (batch_tails.to_pylist() if batch_tails else [b""] * len(rows)) == tails
+        again = [encode_row(older, row[:known], tail) for row, tail in zip(stored, tails, strict=True)]
+        assert again == encoded
+        assert encode_rows(older, arrays_of(older, rows), len(rows), batch_tails).to_pylist() == encoded
 
 
 @given(tables())

@@ -12,6 +12,7 @@ from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedS
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, STRING, decimal
 from viewkeeper.sql.statements import (
+    AddColumns,
     CreateIndex,
     CreateTable,
     CreateView,
@@ -103,6 +104,11 @@ def test_insert_reads_all_literals() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["ADD COLUMNS (a BIGINT, `B` STRING)", "add column a bigint, B string NULL"])
+def test_columns_are_added_nullable_in_both_of_sparks_spellings(text: str) -> None:
+    assert parse_one(f"ALTER TABLE t {text}") == AddColumns("t", (Column("a", BIGINT), Column("B", STRING)))
+
+
 def test_update_and_delete_are_by_key() -> None:
     assert parse_one("UPDATE t SET a = 1, b = NULL WHERE k = 'x' AND (j = -2)") == Update(
         "t", (("a", 1), ("b", None)), (("k", "x"), ("j", -2))
@@ -128,7 +134,20 @@ def test_update_and_delete_are_by_key() -> None:
         ("CREATE OR REPLACE TABLE t (a INT PRIMARY KEY)", UnsupportedSql),
         ("CREATE MATERIALIZED VIEW v AS SELEC a FROM t", SqlError),
         ("CREATE MATERIALIZED VIEW v AS SELECT a FROM", SqlError),
-        ("ALTER TABLE t ADD COLUMN c INT", UnsupportedSql),
+        ("ALTER TABLE t DROP COLUMN c", UnsupportedSql),
+        ("ALTER TABLE t RENAME TO u", UnsupportedSql),
+        ("ALTER MATERIALIZED VIEW v ADD COLUMN c INT", UnsupportedSql),
+        ("ALTER TABLE t ADD c INT", SqlError),
+        ("ALTER TABLE t ADD COLUMN c", SqlError),
+        ("ALTER TABLE t ADD COLUMN c INT NOT NULL", UnsupportedSql),
+        ("ALTER TABLE t ADD COLUMN c INT PRIMARY KEY", UnsupportedSql),
+        ("ALTER TABLE t ADD COLUMN c INT DEFAULT 1", UnsupportedSql),
+        ("ALTER TABLE t ADD COLUMN c INT FIRST", UnsupportedSql),
+        ("ALTER TABLE t ADD COLUMN c INT AFTER a", UnsupportedSql),
+        ("ALTER TABLE t ADD COLUMN c INT128", UnsupportedSql),
+        ("ALTER TABLE t ADD COLUMNS (a INT, A STRING)", DuplicateName),
+        ("ALTER TABLE t ADD COLUMNS (a INT", SqlError),
+        ("ALTER TABLE t ADD COLUMNS ()", SqlError),
         ("INSERT INTO t SELECT * FROM u", UnsupportedSql),
         ("INSERT INTO t VALUES (1 + 1)", UnsupportedSql),
         ("INSERT INTO t (a, a) VALUES (1, 2)", DuplicateName),

@@ -27,6 +27,7 @@ from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
 FORMAT = 1
 PLACES = 8
 NODES_MAX = 64
+MANIFEST = "backup.json"  # what a backup has in the place of store.json
 _FILE = "store.json"
 
 
@@ -62,8 +63,10 @@ class Layout:
 
 def open_layout(url: str, *, create: bool) -> Layout:
     """The store at `url`, made when it is not there and `create` says so."""
-    path, options = _parse(url)
+    path, options = parse_url(url)
     if not (path / _FILE).exists():
+        if (path / MANIFEST).exists():
+            raise CorruptStore(f"{path} is a backup, not a store", "vk.restore(backup, url) makes a store from it")
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
             raise CorruptStore(f"{path} is not a ViewKeeper store", "name an empty or new directory, or a store")
         if not create:
@@ -85,7 +88,8 @@ def open_layout(url: str, *, create: bool) -> Layout:
     return Layout(path.resolve(), facts["nodes"], facts["places"], facts["incarnation"], images, synced)
 
 
-def _parse(url: str) -> tuple[Path, dict[str, str]]:
+def parse_url(url: str) -> tuple[Path, dict[str, str]]:
+    """The directory that a URL names, and its options."""
     scheme, colon, rest = url.partition(":")
     place, _, query = rest.partition("?")
     if scheme != "embedded" or not colon or not place:
@@ -111,14 +115,23 @@ def _create(path: Path, nodes: int, *, before_images: bool) -> None:
     with locked(path):  # two processes may make the same store: the second finds it made
         if (path / _FILE).exists():
             return
-        facts = {"format": FORMAT, "nodes": nodes, "places": PLACES, "before_images": before_images} | {
-            "incarnation": uuid.uuid4().hex
-        }
-        for folder in ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(PLACES))]:
+        for folder in folders(nodes, PLACES):
             (path / folder).mkdir(mode=0o700, exist_ok=True)
-        temporary = path / f"{_FILE}.new"
-        temporary.write_text(json.dumps(facts, indent=1) + "\n")
-        temporary.rename(path / _FILE)
+        write_facts(path, nodes=nodes, places=PLACES, before_images=before_images, incarnation=uuid.uuid4().hex)
+
+
+def folders(nodes: int, places: int) -> list[str]:
+    """The names of a store's environments."""
+    return ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(places))]
+
+
+def write_facts(path: Path, *, nodes: int, places: int, before_images: bool, incarnation: str) -> None:
+    """Write `store.json`: from here on the directory is a store."""
+    facts: dict[str, object] = {"format": FORMAT, "nodes": nodes, "places": places}
+    facts |= {"before_images": before_images, "incarnation": incarnation}
+    temporary = path / f"{_FILE}.new"
+    temporary.write_text(json.dumps(facts, indent=1) + "\n")
+    temporary.rename(path / _FILE)
 
 
 @contextmanager

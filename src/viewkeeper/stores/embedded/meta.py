@@ -11,7 +11,10 @@ import json
 import time
 from pathlib import Path
 
+import lmdb
+
 from viewkeeper.errors import CorruptStore
+from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.stores.embedded.environment import META_MAP_BYTES, Environment, open_environment
@@ -30,11 +33,25 @@ class Meta:
     def _environment(self) -> Environment:
         return open_environment(self._path, _DATABASES, synced=True, map_bytes=META_MAP_BYTES)
 
+    @property
+    def environment(self) -> Environment:
+        return self._environment
+
     def read_epoch_record(self) -> EpochRecord:
-        value = self._read(_EPOCH)
-        if value is None:
-            raise CorruptStore("the store has no epoch record", "restore it from a backup")
-        return record_from_json(value)
+        return _parse_record(self._read(_EPOCH))
+
+    def epoch_record_in(self, snapshot: lmdb.Transaction) -> EpochRecord:
+        """The epoch record as a read transaction sees it."""
+        value = snapshot.get(_EPOCH, db=self._environment.database("meta"))
+        return _parse_record(None if value is None else json.loads(value))
+
+    def begin_incarnation(self, incarnation: str) -> None:
+        """Make this the meta of a store of its own, which was restored and is whole (R19)."""
+        record = self.read_epoch_record()
+        self.swap_epoch_record(record.version, epochs.begin_incarnation(record, incarnation))
+        self.mark_views("restored", clean=True)
+        with self._environment.write("meta") as transaction:
+            transaction.delete(_CLOCK)  # it belongs to the machine and the boot that it was made for
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         return self._swap(_EPOCH, expected_version, record_to_json(record))
@@ -51,6 +68,10 @@ class Meta:
         with self._environment.read("meta") as transaction:
             value = transaction.get(_HORIZON)
         return parse_horizon(value or b"")
+
+    def last_change(self) -> int:
+        """A number that grows with every change of anything here."""
+        return self._environment.last_change()
 
     def read_catalog(self) -> dict:
         return self._read(_CATALOG) or {}
@@ -97,6 +118,12 @@ class Meta:
             catalog = value if name == _CATALOG else json.loads(transaction.get(_CATALOG) or b"{}")
             transaction.put(_HORIZON, horizon_bytes(record, catalog))
         return True
+
+
+def _parse_record(value: dict | None) -> EpochRecord:
+    if value is None:
+        raise CorruptStore("the store has no epoch record", "restore it from a backup")
+    return record_from_json(value)
 
 
 def _dump(value: dict) -> bytes:

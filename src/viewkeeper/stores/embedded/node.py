@@ -49,6 +49,10 @@ class Node:
         # looked up each time, because a fork needs a handle of its own
         return open_environment(self._path, _DATABASES, synced=self._synced, map_bytes=BASE_MAP_BYTES)
 
+    @property
+    def environment(self) -> Environment:
+        return self._environment
+
     def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
         """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
         environment = self._environment

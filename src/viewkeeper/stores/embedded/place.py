@@ -43,6 +43,10 @@ class Place:
         # looked up each time, because a fork needs a handle of its own
         return open_environment(self._path, _DATABASES, synced=False, map_bytes=PLACE_MAP_BYTES)
 
+    @property
+    def environment(self) -> Environment:
+        return self._environment
+
     def read(self, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
         prefix = tree.table_prefix(table)
         with self._environment.read("records") as transaction:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,12 @@ from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 
 if TYPE_CHECKING:
+    import lmdb
     import pyarrow as pa
 
     from viewkeeper.ports.store import Capabilities, StoredVersions, VersionWrite
+    from viewkeeper.stores.embedded.backup import Backup, Progress
+    from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
     from viewkeeper.stores.embedded.place import Place
 
@@ -40,6 +44,13 @@ class EmbeddedStore:
     def __init__(self, url: str, *, create: bool = True) -> None:
         self.layout: Layout = open_layout(url, create=create)
         enter_directory(self.layout.path)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
         self._meta = Meta(self.layout.meta)
         self._nodes = [
             Node(self.layout.node(n), Stream(n), synced=self.layout.synced, before_images=self.layout.before_images)
@@ -231,6 +242,10 @@ class EmbeddedStore:
     def sync_epoch_record(self) -> None:
         self._meta.sync()
 
+    def last_meta_change(self) -> int:
+        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        return self._meta.last_change()
+
     def read_catalog(self) -> dict:
         return self._meta.read_catalog()
 
@@ -312,6 +327,38 @@ class EmbeddedStore:
         from viewkeeper.stores.embedded.held import HeldViews
 
         return HeldViews([(number, self.place(number)) for number in places])
+
+    # the store as a whole
+
+    def environments(self) -> dict[str, Environment]:
+        """All of the store's environments by name, meta first."""
+        found = {"meta": self._meta.environment}
+        found |= {f"node-{node.stream}": node.environment for node in self._nodes}
+        return found | {f"place-{number}": self.place(number).environment for number in range(self.places)}
+
+    def epoch_record_in(self, snapshot: lmdb.Transaction) -> EpochRecord:
+        """The epoch record as a read transaction on meta sees it."""
+        return self._meta.epoch_record_in(snapshot)
+
+    def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
+        """The whole store as of one moment, in a new directory."""
+        from viewkeeper.stores.embedded.backup import back_up
+
+        return back_up(self, destination, progress)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within the block no other process has the store open, and no pipeline runs; StoreInUse if one does."""
+        from viewkeeper.stores.embedded.compact import alone
+
+        with alone(self.layout):
+            yield
+
+    def compact(self, progress: Progress | None = None) -> None:
+        """Give back the space that is free inside the data files; only within `alone`."""
+        from viewkeeper.stores.embedded.compact import compact_files
+
+        compact_files(self.layout, progress)
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

@@ -1,0 +1,27 @@
+"""Compacting: first what nobody needs goes, then the space it took.
+
+In: a database that nobody else has open. Out: sizes before and after. Always: a kill at any moment leaves a whole store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from viewkeeper.flow.tidy import tidy_fully
+from viewkeeper.stores.embedded.compact import Compacted
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+
+def compact(database: Database, progress: Callable[[int, int], None] | None) -> Compacted:
+    """Compact the store."""
+    database.require_writable()
+    store = database.store
+    with store.alone():
+        before = store.bytes_used()
+        entries = tidy_fully(store)
+        store.compact(progress)
+        database.forget_catalog()  # changes of the new files are counted from 1
+        return Compacted(before, store.bytes_used(), entries)

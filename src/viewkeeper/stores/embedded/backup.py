@@ -1,0 +1,144 @@
+"""Backup: the whole store as it was at one moment, while writers and the pipeline go on.
+
+    DEST/backup.json                          the manifest, written last: what was copied, with sizes and digests
+    DEST/meta.mdb, node-N.mdb, place-N.mdb    the environments, compacted
+
+In: an open store and a new directory. Out: a backup, or nothing that looks like one. Always: its parts belong together
+(R19). A read transaction is opened on every environment, and meta did not change meanwhile; so views are those of the
+epoch record, with what the epoch in flight has written so far, and the log reaches all positions that the record names.
+Several nodes are caught at one instant, because no writer is at work while their transactions are opened (R17).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewkeeper.failpoints import failpoint
+from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
+from viewkeeper.stores.embedded.layout import MANIFEST
+from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from viewkeeper.stores.embedded.environment import Environment
+    from viewkeeper.stores.embedded.store import EmbeddedStore
+
+FORMAT = 1
+Progress = Callable[[int, int], None]  # bytes done, bytes expected
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup: where it is and what it holds. `inflight` is the epoch that a restored store finishes first."""
+
+    path: Path
+    epoch: int
+    inflight: int | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One environment as it was at the moment of the backup."""
+
+    name: str
+    environment: Environment
+    snapshot: lmdb.Transaction
+
+
+def back_up(store: EmbeddedStore, destination: Path, progress: Progress | None = None) -> Backup:
+    """Write a backup of the store to a new directory."""
+    target = destination.expanduser().resolve()
+    require_free(target)
+    with _held(store) as parts:
+        # Read here, while nothing can have changed since the transactions were opened: see `_open_together`.
+        record = store.epoch_record_in(parts[0].snapshot)
+        expected = sum(part.environment.bytes_used(part.snapshot) for part in parts)
+        require_space(target, expected)
+        with new_directory(target) as folder:
+            files: dict[str, dict[str, object]] = {}
+            done = 0
+            for part in parts:
+                digest, size = hashlib.blake2b(), 0
+                for piece in _copy(part, folder):
+                    digest.update(piece)
+                    size += len(piece)
+                    if progress:
+                        progress(done + size, max(done + size, expected))
+                done += size
+                files[f"{part.name}.mdb"] = {"bytes": size, "blake2b": digest.hexdigest()}
+                part.snapshot.abort()  # from here on writers may use this environment's old pages again
+                failpoint("backup.copied")
+            _write_manifest(store, folder, files, epoch=record.committed)
+    inflight = record.inflight.epoch if record.inflight else None
+    return Backup(target, record.committed, inflight, done)
+
+
+@contextmanager
+def _held(store: EmbeddedStore) -> Iterator[list[_Part]]:
+    """A read transaction on every environment, all of one moment; meta comes first."""
+    environments = store.environments()
+    with ExitStack() as locks:
+        nodes = [environment for name, environment in environments.items() if name.startswith("node-")]
+        if len(nodes) > 1:  # always in the same order, and no writer ever holds two: nobody waits in a circle
+            for node in nodes:
+                locks.enter_context(node.writer_lock_held())
+        parts = _open_together(environments)
+    try:
+        yield parts
+    finally:
+        for part in parts:
+            part.snapshot.abort()
+
+
+def _open_together(environments: dict[str, Environment]) -> list[_Part]:
+    """Opened again until meta did not change from the first opening to the last.
+
+    The record read first may be older than the places read next, which would then hold epochs it does not know; the one
+    read last may be newer than they are. If it is the same, all of them are of the time in which it stood. The same holds
+    for the catalog: what it says is there has not been dropped yet.
+    """
+    while True:
+        parts = [_Part(name, environment, environment.open_snapshot()) for name, environment in environments.items()]
+        if parts[0].environment.last_change() == parts[0].snapshot.id():
+            return parts
+        for part in parts:
+            part.snapshot.abort()
+
+
+def _copy(part: _Part, folder: Path) -> Iterator[bytes]:
+    """Write the file of one environment; gives each piece once it is written."""
+    target = folder / f"{part.name}.mdb"
+    target.touch(mode=0o600)
+    # Closed in any case before the snapshot is: LMDB copies in a thread of its own.
+    with open(target, "wb") as file, closing(part.environment.copy(part.snapshot)) as pieces:
+        for piece in pieces:
+            file.write(piece)
+            yield piece
+
+
+def _write_manifest(store: EmbeddedStore, folder: Path, files: dict[str, dict[str, object]], *, epoch: int) -> None:
+    layout = store.layout
+    facts = {
+        "format": FORMAT,
+        "made": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "store": {
+            "format": STORE_FORMAT,
+            "nodes": layout.nodes,
+            "before_images": layout.before_images,
+            "places": layout.places,
+        },
+        "incarnation": layout.incarnation,
+        "epoch": epoch,
+        "files": files,
+    }
+    (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
+    failpoint("backup.manifest")

@@ -1,0 +1,108 @@
+"""Compaction: gives the disk what LMDB keeps. A data file never shrinks by itself; pages that became free wait in it.
+
+In: a store that nobody else has open. Out: the same store in smaller files. Always: each environment is copied beside
+itself, made durable, and renamed over the old file. Both hold the same, so a kill between any two steps leaves a whole
+store, some of its files compacted and perhaps a copy that the next compaction removes. It needs the store alone, because
+a process that has the old file open would go on writing to a file that has no name any more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from viewkeeper.errors import PipelineRunning
+from viewkeeper.failpoints import failpoint
+from viewkeeper.stores.embedded.backup import Progress
+from viewkeeper.stores.embedded.environment import (
+    BASE_MAP_BYTES,
+    META_MAP_BYTES,
+    PLACE_MAP_BYTES,
+    Environment,
+    directory_closed,
+    directory_taken,
+)
+from viewkeeper.stores.embedded.layout import Layout, folders, locked
+from viewkeeper.stores.embedded.lock import PipelineLock
+from viewkeeper.stores.embedded.newdirectory import os_errors_told, require_space, sync_directory
+
+_MAP_BYTES = {"meta": META_MAP_BYTES, "node": BASE_MAP_BYTES, "place": PLACE_MAP_BYTES}
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did: the size of all data files before and after, and how many log entries went first."""
+
+    bytes_before: int
+    bytes_after: int
+    log_entries: int
+
+
+@contextmanager
+def alone(layout: Layout) -> Iterator[None]:
+    """Within the block no other process has the store open or can open it, and no pipeline runs."""
+    try:
+        pipeline = PipelineLock(layout.lock, take_over=False)
+    except PipelineRunning as error:
+        raise PipelineRunning(error.fact, "stop it first") from None
+    try:
+        # The directory's lock parts two who want the store alone at once: taking it is not atomic for one who has it open.
+        with locked(layout.path), directory_taken(layout.path):
+            yield
+    finally:
+        pipeline.release()
+
+
+def compact_files(layout: Layout, progress: Progress | None = None) -> None:
+    """Swap every environment's file for a compacted copy; only for one who is alone."""
+    names = folders(layout.nodes, layout.places)
+    sizes = {name: _size(layout.path / name / "data.mdb") for name in names}
+    total, done = sum(sizes.values()), 0
+    with directory_closed(layout.path):
+        for name in names:
+            if sizes[name]:
+                _compact(layout.path / name, _MAP_BYTES[name.partition("-")[0]])
+            done += sizes[name]
+            if progress:
+                progress(done, total)
+
+
+def _compact(folder: Path, map_bytes: int) -> None:
+    old, new = folder / "data.mdb", folder / "data.mdb.new"
+    new.unlink(missing_ok=True)
+    with os_errors_told(new):
+        try:
+            _write_copy(folder, new, map_bytes)
+            failpoint("compact.copied")
+            if _size(new) < _size(old):
+                new.rename(old)
+                failpoint("compact.renamed")
+                sync_directory(folder)
+        finally:
+            new.unlink(missing_ok=True)
+    failpoint("compact.done")
+
+
+def _write_copy(folder: Path, target: Path, map_bytes: int) -> None:
+    environment = Environment(folder, (), synced=True, map_bytes=map_bytes)
+    try:
+        snapshot = environment.open_snapshot()
+        try:
+            require_space(folder, _size(folder / "data.mdb"))
+            target.touch(mode=0o600)
+            with open(target, "wb") as file, closing(environment.copy(snapshot)) as pieces:
+                for piece in pieces:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            snapshot.abort()
+    finally:
+        environment.close()
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0

@@ -1,0 +1,128 @@
+"""Restore: a new store made from a backup, in a new incarnation (R19).
+
+In: a backup and the URL of a store that does not exist. Out: the store. Always: every file is compared with the manifest
+before LMDB sees it, so a truncated or altered one is an error and not a crash; tokens of the store that was backed up do
+not fit the new one, epoch numbers go on, and an epoch that was in flight is run again by the first pipeline. Views are
+marked clean: what was copied was a whole state, and is durable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from viewkeeper.errors import DamagedBackup, InputError, NewerFormat
+from viewkeeper.failpoints import failpoint
+from viewkeeper.stores.embedded.backup import FORMAT, Progress
+from viewkeeper.stores.embedded.environment import close_environments
+from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
+from viewkeeper.stores.embedded.layout import MANIFEST, folders, parse_url, write_facts
+from viewkeeper.stores.embedded.meta import Meta
+from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
+
+_PIECE_BYTES = 1 << 20
+_HINT = "take another backup"
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """What a backup says of itself."""
+
+    nodes: int
+    before_images: bool
+    places: int
+    files: dict[str, tuple[int, str]]  # size and digest
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+
+def restore_store(backup: Path, url: str, progress: Progress | None = None) -> None:
+    """Make the store at `url` from the backup."""
+    source = backup.expanduser()
+    path, options = parse_url(url)
+    target = path.resolve()
+    manifest = _read_manifest(source)
+    if options.get("before_images", "on" if manifest.before_images else "off") == (
+        "off" if manifest.before_images else "on"
+    ):
+        raise InputError("the backup has another kind of log", "leave ?before_images out")
+    if int(options.get("nodes", manifest.nodes)) != manifest.nodes:
+        raise InputError(f"the backup has {manifest.nodes} nodes, not {options['nodes']}", "leave ?nodes out")
+    require_free(target)
+    _require_sizes(source, manifest)
+    require_space(target, manifest.bytes)
+    with new_directory(target) as folder:
+        done = 0
+        for name in folders(manifest.nodes, manifest.places):
+            (folder / name).mkdir(mode=0o700)
+            done = _copy_file(source, folder, name, manifest, progress, done)
+            failpoint("restore.copied")
+        incarnation = uuid.uuid4().hex
+        _begin_incarnation(folder, incarnation)
+        write_facts(
+            folder,
+            nodes=manifest.nodes,
+            places=manifest.places,
+            before_images=manifest.before_images,
+            incarnation=incarnation,
+        )
+        failpoint("restore.written")
+
+
+def _read_manifest(source: Path) -> _Manifest:
+    if not (source / MANIFEST).is_file():
+        raise DamagedBackup(f"{source} is not a backup", f"a whole one has a file {MANIFEST}")
+    try:
+        facts = json.loads((source / MANIFEST).read_text())
+        written, store = int(facts["format"]), facts["store"]
+        if written > FORMAT or int(store["format"]) > STORE_FORMAT:
+            raise NewerFormat(f"the backup {source} was made by a newer ViewKeeper", "use a newer one here too")
+        files = {name: (int(file["bytes"]), str(file["blake2b"])) for name, file in facts["files"].items()}
+        manifest = _Manifest(int(store["nodes"]), bool(store["before_images"]), int(store["places"]), files)
+        complete = set(files) == {f"{name}.mdb" for name in folders(manifest.nodes, manifest.places)}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedBackup(f"{source / MANIFEST} cannot be read", _HINT) from error
+    if not complete:
+        raise DamagedBackup(f"{source / MANIFEST} does not name every part of a store", _HINT)
+    return manifest
+
+
+def _require_sizes(source: Path, manifest: _Manifest) -> None:
+    """A first look at all files, before the first is copied."""
+    for name, (size, _) in manifest.files.items():
+        file = source / name
+        if not file.is_file():
+            raise DamagedBackup(f"the backup {source} lacks {name}", _HINT)
+        if file.stat().st_size != size:
+            raise DamagedBackup(f"{file} has {file.stat().st_size:,} bytes, not {size:,}", _HINT)
+
+
+def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progress: Progress | None, done: int) -> int:
+    """Copy one environment's file; answers how many bytes are done with it."""
+    size, wanted = manifest.files[f"{name}.mdb"]
+    digest, start = hashlib.blake2b(), done
+    target = folder / name / "data.mdb"
+    target.touch(mode=0o600)
+    with open(source / f"{name}.mdb", "rb") as old, open(target, "wb") as new:
+        while piece := old.read(_PIECE_BYTES):
+            new.write(piece)
+            digest.update(piece)
+            done += len(piece)
+            if progress:
+                progress(done, manifest.bytes)
+    if done - start != size or digest.hexdigest() != wanted:
+        raise DamagedBackup(f"{source / name}.mdb is not what was backed up", _HINT)
+    return done
+
+
+def _begin_incarnation(folder: Path, incarnation: str) -> None:
+    try:
+        Meta(folder / "meta").begin_incarnation(incarnation)
+    finally:
+        close_environments(folder)
+    (folder / "meta" / "lock.mdb").unlink(missing_ok=True)
