@@ -16,7 +16,7 @@ from viewkeeper.cli.quiet import quiet_java
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
-    from viewkeeper.client.status import Status
+    from viewkeeper.client.status import Status, ViewStatus
 
 _FINDINGS_SHOWN_MAX = 20
 
@@ -85,7 +85,16 @@ def _print_status(found: Status) -> None:
     }
     print_facts(facts)
     if found.views:
-        rows = [(view.name, view.kind, "to be filled" if view.ready is None else "ready") for view in found.views]
-        print_rows(("view", "kind", "state"), rows)
+        print_rows(("view", "kind", "state"), [(view.name, view.kind, state_of(view)) for view in found.views])
     for warning in found.warnings:
         print_text(f"warning: {warning}", style="yellow")
+
+
+def state_of(view: ViewStatus) -> str:
+    """A view's state in a few words."""
+    if view.stopped is not None:
+        return "stopped"
+    if view.filling is not None:
+        rows, total = view.filling
+        return f"filling, {rows:,} of about {total:,} rows"
+    return "to be filled" if view.ready is None else "degraded" if view.degraded.count else "ready"

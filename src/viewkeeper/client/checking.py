@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from viewkeeper.check.compare import compare
-from viewkeeper.check.questions import names_of_keys, question_for
+from viewkeeper.check.questions import names_of_bounds, names_of_keys, question_for
 from viewkeeper.check.report import CheckReport, Finding
+from viewkeeper.client.pins import pinned
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.engine.session import default_session, epoch_session
-from viewkeeper.errors import EpochFailed, PositionLost
+from viewkeeper.errors import EpochFailed, PositionLost, StaleRead
+from viewkeeper.model.keys import decode_key
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.types import DOUBLE
+from viewkeeper.model.values import Stored, from_stored
 from viewkeeper.plan.catalog import ViewDefinition
+from viewkeeper.plan.physical import FoldNode
 from viewkeeper.ports.recompute import Moment, Recompute
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
+    from viewkeeper.client.session import Snapshot
     from viewkeeper.engine.session import SparkSession
 
 _RETRIES_MAX = 2
@@ -36,7 +42,7 @@ def check_views(database: Database, names: Sequence[str] | None, spark: SparkSes
         catalog.view(name)
     session = spark or default_session(view_managers=2)
     for _ in range(_RETRIES_MAX):
-        with contextlib.suppress(PositionLost):  # the log was truncated under a long check: judge a later epoch
+        with contextlib.suppress(PositionLost, StaleRead):  # the state went under a long check: judge a later epoch
             return _check_once(database, names, session)
     return _check_once(database, names, session)
 
@@ -46,32 +52,53 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
     recompute = SparkRecompute(database.url, epoch_session(spark))
     findings: list[Finding] = []
     records = 0
-    with database.snapshot() as snapshot:
+    with database.snapshot() as snapshot, pinned(database.store, snapshot.epoch):
         filled = snapshot.horizon.filled
         chosen = [catalog.view(name) for name in names] if names else catalog.views
         chosen = [view for view in chosen if names or view.node.table in filled]
         for view in chosen:
-            horizon = snapshot.horizon
-            moment = Moment(horizon.committed, horizon.positions, horizon.void)
-            table = catalog.table_by_id(view.source).as_of(view.id)
-            expected = _recomputed(recompute, view, table, moment)
+            expected = _recomputed(recompute, view, catalog.table_by_id(view.source).as_of(view.id), snapshot)
             findings += _judge(view, expected, snapshot.view(view.name).keys_and_values())
             records += len(expected)
     return CheckReport(not findings, snapshot.epoch, tuple(v.name for v in chosen), records, tuple(findings))
 
 
-def _recomputed(recompute: Recompute, view: ViewDefinition, table: TableSchema, moment: Moment) -> pa.Table:
-    """What the view should hold: its whole key, then the values shown."""
+def _recomputed(recompute: Recompute, view: ViewDefinition, table: TableSchema, snapshot: Snapshot) -> pa.Table:
+    """What the view should hold: its whole key, the values shown, and how far each may be off.
+
+    Rows set aside are left out by key, degraded groups by their key: Spark would stop at them.
+    """
+    horizon, node = snapshot.horizon, view.node
+    aside = frozenset(snapshot.keys_of(node.aside)) if node.aside is not None else frozenset()
+    question = question_for(view, table, _degraded_groups(view, snapshot))
     try:
-        answer = recompute.run(question_for(view, table), table, moment)
+        answer = recompute.run(question, table, Moment(snapshot.epoch, horizon.positions, horizon.void), aside)
     except EpochFailed as error:
         raise EpochFailed(
-            f"view {view.name} cannot be judged: {error.fact}",
-            "a row on which the view's expression fails is set aside by the view and stops Spark; "
-            "name the other views to check them",
+            f"view {view.name} cannot be judged: {error.fact}", "name the other views to check them"
         ) from error
-    columns = [*view.node.key, *(item.column for item in view.shown)]
-    return _fit(answer, [*names_of_keys(view), *_names_of_values(view)], columns)
+    columns = [*node.key, *(item.column for item in view.shown), *(Column("", DOUBLE) for _ in view.shown)]
+    return _fit(answer, [*names_of_keys(view), *_names_of_values(view), *names_of_bounds(view)], columns)
+
+
+def _degraded_groups(view: ViewDefinition, snapshot: Snapshot) -> list[list[str]]:
+    """The keys of degraded groups as SQL literals."""
+    node = view.node
+    if not isinstance(node, FoldNode) or node.degraded is None:
+        return []
+    groups = [decode_key(node.key, key) for key in snapshot.keys_of(node.degraded)]
+    return [[_literal(column, value) for column, value in zip(node.key, group, strict=True)] for group in groups]
+
+
+def _literal(column: Column, value: Stored) -> str:
+    kind = column.type.spark
+    if value is None:
+        return f"CAST(NULL AS {kind})"
+    shown = from_stored(column, value)
+    if isinstance(shown, bytes):
+        return f"X'{shown.hex()}'"
+    text = str(shown).replace("\\", "\\\\").replace("'", "\\'")
+    return f"CAST('{text}' AS {kind})"
 
 
 def _judge(view: ViewDefinition, expected: pa.Table, found: pa.Table) -> list[Finding]:
@@ -81,7 +108,7 @@ def _judge(view: ViewDefinition, expected: pa.Table, found: pa.Table) -> list[Fi
     def rename(side: dict[str, object] | None) -> dict[str, object] | None:
         return None if side is None else {shown[name]: value for name, value in side.items()}
 
-    differences = compare(view.name, names_of_keys(view), values, expected, found)
+    differences = compare(view.name, names_of_keys(view), values, names_of_bounds(view), expected, found)
     return [Finding(f.view, f.key, f.kind, rename(f.expected), rename(f.found)) for f in differences]
 
 

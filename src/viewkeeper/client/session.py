@@ -6,6 +6,7 @@ session's own writes and never go back in time; a snapshot's reads all see the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import Moment, moment_of
@@ -80,6 +81,15 @@ class Snapshot:
 
     def view(self, name: str) -> View:
         return View(self._database, self._database.view(name).definition, (self._held, self._moment))
+
+    def keys_of(self, table: int) -> Iterator[bytes]:
+        """The keys of the records of a table beside the views, in order."""
+        from viewkeeper.stores.embedded.versions import version_at
+
+        places = range(self._database.store.places)
+        for key, chain in self._held.scan(places, table, b"", None):
+            if version_at(chain, self._moment.epoch, self._moment.void) is not None:
+                yield key
 
     def close(self) -> None:
         self._held.close()

@@ -9,22 +9,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from viewkeeper.client.troubles import NONE, Listed, degraded, set_aside
 from viewkeeper.model.positions import count_between
 from viewkeeper.stores.embedded.lock import holder_of
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
+    from viewkeeper.client.session import Snapshot
+    from viewkeeper.model.epochs import EpochRecord
+    from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 LAG_WARNING_CHANGES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """One view: `ready` says from which epoch on it can be read, None before."""
+    """One view: `ready` says from which epoch on it can be read, None before.
+
+    `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is not kept up any more.
+    """
 
     name: str
     kind: str
     ready: int | None
+    filling: tuple[int, int] | None = None
+    stopped: str | None = None
+    set_aside: Listed = NONE
+    degraded: Listed = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,8 @@ def read_status(database: Database) -> Status:
     oldest = store.oldest_waiting(record.positions)
     seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
     pid = holder_of(store.layout.lock)
-    views = tuple(ViewStatus(view.name, view.kind, record.filled.get(view.node.table)) for view in catalog.views)
+    with database.snapshot() as snapshot:
+        views = tuple(_view_status(snapshot, catalog, record, view) for view in catalog.views)
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -68,15 +80,44 @@ def read_status(database: Database) -> Status:
     )
 
 
+def _view_status(snapshot: Snapshot, catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
+    table = view.node.table
+    filling = record.filling.get(table)
+    return ViewStatus(
+        view.name,
+        view.kind,
+        record.filled.get(table),
+        (filling.rows, filling.total) if filling else None,
+        record.stopped.get(table),
+        set_aside(snapshot, catalog, view),
+        degraded(snapshot, view),
+    )
+
+
 def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...], *, synced: bool) -> tuple[str, ...]:
     found = []
     if lag and pid is None:
         found.append(f"no pipeline is running: the log grows, {lag} changes wait")
     elif lag >= LAG_WARNING_CHANGES:
         found.append(f"the pipeline is {lag} changes behind: the log grows")
-    waiting = [view.name for view in views if view.ready is None]
+    waiting = [view.name for view in views if view.ready is None and view.stopped is None]
     if waiting:
         found.append(f"to be filled by the pipeline: {', '.join(waiting)}")
+    found += [f"view {view.name} is stopped: {view.stopped}" for view in views if view.stopped]
+    for view in views:
+        if view.set_aside.count:
+            rows = f"{view.set_aside.count:,} row{'s' * (view.set_aside.count > 1)}"
+            found.append(f"view {view.name} sets {rows} aside, on which its SQL fails: {_keys(view.set_aside)}")
+        if view.degraded.count:
+            groups = f"{view.degraded.count:,} group{'s' * (view.degraded.count > 1)}"
+            found.append(f"view {view.name} is degraded: a value of {groups} does not fit: {_keys(view.degraded)}")
     if not synced:
         found.append("sync=off: base writes survive a crash of the process, not a power loss")
     return tuple(found)
+
+
+def _keys(listed: Listed) -> str:
+    """The first keys, as one would write them."""
+    shown = [", ".join(map(str, key)) if key else "the only record" for key in listed.keys]
+    shown = [f"({text})" if len(key) > 1 else text for text, key in zip(shown, listed.keys, strict=True)]
+    return ", ".join(shown) + (", …" if listed.count > len(shown) else "")

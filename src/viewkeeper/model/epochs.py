@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NewType
 
-from viewkeeper.errors import Fenced, InvariantBroken
+from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
 from viewkeeper.model.fills import Chunk, Filling, advance
 from viewkeeper.model.positions import Cut, Positions, covers, positions_from_json, positions_to_json
 
@@ -51,11 +51,12 @@ class EpochRecord:
     filling: dict[int, Filling]  # table -> how far it has come
     rebuilt: Positions  # DELTA holds the base from here on; only behind a power loss not everywhere
     stopped: dict[int, str]  # table -> why its view is not kept up any more
+    pins: dict[str, tuple[int, int]]  # who -> the epoch that is read, and the stamp until which it is kept
     inflight: Inflight | None
 
     @staticmethod
     def first(incarnation: str) -> EpochRecord:
-        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, {}, {}, {}, None)
+        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, {}, {}, {}, {}, None)
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken where the record contradicts itself."""
@@ -80,9 +81,10 @@ def begin(record: EpochRecord, owner: str, stop: Cut, plan: dict, chunks: tuple[
     if record.inflight:
         raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
     epoch = record.last + 1
-    floor = max(record.floor, record.recent[-1])
+    pins = {name: pin for name, pin in record.pins.items() if pin[1] > stop.stamp}
+    floor = max(record.floor, min([record.recent[-1], *(kept for kept, _ in pins.values())]))
     inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, chunks)
-    return _next(record, last=epoch, floor=floor, inflight=inflight)
+    return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight)
 
 
 def commit(
@@ -132,6 +134,17 @@ def stop_view(record: EpochRecord, owner: str, table: int, reason: str) -> Epoch
     return _next(record, filled=filled, filling=filling, stopped=record.stopped | {table: reason})
 
 
+def pin(record: EpochRecord, name: str, epoch: int, until: int) -> EpochRecord:
+    """Keep what a reader of `epoch` needs, until the instant `until` at most (R4)."""
+    if epoch < record.floor:
+        raise StaleRead(f"epoch {epoch} is not readable any more", "read a newer one")
+    return _next(record, pins=record.pins | {name: (epoch, until)})
+
+
+def unpin(record: EpochRecord, name: str) -> EpochRecord:
+    return _next(record, pins={other: held for other, held in record.pins.items() if other != name})
+
+
 def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
     """All view records are gone: every view is filled anew, and the epoch in flight has nothing to finish.
 
@@ -169,6 +182,7 @@ def record_to_json(record: EpochRecord) -> dict:
     value["filling"] = {str(key): record.filling[key].to_json() for key in sorted(record.filling)}
     value["rebuilt"] = positions_to_json(record.rebuilt)
     value["stopped"] = {str(key): record.stopped[key] for key in sorted(record.stopped)}
+    value["pins"] = {name: list(record.pins[name]) for name in sorted(record.pins)}
     inflight = record.inflight
     value["inflight"] = inflight and {
         "epoch": inflight.epoch,
@@ -207,5 +221,6 @@ def record_from_json(value: dict) -> EpochRecord:
         filling={int(key): Filling.from_json(fill) for key, fill in value["filling"].items()},
         rebuilt=positions_from_json(value["rebuilt"]),
         stopped={int(key): reason for key, reason in value["stopped"].items()},
+        pins={name: (held[0], held[1]) for name, held in value["pins"].items()},
         inflight=inflight,
     )

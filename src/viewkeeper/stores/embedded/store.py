@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,9 +114,7 @@ class EmbeddedStore:
                 for node in self._nodes:
                     node.log_rows(self.now)
                 rebuilt = self.ends()
-            record = self._meta.read_epoch_record()
-            while not self._meta.swap_epoch_record(record.version, forget_views(record, rebuilt)):
-                record = self._meta.read_epoch_record()
+            self.change_epoch_record(lambda record: forget_views(record, rebuilt))
             for number in range(self.layout.places):
                 remove_environment(self.layout.place(number))
             self._meta.mark_views(self.boot, clean=True)
@@ -234,6 +232,14 @@ class EmbeddedStore:
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         return self._meta.swap_epoch_record(expected_version, record)
+
+    def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+        """Swap in what `change` makes of the record, again while others swap theirs in between."""
+        while True:
+            record = self._meta.read_epoch_record()
+            changed = change(record)
+            if self._meta.swap_epoch_record(record.version, changed):
+                return changed
 
     def read_horizon(self) -> Horizon:
         """What readers may see now: a small part of epoch record and catalog."""
