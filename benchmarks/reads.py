@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from benchmarks.results import median, spread
 from benchmarks.views import V1
 from benchmarks.workload import fill_here, prepare
 from viewkeeper.client.rows import key_bytes
+from viewkeeper.client.tables import _to_dict
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -81,7 +83,7 @@ class _Bare:
         else:
             table = db.table("r")
             self._name, self._columns = "table r", table.schema.key_columns
-            self._decode = lambda key, row: table._to_dict(key, row, None)
+            self._decode = partial(_to_dict, table.schema)
             pairs = db.store.scan(table.schema.id, b"", None)
         with self._environment.begin(write=True) as transaction:
             transaction.cursor().putmulti(pairs)

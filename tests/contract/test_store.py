@@ -27,14 +27,16 @@ def at(epoch: int, *, floor: int = 0, void: tuple[int, ...] = ()) -> Inflight:
 
 def settle(subject: Subject, epoch: Inflight, rows: dict[bytes, bytes | None], place: int = 0) -> None:
     subject.store.open_epoch(place, epoch)
-    found = subject.store.read_versions(place, VIEW, pa.array(list(rows), pa.binary()), epoch)
+    found = subject.store.read_versions(VIEW, pa.array(list(rows), pa.binary()), np.full(len(rows), place), epoch)
     chosen = np.flatnonzero(~found.applied)
     new = pa.array(list(rows.values()), pa.binary()).take(pa.array(chosen))
-    subject.store.write_versions(place, [VersionWrite(VIEW, found, chosen, new)], epoch)
+    subject.store.write_versions([VersionWrite(VIEW, found, chosen, new)], epoch)
 
 
 def rows_of(subject: Subject, epoch: Inflight, keys: list[bytes], place: int = 0) -> list[bytes | None]:
-    return subject.store.read_versions(place, VIEW, pa.array(keys, pa.binary()), epoch).rows.to_pylist()
+    return subject.store.read_versions(
+        VIEW, pa.array(keys, pa.binary()), np.full(len(keys), place), epoch
+    ).rows.to_pylist()
 
 
 def test_a_url_opens_the_same_store_again(subject: Subject) -> None:
@@ -90,7 +92,7 @@ def test_a_rerun_finds_what_the_epoch_before_left_and_that_it_was_applied(subjec
     settle(subject, at(1), {b"a": b"1"})
     subject.store.raise_fences(2)
     settle(subject, at(2), {b"a": b"2", b"b": b"2"})
-    found = subject.store.read_versions(0, VIEW, pa.array([b"a", b"b", b"c"], pa.binary()), at(2))
+    found = subject.store.read_versions(VIEW, pa.array([b"a", b"b", b"c"], pa.binary()), np.zeros(3, int), at(2))
 
     assert found.rows.to_pylist() == [b"1", None, None]
     assert found.applied.tolist() == [True, True, False]

@@ -89,13 +89,13 @@ def test_example_1_continued_two_drivers_that_read_before_either_writes_converge
     write_versions = type(db.store).write_versions
     seen: set[int] = set()
 
-    def write_late(store: object, place: int, writes: object, inflight: object) -> None:
+    def write_late(store: object, writes: object, inflight: object) -> None:
         if threading.get_ident() not in seen:
             with lock:
                 seen.add(threading.get_ident())
-                reads.append(place)
+                reads.append(threading.get_ident())
             both_have_read.wait()
-        write_versions(store, place, writes, inflight)
+        write_versions(store, writes, inflight)
 
     monkeypatch.setattr(type(db.store), "write_versions", write_late)
     drivers = [threading.Thread(target=HereRunner(db.store).run, args=(plan(epoch), epoch)) for _ in range(2)]

@@ -36,6 +36,7 @@ class StoredVersions:
     """
 
     keys: pa.Array
+    places: np.ndarray  # where each record lives, in growing order
     rows: pa.Array
     applied: np.ndarray
     now: pa.Array
@@ -64,8 +65,11 @@ class VersionedTables(Protocol):
         """Before an epoch's first read of a place: what no reader needs any more goes (purge)."""
         ...
 
-    def read_versions(self, place: int, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
-        """Records of distinct `keys`; raises Fenced when one was written by a later epoch (R3)."""
+    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+        """Records of distinct `keys`, given in the order of the places they live in.
+
+        Raises Fenced when one was written by a later epoch (R3).
+        """
         ...
 
     def next_keys(
@@ -95,10 +99,11 @@ class VersionedTables(Protocol):
         """Records with low < key <= high as of `epoch`, without void versions, as batches of (key, row)."""
         ...
 
-    def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
-        """Store version `epoch` of the records, all of one call or none; raises Fenced unless the place is at it (R1a).
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        """Store version `epoch` of the records, place by place, all of one place or none.
 
-        Versions that no reader at or above the epoch's floor needs go in the same step.
+        Raises Fenced unless each place is at the epoch (R1a). Versions that no reader at or above the epoch's floor needs
+        go in the same step.
         """
         ...
 

@@ -65,7 +65,7 @@ class _Ends:
         self._settling = settling
         self._entries = entries
         self._groups = groups.input["key"].combine_chunks()
-        self._places = np.asarray(groups.input["hash"]) % settling.store.places
+        self._places = groups.versions.places
         self._is_last = is_last
         self._best = pc.max_element_wise if is_last else pc.min_element_wise
 

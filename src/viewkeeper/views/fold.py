@@ -113,8 +113,8 @@ def _mantissas(node: FoldNode, argument: int, rows: pa.Table, sign: int) -> pa.T
     split = {"unit": pa.array(units), "m": pa.array(mantissas * sign)}
     split |= {key: rows[key].filter(present).combine_chunks() for key in keys}
     by = "".join(f"{key}, " for key in keys)
-    sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM split GROUP BY {by}unit"
-    grouped = run_sql(sql, split=pa.table(split))
+    sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"
+    grouped = run_sql(sql, parts=pa.table(split))
     encoded, hashes = _keys(node, grouped)
     mantissa = as_type(grouped["m"], pa.decimal128(38, 0))
     return pa.table({"key": encoded, "hash": hashes, "unit": grouped["unit"], "m": mantissa})

@@ -103,7 +103,7 @@ def _put_copy(settling: Settling, table: int, groups: Found, rows: pa.Array) -> 
 
 def _put_degraded(settling: Settling, table: int, groups: Found, failing: np.ndarray) -> None:
     """List the failing groups, and take those off the list that are well again; mostly there is neither."""
-    places = [place for place, _ in groups.places]
+    places = np.unique(groups.versions.places).tolist()
     if failing.any() or any(settling.store.has_records(place, table) for place in places):
         _put_copy(settling, table, groups, _where(failing, encode_rows((), [], len(failing))))
 

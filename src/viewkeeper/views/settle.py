@@ -22,12 +22,16 @@ from viewkeeper.ports.store import StoredVersions, VersionedTables, VersionWrite
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Records of one table: `input` in the order of places, `rows` as of the epoch before."""
+    """Records of one table: `input` in the order of places, and what is stored under its keys."""
 
     table: int
     input: pa.Table
-    rows: pa.Array
-    places: tuple[tuple[int, StoredVersions], ...]
+    versions: StoredVersions
+
+    @property
+    def rows(self) -> pa.Array:
+        """The records' rows as of the epoch before."""
+        return self.versions.rows
 
 
 class Settling:
@@ -38,49 +42,40 @@ class Settling:
         self.store = store
         self.epoch = epoch
         self._owned = owned
-        self._writes: dict[int, list[VersionWrite]] = {}
+        self._opened: set[int] = set()
+        self._writes: list[VersionWrite] = []
 
     def find(self, table: int, keyed: pa.Table) -> Found:
         """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
         places = np.asarray(keyed["hash"]) % self.store.places
         order = np.argsort(places, kind="stable")
         input_ = keyed.take(pa.array(order)).combine_chunks()
-        keys = _flat(input_["key"])
-        found, start = [], 0
-        for place, count in zip(*(part.tolist() for part in np.unique(places, return_counts=True)), strict=True):
+        places = places[order].astype(np.int64)
+        for place in np.unique(places).tolist():
             self._open(place)
-            found.append((place, self.store.read_versions(place, table, keys.slice(start, count), self.epoch)))
-            start += count
+        versions = self.store.read_versions(table, _flat(input_["key"]), places, self.epoch)
         failpoint("settle.read")
-        rows = pa.concat_arrays([versions.rows for _, versions in found]) if found else pa.nulls(0, pa.binary())
-        return Found(table, input_, rows, tuple(found))
+        return Found(table, input_, versions)
 
     def put(self, found: Found, rows: pa.Array) -> None:
         """Let the found records have these rows (NULL: none)."""
-        start = 0
-        for place, versions in found.places:
-            part = rows.slice(start, len(versions.keys))
-            self._writes[place].append(_write_of(found.table, versions, part, self.epoch))
-            start += len(versions.keys)
+        self._writes.append(_write_of(found.table, found.versions, rows, self.epoch))
 
     def write(self) -> int:
         """Store what was put; answers how many records changed."""
         failpoint("settle.computed")
-        for place, writes in sorted(self._writes.items()):
-            wanted = [write for write in writes if len(write.chosen)]
-            if wanted:
-                self.store.write_versions(place, wanted, self.epoch)
+        self.store.write_versions(self._writes, self.epoch)
         failpoint("settle.written")
-        return sum(len(write.chosen) for writes in self._writes.values() for write in writes)
+        return sum(len(write.chosen) for write in self._writes)
 
     def _open(self, place: int) -> None:
-        if place in self._writes:
+        if place in self._opened:
             return
         if place not in self._owned:
             raise InvariantBroken(f"a record of place {place} reached a manager that does not own it")
         self.store.open_epoch(place, self.epoch)
         failpoint("settle.purged")
-        self._writes[place] = []
+        self._opened.add(place)
 
 
 def _write_of(table: int, found: StoredVersions, rows: pa.Array, epoch: Inflight) -> VersionWrite:

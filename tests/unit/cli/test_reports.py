@@ -38,7 +38,15 @@ def test_status_tells_programs_numbers(run: Run, fresh_shop: str) -> None:
     told = json.loads(run("status", fresh_shop, "--json").stdout)
 
     assert (told["epoch"], told["lag_changes"], told["pipeline_pid"], told["tables"]) == (1, 0, None, ["orders"])
-    assert told["views"] == [{"name": "revenue", "kind": "AGGREGATE", "ready": 1}]
+    (view,) = told["views"]
+    assert (view["name"], view["kind"], view["ready"], view["filling"], view["stopped"]) == (
+        "revenue",
+        "AGGREGATE",
+        1,
+        None,
+        None,
+    )
+    assert view["set_aside"] == view["degraded"] == {"count": 0, "keys": []}
 
 
 def test_explain_prints_the_plan_of_one_view_or_of_all(run: Run, shop: str) -> None:

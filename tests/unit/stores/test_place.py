@@ -31,10 +31,10 @@ def store(tmp_path: Path) -> EmbeddedStore:
 def settle(store: EmbeddedStore, epoch: Inflight, rows: dict[bytes, bytes | None], *, place: int = 0) -> None:
     """What a view program does with a place: open it, read, write what is not applied yet."""
     store.open_epoch(place, epoch)
-    found = store.read_versions(place, TABLE, pa.array(list(rows), pa.binary()), epoch)
+    found = store.read_versions(TABLE, pa.array(list(rows), pa.binary()), np.full(len(rows), place), epoch)
     chosen = np.flatnonzero(~found.applied)
     new = pa.array(list(rows.values()), pa.binary()).take(pa.array(chosen))
-    store.write_versions(place, [VersionWrite(TABLE, found, chosen, new)], epoch)
+    store.write_versions([VersionWrite(TABLE, found, chosen, new)], epoch)
 
 
 def test_a_write_of_an_old_epoch_is_fenced_and_leaves_no_trace(store: EmbeddedStore) -> None:
@@ -53,11 +53,11 @@ def test_a_write_of_an_old_epoch_is_fenced_and_leaves_no_trace(store: EmbeddedSt
 def test_a_write_whose_fence_was_raised_after_it_had_read_is_fenced(store: EmbeddedStore) -> None:
     """H1: the test is inside the transaction that writes, not before it."""
     store.raise_fences(1)
-    found = store.read_versions(0, TABLE, pa.array([b"a"], pa.binary()), at(1))
+    found = store.read_versions(TABLE, pa.array([b"a"], pa.binary()), np.zeros(1, int), at(1))
     store.raise_fences(2)
 
     with pytest.raises(Fenced):
-        store.write_versions(0, [VersionWrite(TABLE, found, np.array([0]), pa.array([b"1"]))], at(1))
+        store.write_versions([VersionWrite(TABLE, found, np.array([0]), pa.array([b"1"]))], at(1))
     assert dump(store) == []
 
 
@@ -75,17 +75,17 @@ def test_a_record_of_a_later_epoch_stops_the_reader(store: EmbeddedStore) -> Non
     settle(store, at(2), {b"a": b"1"})
 
     with pytest.raises(Fenced, match="later epoch"):
-        store.read_versions(0, TABLE, pa.array([b"a", b"b"], pa.binary()), at(1))
+        store.read_versions(TABLE, pa.array([b"a", b"b"], pa.binary()), np.zeros(2, int), at(1))
 
 
 def test_all_writes_of_one_call_are_there_or_none(store: EmbeddedStore) -> None:
     store.raise_fences(1)
-    found = store.read_versions(0, TABLE, pa.array([b"a", b"b"], pa.binary()), at(1))
+    found = store.read_versions(TABLE, pa.array([b"a", b"b"], pa.binary()), np.zeros(2, int), at(1))
     good = VersionWrite(TABLE, found, np.array([0, 1]), pa.array([b"1", b"2"]))
     broken = VersionWrite(TABLE, found, np.array([0]), None)
 
     with pytest.raises(AttributeError):
-        store.write_versions(0, [good, broken], at(1))
+        store.write_versions([good, broken], at(1))
     assert dump(store) == []
 
 
@@ -152,7 +152,7 @@ def test_what_a_void_epoch_wrote_is_not_there_and_goes_with_the_next_write(store
     settle(store, at(2), {b"k": b"2", b"gone": None})
     store.raise_fences(3)
     epoch = at(3, void=(2,))
-    found = store.read_versions(0, TABLE, pa.array([b"gone", b"k"], pa.binary()), epoch)
+    found = store.read_versions(TABLE, pa.array([b"gone", b"k"], pa.binary()), np.zeros(2, int), epoch)
 
     assert found.rows.to_pylist() == [b"1", b"1"]
     settle(store, epoch, {b"k": b"3"})

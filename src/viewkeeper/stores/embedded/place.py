@@ -11,16 +11,18 @@ import hashlib
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import lmdb
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keys import after_prefix
-from viewkeeper.ports.store import StoredVersions, VersionWrite
+from viewkeeper.ports.store import VersionWrite
 from viewkeeper.stores.embedded import tree, versions
 from viewkeeper.stores.embedded.environment import PLACE_MAP_BYTES, Environment, open_environment
 
@@ -30,6 +32,36 @@ _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
 _SCAN_RECORDS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Chains of one table to be stored in one place, and the keys of those whose newest version is a tombstone."""
+
+    keys: list[bytes]
+    chains: list[bytes]
+    tombstones: list[bytes]
+
+
+def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written]]:
+    """What a write means to each place; chains are made for all places at once."""
+    if not len(write.chosen):
+        return
+    prefix = tree.table_prefix(write.table)
+    chosen = pa.array(write.chosen)
+    chains = versions.push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.void).to_pylist()
+    keys = [prefix + key for key in write.found.keys.take(chosen).to_pylist()]
+    gone = write.rows.is_null().to_pylist() if write.rows.null_count else None
+    for place, start, stop in runs(write.found.places[write.chosen]):
+        tombstones = [keys[i] for i in range(start, stop) if gone[i]] if gone else []
+        yield place, Written(keys[start:stop], chains[start:stop], tombstones)
+
+
+def runs(places: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """(place, start, stop) of each run of equal places."""
+    borders = np.flatnonzero(np.diff(places, prepend=-1)).tolist()
+    for start, stop in zip(borders, [*borders[1:], len(places)], strict=True):
+        yield int(places[start]), start, stop
 
 
 class Place:
@@ -47,13 +79,11 @@ class Place:
     def environment(self) -> Environment:
         return self._environment
 
-    def read(self, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
+    def read(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The chains of records."""
         prefix = tree.table_prefix(table)
         with self._environment.read("records") as transaction:
-            found = tree.get_many(transaction, [prefix + key for key in keys.to_pylist()])
-        chains = pa.array(found, pa.binary())
-        rows, applied, now = versions.rows_before(chains, epoch.epoch, epoch.void)
-        return StoredVersions(keys, rows, applied, now, chains)
+            return tree.get_many(transaction, [prefix + key for key in keys])
 
     def next_keys(
         self,
@@ -120,16 +150,16 @@ class Place:
             cursor = transaction.cursor()
             return cursor.set_range(tree.table_prefix(table)) and cursor.key().startswith(tree.table_prefix(table))
 
-    def write(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
-        prepared = [self._prepare(write, epoch) for write in writes]
+    def write(self, written: Sequence[Written], epoch: Inflight) -> None:
+        """Store chains in one transaction, under the fence."""
         environment = self._environment
         with environment.write("records") as transaction:
             self._require_fence(transaction, environment.database("info"), epoch.epoch)
             failpoint("place.write.fenced")
             graves = environment.database("tombstones")
-            for keys, chains, tombstones in prepared:
-                tree.put_many(transaction, keys, chains)
-                for key in tombstones:
+            for part in written:
+                tree.put_many(transaction, part.keys, part.chains)
+                for key in part.tombstones:
                     transaction.put(_grave(epoch.epoch, key), key, db=graves)
             failpoint("place.write.before_commit")
         failpoint("place.write.committed")
@@ -186,16 +216,6 @@ class Place:
         while gone == _DROP_BATCH:
             with environment.write("records") as transaction:
                 gone = tree.drop(transaction, prefix, limit=_DROP_BATCH)
-
-    def _prepare(self, write: VersionWrite, epoch: Inflight) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        prefix = tree.table_prefix(write.table)
-        chosen = pa.array(write.chosen)
-        chains = versions.push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.void)
-        keys = [prefix + key for key in write.found.keys.take(chosen).to_pylist()]
-        tombstones = []
-        if write.rows.null_count:
-            tombstones = [key for key, row in zip(keys, write.rows.is_null().to_pylist(), strict=True) if row]
-        return keys, chains.to_pylist(), tombstones
 
     def _require_fence(self, transaction: lmdb.Transaction, info: object, epoch: int) -> None:
         fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]

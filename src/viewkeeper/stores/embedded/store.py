@@ -27,13 +27,14 @@ from viewkeeper.stores.embedded.node import Node
 
 if TYPE_CHECKING:
     import lmdb
+    import numpy as np
     import pyarrow as pa
 
     from viewkeeper.ports.store import Capabilities, StoredVersions, VersionWrite
     from viewkeeper.stores.embedded.backup import Backup, Progress
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
-    from viewkeeper.stores.embedded.place import Place
+    from viewkeeper.stores.embedded.place import Place, Written
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -275,8 +276,20 @@ class EmbeddedStore:
     def open_epoch(self, place: int, epoch: Inflight) -> None:
         self.place(place).purge(epoch)
 
-    def read_versions(self, place: int, table: int, keys: pa.Array, epoch: Inflight) -> StoredVersions:
-        return self.place(place).read(table, keys, epoch)
+    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+        import pyarrow as pa
+
+        from viewkeeper.ports.store import StoredVersions
+        from viewkeeper.stores.embedded.place import runs
+        from viewkeeper.stores.embedded.versions import rows_before
+
+        wanted = keys.to_pylist()
+        found: list[bytes | None] = []
+        for place, start, stop in runs(places):
+            found += self.place(place).read(table, wanted[start:stop])
+        chains = pa.array(found, pa.binary())
+        rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
+        return StoredVersions(keys, places, rows, applied, now, chains)
 
     def next_keys(
         self,
@@ -298,8 +311,15 @@ class EmbeddedStore:
     ) -> Iterator[pa.RecordBatch]:
         return self.place(place).scan_versions(table, low, high, epoch, void)
 
-    def write_versions(self, place: int, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
-        self.place(place).write(writes, epoch)
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        from viewkeeper.stores.embedded.place import prepare
+
+        by_place: dict[int, list[Written]] = {}
+        for write in writes:
+            for place, written in prepare(write, epoch):
+                by_place.setdefault(place, []).append(written)
+        for place in sorted(by_place):
+            self.place(place).write(by_place[place], epoch)
 
     def raise_fences(self, epoch: int) -> None:
         for number in range(self.places):
