@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.plan.catalog import ViewDefinition
+from viewkeeper.sql.dialect import ViewSpark
 
 KEY_NAME = "__key_{}"
 
@@ -20,7 +21,7 @@ def question_for(view: ViewDefinition, table: TableSchema) -> str:
     """Spark SQL whose answer holds the view's key and then what it shows."""
     if view.kind == "INDEX":
         return _index_question(view, table)
-    tree = sqlglot.parse_one(view.text, dialect="spark")
+    tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
     if not isinstance(tree, exp.Select):
         raise InvariantBroken(f"view {view.name} is stored with a text that is no SELECT")
     keys = (
@@ -31,7 +32,7 @@ def question_for(view: ViewDefinition, table: TableSchema) -> str:
     # positions in GROUP BY would now count the added columns too
     if tree.args.get("group"):
         tree.args["group"].set("expressions", [key.copy() for key in keys])
-    return tree.sql(dialect="spark")
+    return tree.sql(dialect=ViewSpark)
 
 
 def _index_question(view: ViewDefinition, table: TableSchema) -> str:
