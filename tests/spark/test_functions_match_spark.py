@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -125,8 +126,8 @@ left(s, n); right(s, 2); right(s, 0); right(s, n); right(s, -1); left(s, n + 1);
 rtrim(s); btrim(s); btrim(s, 'xa'); trim('a' from s); trim(both 'ab' from s); trim(leading 'a' from s)
 trim(trailing 'c' from s); ltrim('a', s); rtrim('cb', s); trim(both from s); btrim(s, ''); trim('é😀' from s)
 btrim(s, 'ñ😀'); replace(s, 'a', 'xy'); replace(s, 'a'); replace(s, '', 'x'); replace(s, t, 'x'); replace(s, 'aa', 'a')
-replace(s, 'aba', ''); replace(s, '\u0301', ''); lpad(s, 5, 'xy'); lpad(s, 5); rpad(s, 5, 'xy'); rpad(s, 2); lpad(s, 4, '')
-rpad(s, 4, t); lpad(s, 6, '😀é'); lpad(s, 0, 'x'); rpad(s, 10, 'e\u0301'); lpad(s, 3, t); repeat(s, 3); repeat(s, 0)
+replace(s, 'aba', ''); replace(s, '{acute}', ''); lpad(s, 5, 'xy'); lpad(s, 5); rpad(s, 5, 'xy'); rpad(s, 2); lpad(s, 4, '')
+rpad(s, 4, t); lpad(s, 6, '😀é'); lpad(s, 0, 'x'); rpad(s, 10, 'e{acute}'); lpad(s, 3, t); repeat(s, 3); repeat(s, 0)
 repeat(s, -1); reverse(s); reverse(s || t); instr(s, 'b'); instr(s, t); instr(s, ''); locate('b', s); locate(t, s)
 locate('b', s, 2); locate('a', s, 3); locate('', s, 2); locate('', s); locate('a', s, 0); locate('a', s, -1)
 locate('a', s, 100); locate('', s, 100); locate(t, s, 2); position('b' in s); position('b', s); position('a', s, 2)
@@ -138,19 +139,21 @@ substring_index(s, '', 1); substring_index(s, '😀', -1); substring_index(s, ',
 split_part(s, ',', 1); split_part(s, ',', 2); split_part(s, ',', -1); split_part(s, ',', 9); split_part(s, ',', -9)
 split_part(s, '', 1); split_part(s, '', 2); split_part(s, t, 1); split_part(s, t, -1); split_part(s, 'aa', 2)
 split_part(s, 'aba', 2); ascii(s); ascii(t); chr(b); char(n); chr(65); chr(0); translate(s, 'abc', 'xy')
-translate(s, 'aab', '123'); translate(s, '', 'x'); translate(s, 'é😀ñ', 'eXn'); translate(s, 'a', '😀'); translate(s, 'xyz', '')
+translate(s, 'aab', '123'); translate(s, '', 'x'); translate(s, 'é😀ñ', 'eXn'); translate(s, 'a', '😀')
+translate(s, 'xyz', '')
 s like 'a%'; s like 'a\\%b'; s like 'a\\_b'; s like '%\\\\%'; s like '\\%'; s like '\\\\'; s like 'a!%b' escape '!'
 s like '%!!%' escape '!'; s like 'a\\b' escape '!'; s not like 'a\\%%'; s not like 'a!_%' escape '!'; s like '_'; s like '__'
-s like '%\u0301%'; s like '%\n%'; s like 'A%'; s like ''; s like '%'; s like '%b_'; s like 'aé%' escape 'é'
-cast(s as int); cast(s as bigint); cast(s as boolean); int(s); cast(t as int) + 1; cast(s as int) > 5
-coalesce(cast(s as int), 0); startswith(s, 'a') or cast(s as int) > 0; cast(trim(s) as int); cast(substring(s, 1, 1) as int)
+s like '%{acute}%'; s like '%\n%'; s like 'A%'; s like ''; s like '%'; s like '%b_'; s like 'aé%' escape 'é'
+cast(s as int); cast(s as bigint); cast(s as boolean); cast(t as int) + 1; cast(t as int) > 5
+startswith(t, 'a') or cast(t as int) > 0; cast(substring(t, 1, 1) as int)
 case when s like '0%' then cast(s as bigint) end; concat_ws('-', s, cast(n + 1 as string)); left(cast(b as string), 3)
-cast(concat(s, '0') as bigint); instr(t, cast(n + 1 as string)); locate(t, cast(n + 1 as string))
+int(left(t, 1)); instr(t, cast(n + 1 as string)); locate(t, cast(n + 1 as string))
 replace(s, t, cast(n + 1 as string)); lpad(cast(id as string), 6, '0'); nvl2(s, t, 'none'); nvl2(s, 1, n)
-decode(s, 'a', 1, 'abc', 2, 0); decode(s, null, 'none', t); decode(n, 1, 'one', 2, 'two'); isnull(s); isnotnull(s)
+upper(s); lower(s); ucase(t); lcase(t); upper(lower(s || t || s || t) || upper(s)); lower(t) = t
+decode(s, 'a', 1, 'abc', 2, 0); decode(s, null, 'none', t); decode(n, 1, 'one', 2, 'two', null); isnull(s); isnotnull(s)
 greatest(s, t); least(s, t, 'b'); greatest(s, null); repeat(substring(s, n, 2), 2); split_part(replace(s, 'a', ','), ',', 2)
 left(s || t || s || t || s || t, n); right(reverse(s || t || s || t), n); btrim(reverse(s || t || s), 'a')
-"""
+""".replace("{acute}", "\u0301")
 DOUBLES = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-320, -1e-320, 2147483647.0, 2147483647.9, 2147483648.0, -2147483648.9,
     -2147483649.0, 2.0**53 + 2, 2.0**63, -(2.0**63), 9223372036854774784.0, -9223372036854777856.0, 1e308, -1e308,
@@ -205,7 +208,7 @@ mod(i, j); mod(b, 7); i & j; i | j; i ^ j; b & c; b | i; i ^ c; ~i; ~b; ~i & j; 
 shiftleft(i, 1); shiftleft(i, 31); shiftleft(i, 33); shiftleft(b, 1); shiftleft(b, 63); i << 3; b << 32; shiftright(i, 1)
 shiftright(b, 63); shiftright(i, 35); i >> 2; b >> 1; shiftleft(b, 0); greatest(i, j); greatest(i, j, b); greatest(d, 1)
 greatest(f, g); least(f, g); greatest(f, d); least(i, null, j); greatest(d, e); least(p, true); greatest(f, g, 0D)
-least(d, i); nvl2(i, j, b); nvl2(f, d, 1); decode(i, 1, 'one', j, 'same', 'other'); decode(f, 0D, 1, g, 2); isnan(f)
+least(d, i); nvl2(i, j, b); nvl2(f, d, 1); decode(i, 1, 'one', j, 'same', 'other'); decode(f, 0D, 1, g, 2, null); isnan(f)
 isnan(i); isnan(d); nanvl(f, g); nanvl(f, 0); isnull(f); isnotnull(i); cast(f as int); cast(f as bigint)
 cast(f as boolean); cast(i as boolean); cast(b as boolean); cast(f as int) > 0; cast(sqrt(f) as bigint)
 floor(f / 3); ceil(f * 2); floor(i / 2); nanvl(f, 1 / g); greatest(i + 1, j); least(i * 2, j) > 0; pmod(i + 1, j)
@@ -215,17 +218,23 @@ cast(f as int) + cast(g as int); coalesce(cast(f as int), 0); abs(cast(f as bigi
 greatest(cast(f as int), i); floor(greatest(f, g, f * g)); i & cast(f as int); cast(floor(f) as int); round(cast(b as int), 1)
 """
 
+# All characters up to the last letter with a case, and all neighbourhoods of Σ in words of five.
+LETTERS = ["".join(chr(c) for c in range(c, c + 1024) if not 0xD800 <= c < 0xE000) for c in range(1, 0x1F000, 1024)]
+WORDS = ["\n".join(map("".join, itertools.product("ΣA.\u0345 ", repeat=size))) for size in range(1, 6)]
+CASES_OF_LETTERS = Sample("letters", (("id", "INT"), ("s", "STRING")), list(enumerate(LETTERS + WORDS)))
+
 CASES = [
     pytest.param(TIMES, entries(TIME_EXPRESSIONS), id="times"),
     pytest.param(TEXTS, entries(TEXT_EXPRESSIONS), id="texts"),
     pytest.param(NUMBERS, entries(NUMBER_EXPRESSIONS), id="numbers"),
+    pytest.param(CASES_OF_LETTERS, ["upper(s)", "lower(s)"], id="letters"),
 ]
 
 
 @pytest.fixture(scope="module")
 def images(spark: SparkSession) -> Iterator[dict[str, pa.Table]]:
     spark.sparkContext.setLogLevel("OFF")
-    samples = (TIMES, TEXTS, NUMBERS)
+    samples = (TIMES, TEXTS, NUMBERS, CASES_OF_LETTERS)
     for sample in samples:
         sample.show(spark)
     yield {sample.name: sample.images() for sample in samples}

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import parse_type
+from viewkeeper.model.types import TIMESTAMP, parse_type
 from viewkeeper.plan.build import build_view
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.expressions import Expression
+from viewkeeper.sql.expressions import Expression, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +34,7 @@ FAILURES = (
     "OUT_OF_BOUNDS",
     "CAST_INVALID_INPUT",
     "out of range",
+    "ordinal must be",
     "Invalid isoformat",
 )
 
@@ -82,6 +83,11 @@ class Sample:
 
     def bound(self, text: str) -> Expression:
         return bind_query(f"SELECT {text} AS o FROM {self.name}", lambda name: self.table).outputs[0].expression
+
+    def distinct(self, text: str, rows: Sequence[tuple[object, ...]]) -> list[object]:
+        """Keys of the rows, one for each combination of values that the expression reads."""
+        read = columns_of(self.bound(text))
+        return list({tuple(repr(row[place]) for place in read): row[0] for row in rows}.values())
 
     def ours(self, text: str, images: pa.Table) -> dict[object, object]:
         """Key → value, without the rows that are set aside."""
@@ -158,7 +164,7 @@ def wrong_failures(
             wrong.append((text, "fails in Spark", str(error)[:80], failing))
             continue
         wrong += [(text, row[key], ours[row[key]], row["o0"]) for row in theirs if not _same(ours[row[key]], row["o0"])]
-        aside = [row[0] for row in sample.rows if row[0] not in ours]
+        aside = sample.distinct(text, [row for row in sample.rows if row[0] not in ours])
         fine = [value for value in aside if not _fails(spark, sample, text, value)]
         wrong += [(text, value, "set aside, but fine in Spark") for value in fine]
     return wrong
@@ -168,9 +174,8 @@ def _spark_rows(spark: SparkSession, sample: Sample, texts: Sequence[str], where
     """Key and values of the expressions, by place. A timestamp comes as text: collect() gives local time."""
     key = sample.columns[0][0]
     names = {f"o{place}": text for place, text in enumerate(texts)}
-    fields = spark.sql(f"SELECT {listed(names)} FROM {sample.name}").schema
     shown = {
-        name: f"CAST({text} AS STRING)" if fields[name].dataType.simpleString() == "timestamp" else text
+        name: f"CAST({text} AS STRING)" if sample.bound(text).type == TIMESTAMP else text
         for name, text in names.items()
     }
     rows = spark.sql(f"SELECT {key}, {listed(shown)} FROM {sample.name} WHERE {where}").collect()

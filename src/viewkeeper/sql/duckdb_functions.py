@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
-from viewkeeper.sql import duckdb_decimal
+from viewkeeper.sql import duckdb_decimal, duckdb_letter_case
 from viewkeeper.sql.expressions import Call, Expression, Literal
 
 _SHORT = 60  # characters of SQL that may be written several times
@@ -126,14 +126,15 @@ def _length(call: Call, arg: str) -> str:
 
 
 def _substring(call: Call, arg: str, start: str, length: str | None = None) -> str:
-    """Spark counts from 1, from the end when negative, and 0 is 1; what lies before the string uses up length."""
+    """Spark counts from 1, from the end when negative, and 0 is 1; what lies before the string uses up length.
+
+    No length is the greatest INT, which from far before the string may end within it.
+    """
     if all(isinstance(part, Literal) and int(str(part.value or 0)) > 0 for part in call.args[1:]):
         return f"substring({arg}, {start}{', ' + length if length else ''})"
     first = f"CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN length({arg}) + {start} ELSE 0 END"
-    if length is None:
-        return f"list_transform([{first}], lambda i: substring({arg}, CASE WHEN i < 0 THEN 1 ELSE i + 1 END))[1]"
     begin = "CASE WHEN i < 0 THEN 0 ELSE i END"
-    count = f"i + CAST({length} AS BIGINT) - {begin}"
+    count = f"i + CAST({length or 2**31 - 1} AS BIGINT) - {begin}"
     taken = f"substring({arg}, {begin} + 1, CASE WHEN {count} < 0 THEN 0 ELSE {count} END)"
     return f"list_transform([CAST({first} AS BIGINT)], lambda i: {taken})[1]"
 
@@ -208,15 +209,14 @@ def _sqrt(call: Call, arg: str) -> str:
 
 
 def _whole(call: Call, arg: str) -> str:
-    """Of a DOUBLE that BIGINT does not hold Spark gives the nearest BIGINT, and 0 of NaN."""
+    """Of a DOUBLE Spark compares with the bounds of BIGINT as DOUBLEs: 2^63 passes and is cut, NaN passes and is 0."""
     match call.args[0].type.kind:
         case "BIGINT":
             return arg
         case "DECIMAL":
             return f"CAST({call.name}({arg}) AS {call.type.duckdb})"
-    most, least = f"CAST('{2**63 - 1}' AS BIGINT)", f"CAST('{-(2**63)}' AS BIGINT)"
-    bounds = f"WHEN {arg} >= {2.0**63!r}::DOUBLE THEN {most} WHEN {arg} <= {-(2.0**63)!r}::DOUBLE THEN {least}"
-    return f"(CASE WHEN isnan({arg}) THEN CAST(0 AS BIGINT) {bounds} ELSE CAST({call.name}({arg}) AS BIGINT) END)"
+    special = f"WHEN isnan({arg}) THEN CAST(0 AS BIGINT) WHEN {arg} = {2.0**63!r}::DOUBLE THEN {2**63 - 1}::BIGINT"
+    return f"(CASE {special} ELSE CAST({call.name}({arg}) AS BIGINT) END)"
 
 
 def _round(call: Call, arg: str, digits: str) -> str:
@@ -293,6 +293,8 @@ _TEMPLATES: dict[str, Callable[..., str]] = {
     "ltrim": _trim,
     "rtrim": _trim,
     "like": _like,
+    "upper": lambda call, arg: duckdb_letter_case.upper(arg),
+    "lower": lambda call, arg: duckdb_letter_case.lower(arg),
     "replace": _all("replace"),
     "left": _left,
     "right": _right,

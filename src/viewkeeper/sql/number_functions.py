@@ -30,7 +30,7 @@ def _whole(name: str) -> Rule:
             raise TypeMismatch(f"{name} needs a number, not {arg.type}")
         if arg.type.is_integer:
             arg = construct.coerce(arg, types.BIGINT)
-        return strict(name, [arg], _whole_type(arg.type))
+        return strict(name, [arg], _whole_type(arg.type), raises=arg.type.kind == "DOUBLE")
 
     return bind
 
@@ -101,11 +101,16 @@ def _nvl2(args: Sequence[Expression]) -> Expression:
 
 
 def _decode(args: Sequence[Expression]) -> Expression:
-    """DECODE(x, a, value, b, value, …[, other]): NULL is found like any value."""
+    """DECODE(x, a, value, b, value, …, other): NULL is found like any value.
+
+    Where `other` is left out Spark puts a NULL of type STRING, which changes the type of numbers.
+    """
     check_count("decode", args, 3, None)
+    if len(args) % 2:
+        raise UnsupportedSql("decode needs its last argument, the value for all others", "write NULL there")
     pairs = zip(args[1::2], args[2::2], strict=False)
     branches = [(construct.compare("<=>", args[0], sought), value) for sought, value in pairs]
-    return construct.case(branches, args[-1] if len(args) % 2 == 0 else Literal(None, VOID))
+    return construct.case(branches, args[-1])
 
 
 def _is_null(args: Sequence[Expression]) -> Expression:

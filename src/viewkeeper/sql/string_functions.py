@@ -142,6 +142,8 @@ NAMED: dict[str, Rule] = {
     "ltrim": _one_sided_trim("LEADING"),
     "rtrim": _one_sided_trim("TRAILING"),
     "btrim": _btrim,
+    **dict.fromkeys(("upper", "ucase"), Function("upper", (text,), types.STRING)),
+    **dict.fromkeys(("lower", "lcase"), Function("lower", (text,), types.STRING)),
     "replace": _replace,
     "left": Function("left", (text, integer), types.STRING),
     "right": Function("right", (text, integer), types.STRING),
