@@ -223,10 +223,29 @@ LETTERS = ["".join(chr(c) for c in range(c, c + 1024) if not 0xD800 <= c < 0xE00
 WORDS = ["\n".join(map("".join, itertools.product("ΣA.\u0345 ", repeat=size))) for size in range(1, 6)]
 CASES_OF_LETTERS = Sample("letters", (("id", "INT"), ("s", "STRING")), list(enumerate(LETTERS + WORDS)))
 
+DAYS = Sample(
+    "days",
+    (("id", "INT"), ("s", "STRING")),
+    list(
+        enumerate(
+            [
+                None, "", " ", "2024", "2024-2", "2024-02", "2024-02-29", "2024-2-9", "2023-02-29", " 2024-02-29\t",
+                "2024-02-29 10:00", "2024-02-29T", "2024-02-29Tx\ny", "2024-02-29x", "2024-02 10:00", "2024T", "2024-",
+                "2024-02-", "-2024-01-01", "+2024-01-01", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01",
+                "0002024-01-01", "00002024-01-01", "99999999-01-01", "024-01-01", "2024-00-01", "2024-13-01",
+                "2024-01-32", "2024-001-01", "2024-01-001", "20240101", "2024/01/01", "01-01-2024", "٢٠٢٤-01-01",
+                "\x002024\x7f", "2024-01-01\u00a0", "\u00a02024-01-01", "2024--01", "--2024", "2024-01-01 é", "now",
+                "epoch", "2024-01-01-", "2024-01-01 ", "2024-1-1T1", "1582-10-10", "abc", "infinity", "2024-01-01 (BC)",
+            ]
+        )
+    ),
+)  # fmt: skip
+
 CASES = [
     pytest.param(TIMES, entries(TIME_EXPRESSIONS), id="times"),
     pytest.param(TEXTS, entries(TEXT_EXPRESSIONS), id="texts"),
     pytest.param(NUMBERS, entries(NUMBER_EXPRESSIONS), id="numbers"),
+    pytest.param(DAYS, ["cast(s as date)", "to_date(s)"], id="days"),
     pytest.param(CASES_OF_LETTERS, ["upper(s)", "lower(s)"], id="letters"),
 ]
 
@@ -234,7 +253,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def images(spark: SparkSession) -> Iterator[dict[str, pa.Table]]:
     spark.sparkContext.setLogLevel("OFF")
-    samples = (TIMES, TEXTS, NUMBERS, CASES_OF_LETTERS)
+    samples = (TIMES, TEXTS, NUMBERS, DAYS, CASES_OF_LETTERS)
     for sample in samples:
         sample.show(spark)
     yield {sample.name: sample.images() for sample in samples}

@@ -112,7 +112,7 @@ def _trunc(args: Sequence[Expression]) -> Expression:
 
 def _to_date(args: Sequence[Expression]) -> Expression:
     if len(args) == 2:
-        raise UnsupportedSql("to_date with a pattern is not supported in a view", "to_date(x) reads YYYY-MM-DD")
+        raise UnsupportedSql("to_date with a pattern is not supported in a view", "store the value as a DATE")
     check_count("to_date", args, 1, 1)
     return construct.cast(args[0], types.DATE)
 

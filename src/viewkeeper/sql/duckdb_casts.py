@@ -13,6 +13,8 @@ from viewkeeper.sql import duckdb_decimal
 _TRIMMED = r"[\x00-\x20\x7f]*"
 _TRUE = "'t', 'true', 'y', 'yes', '1'"
 _FALSE = "'f', 'false', 'n', 'no', '0'"
+# Behind a whole date anything may stand; a year alone, or with a month, stands alone.
+_DATE = rf"(?s)\A{_TRIMMED}([+-]?[0-9]{{4,7}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T].*)?)?)?{_TRIMMED}\z"
 
 
 def cast(sql: str, source: SqlType, target: SqlType) -> str:
@@ -33,6 +35,8 @@ def cast(sql: str, source: SqlType, target: SqlType) -> str:
             return f"CAST({_trimmed(sql, '[+-]?[0-9]+')} AS {target.duckdb})"
         case ("STRING", "BOOLEAN"):
             return _string_to_boolean(sql)
+        case ("STRING", "DATE"):
+            return _string_to_date(sql)
     return f"CAST({sql} AS {target.duckdb})"
 
 
@@ -57,3 +61,11 @@ def _string_to_boolean(sql: str) -> str:
         word,
         f"CASE WHEN x IN ({_TRUE}) THEN TRUE WHEN x IN ({_FALSE}) THEN FALSE ELSE CAST(x || '?' AS BOOLEAN) END",
     )
+
+
+def _string_to_date(sql: str) -> str:
+    year, month, day = (f"regexp_extract(x, '{_DATE}', {group})" for group in (1, 2, 3))
+    parts = [f"CASE WHEN {part} = '' THEN 1 ELSE CAST({part} AS INTEGER) END" for part in (month, day)]
+    date = f"make_date(CAST({year} AS INTEGER), {', '.join(parts)})"
+    known = f"CAST({year} AS INTEGER) BETWEEN 1 AND 9999"
+    return _let(sql, f"CASE WHEN {known} THEN {date} WHEN x IS NOT NULL THEN CAST('out of range' AS DATE) END")

@@ -21,11 +21,12 @@ _NOT_YET = frozenset(
 )
 _ORDER_DEPENDENT = frozenset("first last first_value last_value any_value anyvalue".split())
 _HINTS = {
-    "ilike": "use LIKE",
+    "ilike": "use LOWER(x) LIKE '…'",
     "regexp_like": "dialects of regular expressions differ; use LIKE, CONTAINS or STARTSWITH",
+    "regexp_replace": "dialects of regular expressions differ; use REPLACE or TRANSLATE",
     "interval": "write x + INTERVAL n DAY, with a DATE or TIMESTAMP x",
     **dict.fromkeys(("pow", "power", "exp", "ln", "log", "cbrt"), "engines differ in the last bits of a DOUBLE"),
-    "timetostr": "build the text of YEAR(x), MONTH(x), LPAD(…) and the like",
+    "date_format": "build the text of YEAR(x), MONTH(x), LPAD(…) and the like",
     "initcap": "Spark and DuckDB differ beyond ASCII",
     "count_if": "use COUNT(CASE WHEN … THEN 1 END)",
     "approx_distinct": None,

@@ -159,6 +159,7 @@ _CASTS = frozenset(
         ("STRING", "INT"),
         ("STRING", "BIGINT"),
         ("STRING", "BOOLEAN"),
+        ("STRING", "DATE"),
     }
 )
 
