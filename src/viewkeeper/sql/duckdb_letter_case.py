@@ -1,7 +1,8 @@
 """DuckDB SQL of UPPER and LOWER.
 
 In: the SQL of a string, short enough to be written several times. Out: SQL of the string in upper or lower case. Always:
-Spark's answer for every string; DuckDB's own functions are used for ASCII only.
+Spark's answer for every string. DuckDB's own functions are fast, and used where no version of Unicode can differ; the
+tables take the rest.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ _SIGMA = "Σ"
 
 
 def upper(arg: str) -> str:
-    return _unless_ascii("upper", arg, _mapped(arg, letter_case.UPPER, letter_case.UPPER_MANY))
+    common = f"upper(replace({arg}, 'ß', 'SS'))"
+    mapped = _mapped(arg, letter_case.UPPER, letter_case.UPPER_MANY)
+    return f"(CASE WHEN {_only(letter_case.COMMON_UPPER, arg)} THEN {common} ELSE {mapped} END)"
 
 
 def lower(arg: str) -> str:
-    with_sigma = f"(CASE WHEN contains({arg}, '{_SIGMA}') THEN {_small_sigmas(arg)} ELSE {arg} END)"
-    return _unless_ascii("lower", arg, _mapped(with_sigma, letter_case.LOWER, letter_case.LOWER_MANY))
+    with_sigma = f"CASE WHEN contains({arg}, '{_SIGMA}') THEN {_small_sigmas(arg)} ELSE {arg} END"
+    mapped = _mapped("y", letter_case.LOWER, letter_case.LOWER_MANY)
+    small = f"CASE WHEN {_only(letter_case.COMMON_LOWER, 'y')} THEN lower(y) ELSE {mapped} END"
+    whole = f"list_transform([{with_sigma}], lambda y: {small})[1]"
+    return f"(CASE WHEN strlen({arg}) = length({arg}) THEN lower({arg}) ELSE {whole} END)"
 
 
-def _unless_ascii(name: str, arg: str, mapped: str) -> str:
-    return f"(CASE WHEN strlen({arg}) = length({arg}) THEN {name}({arg}) ELSE {mapped} END)"
+def _only(characters: str, arg: str) -> str:
+    return rf"regexp_matches({arg}, '\A[{_pattern(characters)}]*\z')"
 
 
 def _mapped(sql: str, single: dict[str, str], several: dict[str, str]) -> str:

@@ -134,6 +134,9 @@ _PASSED_OVER = """
     1e2ec-1e2ef 1e4eb-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5 1e6ff 1e8d0-1e8d6 1e944-1e94b 1f3fb-1f3ff
     e0001 e0020-e007f e0100-e01ef
 """
+# Latin, Greek, Cyrillic, signs, Han, Hangul, pictures: blocks that are complete, so that engines agree on them, apart
+# from what becomes several characters.
+_COMMON = "1-17f 370-52f 2000-206f 20a0-20bf 3000-9fff ac00-d7a3 1f300-1faff"
 
 
 def _single(table: str) -> dict[str, str]:
@@ -165,6 +168,21 @@ def _escaped(code: int) -> str:
     return ("\\" if chr(code) in "^-]\\[" else "") + chr(code)
 
 
+def _without(table: str, left_out: str) -> str:
+    """The ranges of the table, without some characters."""
+    words = []
+    for word in table.split():
+        first, _, last = word.partition("-")
+        start, stop = int(first, 16), int(last or first, 16)
+        for code in sorted(ord(one) for one in left_out if start <= ord(one) <= stop):
+            words.append(f"{start:x}-{code - 1:x}")
+            start = code + 1
+        words.append(f"{start:x}-{stop:x}")
+    return " ".join(words)
+
+
 UPPER, UPPER_MANY = _single(_UPPER), _several(_UPPER_MANY)
 LOWER, LOWER_MANY = _single(_LOWER), _several(_LOWER_MANY)
 CASED, PASSED_OVER = _as_class(_CASED), _as_class(_PASSED_OVER)
+COMMON_UPPER = _as_class(_without(_COMMON, "".join(UPPER_MANY).replace("ß", "")))
+COMMON_LOWER = _as_class(_without(_COMMON, "".join(LOWER_MANY) + "Σ"))
