@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from tests.support.spark_match import Sample, entries, wrong_failures, wrong_types, wrong_values
-from viewkeeper.sql.dialect import PLAIN
+from tests.support.spark_match import Sample, entries, listed, wrong_failures, wrong_types, wrong_values
+from viewkeeper.sql.dialect import PLAIN, ViewSpark
 from viewkeeper.sql.functions import NAMED
+from viewkeeper.sql.tokens import parse_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -279,6 +280,18 @@ def test_exactly_the_rows_that_fail_in_spark_are_set_aside(
     spark: SparkSession, images: dict[str, pa.Table], sample: Sample, texts: list[str]
 ) -> None:
     assert wrong_failures(spark, sample, images[sample.name], texts) == []
+
+
+@pytest.mark.parametrize(("sample", "texts"), CASES)
+def test_a_text_that_was_read_and_printed_means_the_same(
+    spark: SparkSession, images: dict[str, pa.Table], sample: Sample, texts: list[str]
+) -> None:
+    """`check` asks Spark for the text as it was parsed and printed again."""
+    sure = [text for text in texts if not sample.bound(text).fallible]
+    printed = [parse_query(f"SELECT {text} AS o FROM t").selects[0].this.sql(dialect=ViewSpark) for text in sure]
+    same = {f"o{place}": f"every(({a}) <=> ({b}))" for place, (a, b) in enumerate(zip(sure, printed, strict=True))}
+    found = spark.sql(f"SELECT {listed(same)} FROM {sample.name}").first()
+    assert [text for text, value in zip(printed, found or (), strict=True) if value is not True] == []
 
 
 def test_no_function_is_left_out() -> None:

@@ -209,14 +209,13 @@ def _sqrt(call: Call, arg: str) -> str:
 
 
 def _whole(call: Call, arg: str) -> str:
-    """Of a DOUBLE Spark compares with the bounds of BIGINT as DOUBLEs: 2^63 passes and is cut, NaN passes and is 0."""
+    """Spark gives 0 of NaN; what BIGINT does not hold fails."""
     match call.args[0].type.kind:
         case "BIGINT":
             return arg
         case "DECIMAL":
             return f"CAST({call.name}({arg}) AS {call.type.duckdb})"
-    special = f"WHEN isnan({arg}) THEN CAST(0 AS BIGINT) WHEN {arg} = {2.0**63!r}::DOUBLE THEN {2**63 - 1}::BIGINT"
-    return f"(CASE {special} ELSE CAST({call.name}({arg}) AS BIGINT) END)"
+    return f"(CASE WHEN isnan({arg}) THEN CAST(0 AS BIGINT) ELSE CAST({call.name}({arg}) AS BIGINT) END)"
 
 
 def _round(call: Call, arg: str, digits: str) -> str:
@@ -225,10 +224,11 @@ def _round(call: Call, arg: str, digits: str) -> str:
 
 def _pmod(call: Call, left: str, right: str) -> str:
     """Java adds a negative divisor to a negative remainder with wrapping, and takes the remainder once more."""
-    wide, divisor = f"(CAST({left} AS HUGEINT) % CAST({right} AS HUGEINT))", f"CAST({right} AS HUGEINT)"
-    wrapped = _wrapped(f"({wide} + {divisor})", call.type)
-    value = f"CAST(CASE WHEN {wide} < 0 THEN {wrapped} % {divisor} ELSE {wide} END AS {call.type.duckdb})"
-    return f"(CASE WHEN {right} = 0 THEN CAST('division by zero' AS {call.type.duckdb}) ELSE {value} END)"
+    failure = f"CAST('division by zero' AS {call.type.duckdb})"
+    divisor = f"CAST(CASE WHEN {right} = 0 THEN {failure} ELSE {right} END AS HUGEINT)"
+    rest = f"(CAST({left} AS HUGEINT) % {divisor})"
+    again = f"{_wrapped(f'({rest} + {divisor})', call.type)} % {divisor}"
+    return f"CAST(CASE WHEN {rest} < 0 THEN {again} ELSE {rest} END AS {call.type.duckdb})"
 
 
 def _wrapped(huge: str, type_: SqlType) -> str:

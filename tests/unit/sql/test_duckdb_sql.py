@@ -70,6 +70,28 @@ def test_a_row_is_left_out_exactly_when_its_expression_fails(expression: str, ex
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "date_add(DATE '9999-12-31', 1)",
+        "DATE '0001-01-01' - 1",
+        "make_date(2023, 2, 29)",
+        "TIMESTAMP '9999-12-31 23:59:59' + INTERVAL 1 SECOND",
+        "pmod(1, 0)",
+        "floor(1e300)",
+        "cast(concat('x', 'y') as int)",
+        "cast(concat('x', 'y') as boolean)",
+        "to_date(concat('x', 'y'))",
+        "cast(1e300 as bigint)",
+    ],
+)
+def test_a_constant_that_fails_leaves_out_all_rows(expression: str) -> None:
+    assert run(f"SELECT k, {expression} AS x FROM t") == {}
+    assert run(f"SELECT k, CASE WHEN k > 0 THEN 1 ELSE length(cast({expression} AS string)) END AS x FROM t") == {
+        key: (1,) for key in range(1, 6)
+    }
+
+
 def test_what_two_columns_compute_alike_does_not_fail_outside_of_try() -> None:
     assert run("SELECT k, a + 1 AS x, (a + 1) * 1 AS y, a + 1 + b AS z FROM t WHERE a + 1 > 0 OR b < 0") == {
         1: (2, 2, 2),
