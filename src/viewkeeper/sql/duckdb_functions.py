@@ -1,7 +1,7 @@
 """DuckDB SQL of functions.
 
 In: a bound call, and the SQL of its arguments. Out: SQL of the same value. Always: NULL arguments give NULL without a
-failure, in the order in which Spark looks at them; an argument of long text is written once, under a name.
+failure, in the order in which Spark looks at them; an argument that is long or may fail is written once, under a name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def emit_function(call: Call, sqls: Sequence[str]) -> str:
     if call.name in _NULLS_TAKEN:
         return template(call, *sqls)
     order = range(len(sqls)) if call.name != "pmod" else (1, 0)  # Spark looks at the divisor first
-    short = all(len(sql) <= _SHORT for sql in sqls)
+    short = call.name not in _NAMED and all(
+        len(sql) <= _SHORT and not arg.fallible for sql, arg in zip(sqls, call.args, strict=True)
+    )
     names = list(sqls) if short else [f"x.a{place}" for place in range(len(sqls))]
     body = template(call, *names)
     if len(sqls) > 1:
@@ -257,6 +259,8 @@ def _infix(operator: str) -> Callable[..., str]:
     return lambda call, left, right: f"({left} {operator} {right})"
 
 
+# A constant that fails must not stand in a WHEN, where DuckDB evaluates it before any row; a name is no constant.
+_NAMED = frozenset({"pmod"})
 # They see to NULL themselves.
 _NULLS_TAKEN = frozenset({"concat_ws", "greatest", "least", "isnan"})
 _TEMPLATES: dict[str, Callable[..., str]] = {
