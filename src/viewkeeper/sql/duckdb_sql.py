@@ -114,7 +114,7 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
         case "not":
             return f"(NOT {args[0]})"
         case "neg":
-            return f"(- {args[0]})"
+            return f"CAST(- {args[0]} AS {call.type.duckdb})"  # of a constant DuckDB makes a wider one
         case "is null":
             return f"({args[0]} IS NULL)"
         case "in":

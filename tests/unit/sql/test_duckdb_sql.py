@@ -62,6 +62,7 @@ def run(query: str) -> dict[int, tuple[object, ...]]:
         ("(a + b) * (a + b)", {1: 1, 3: None, 5: 81}),
         ("cast(l as int)", {1: 5, 3: None, 5: 2}),
         ("a + (b + 2147483647)", {3: None, 4: -2}),
+        ("-(-2147483648)", {}),
         ("-a", {1: -1, 2: -MAX, 3: None, 5: -6}),
     ],
 )
