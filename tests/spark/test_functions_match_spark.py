@@ -246,7 +246,7 @@ CASES = [
     pytest.param(TIMES, entries(TIME_EXPRESSIONS), id="times"),
     pytest.param(TEXTS, entries(TEXT_EXPRESSIONS), id="texts"),
     pytest.param(NUMBERS, entries(NUMBER_EXPRESSIONS), id="numbers"),
-    pytest.param(DAYS, ["cast(s as date)", "to_date(s)"], id="days"),
+    pytest.param(DAYS, ["cast(s as date)", "to_date(s)", "length(s)"], id="days"),
     pytest.param(CASES_OF_LETTERS, ["upper(s)", "lower(s)"], id="letters"),
 ]
 

@@ -57,9 +57,9 @@ def _null_of(body: str, sqls: Sequence[str]) -> str:
 
 
 def _within(value: str, bounds: tuple[int, int], then: str, type_: SqlType) -> str:
-    """`then` where the value is within bounds, else a failure."""
+    """`then` where the value is within bounds, NULL of NULL, else a failure."""
     failure = f"CAST('out of range' AS {type_.duckdb})"
-    return f"(CASE WHEN {value} BETWEEN {bounds[0]} AND {bounds[1]} THEN {then} ELSE {failure} END)"
+    return f"(CASE WHEN {value} BETWEEN {bounds[0]} AND {bounds[1]} THEN {then} WHEN {value} IS NOT NULL THEN {failure} END)"
 
 
 def _field(function: str, plus: int = 0) -> Callable[..., str]:
