@@ -61,6 +61,7 @@ TIMES = Sample(
         for place in range(120)
     ],
 )
+# Where a date leaves the years 1 to 9999 Spark computes on, so such dates stand at the end of an expression only.
 TIME_EXPRESSIONS = """
 year(dt); month(dt); day(dt); dayofmonth(ts); quarter(dt); quarter(ts); dayofweek(dt); dayofweek(ts); weekday(dt)
 weekday(ts); dayofyear(dt); dayofyear(ts); weekofyear(dt); weekofyear(ts); hour(ts); hour(dt); minute(ts); second(ts)
@@ -83,11 +84,12 @@ dt + interval 1 month; dt - interval 1 month; dt - interval 13 months; dt + inte
 interval 1 month + dt; dt + interval 1 hour; dt - interval 90 minutes; ts + interval 1 day; ts - interval 2 weeks
 ts + interval 36 hours; ts - interval 1 second; ts + interval 1 minute; ts + interval 1 month; ts - interval 1 month
 ts + interval 1 year; ts - interval 25 months; year(dt) * 100 + month(dt); date_add(last_day(dt), 1)
-date_trunc('month', ts) = ts; date_add(dt, n) > dt; date_add(dt, n) is null; coalesce(date_add(dt, n), dt)
-case when n between 0 and 100 then date_add(dt, n) else dt end; n > 100 or date_add(dt, n) > du
-datediff(date_add(dt, n), du); add_months(date_add(date_sub(dt, n), n), m); make_date(n + 1, m, 1); unix_date(du) + n
-datediff(du, date_add(dt, n)); date_trunc('day', ts) + interval 1 day; year(date_sub(dt, n)) = 2024
-date_add(du, unix_date(dt) + n); make_date(m, n + 1, n + 1); hour(ts + interval 1 hour); dt = to_date(ts)
+date_trunc('month', ts) = ts; make_date(2024, m, 29) > dt; make_date(2024, m, 29) is null; coalesce(date_add(dt, n), dt)
+case when n between 0 and 100 then date_add(dt, n) else dt end; n > 100 or make_date(2024, m, 29) > du
+datediff(make_date(2024, m, 29), du); add_months(date_add(date_sub(make_date(2024, m, 28), m), m), m)
+make_date(n + 1, m, 1); unix_date(du) + n
+datediff(du, make_date(2024, m, 29)); date_trunc('day', ts) + interval 1 day; year(date_sub(make_date(2024, m, 3), m)) = 2024
+date_add(du, unix_date(dt) + n); make_date(m, n + 1, n + 1); hour(make_date(2024, m, 1) + interval 1 hour); dt = to_date(ts)
 concat(cast(ts as string), '!'); length(cast(ts as string)); make_date(null, m, n + 1); date_add(du, datediff(dt, du))
 """
 STRINGS = [
