@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         TypeMismatch,
         UnknownName,
         UnsupportedSql,
+        ViewFailed,
         ViewKeeperError,
     )
     from viewkeeper.model.reads import Bounded
@@ -96,6 +97,7 @@ __all__ = [
     "PositionLost",
     "EpochRecordLost",
     "EpochFailed",
+    "ViewFailed",
     "InvariantBroken",
 ]
 

@@ -28,6 +28,7 @@
         ├── PositionLost      the log was truncated before what was asked for
         ├── EpochRecordLost   records are newer than the epoch record
         ├── EpochFailed       an epoch could not finish; the next run takes it up again
+        │   └── ViewFailed        the work of one view could not be done; that view is stopped, the others go on
         └── InvariantBroken   a bug: wrong data was about to reach the store
 
 A message is a short fact; `hint` is the way out. Every error pickles, because errors cross process borders.
@@ -154,6 +155,18 @@ class EpochRecordLost(ProtocolError):
 
 class EpochFailed(ProtocolError):
     """An epoch could not finish; the next run takes it up again."""
+
+
+class ViewFailed(EpochFailed):
+    """The work of one view could not be done: `table` is the id of the view's table."""
+
+    def __init__(self, table: int, reason: str) -> None:
+        super().__init__(f"view table {table} failed: {reason}", "the view is stopped: DROP it and CREATE it again")
+        self.table = table
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[ViewFailed], tuple[int, str]]:
+        return ViewFailed, (self.table, self.reason)
 
 
 class InvariantBroken(ProtocolError):

@@ -8,19 +8,17 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import parse_type
+from tests.support.spark_match import Sample, entries, listed, wrong_failures, wrong_types, wrong_values
+from viewkeeper.model.schema import TableId
 from viewkeeper.plan.build import build_view
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.expressions import Expression
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,12 +39,6 @@ COLUMNS = (
     ("ts", "TIMESTAMP"),
     ("x", "BINARY"),
 )
-TABLE = TableSchema(
-    TableId(1),
-    "t",
-    tuple(Column(name, parse_type(type_), nullable=name != "id") for name, type_ in COLUMNS),
-    ("id",),
-)
 DAY = datetime.date(2024, 2, 29)
 MOMENT = datetime.datetime(1969, 12, 31, 23, 59, 59, 500000)
 INT_MIN, INT_MAX, BIGINT_MIN, BIGINT_MAX = -(2**31), 2**31 - 1, -(2**63), 2**63 - 1
@@ -66,6 +58,8 @@ ROWS = [
      None, None, None, None),
     (9, 5, None, None, "-2.50", "1", "3.141592", "0.5000", 0.1, " a ", True, DAY, None, None),
 ]  # fmt: skip
+SAMPLE = Sample("t", COLUMNS, ROWS)
+TABLE = SAMPLE.table
 
 EXPRESSIONS = """
 i + j; i - j; i * j; i / j; i % j; i div j; b + i; b * 2; b div -1; b div i; b % i; b % -1; i / b; -i; -b; abs(i)
@@ -102,139 +96,28 @@ cast(e as decimal(30,0)) * 1.234567; cast(e as decimal(36,8)) % g; g * g
 cast(e as decimal(38,2)) - cast(e as decimal(38,2)); -cast(e as decimal(34,6)); cast(e as decimal(38,9)) % 7
 cast(e as decimal(27,0)) * d < 0
 """
-ALL = [entry.strip() for line in EXPRESSIONS.strip().splitlines() for entry in line.split(";")]
-
-
-def _value(name: str, value: object) -> object:
-    type_ = dict(COLUMNS)[name]
-    return Decimal(value) if type_.startswith("DECIMAL") and isinstance(value, str) else value
-
-
-def _literal(column: Column, value: object) -> str:
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    quoted = f"'{text}'"
-    return f"CAST({'NULL' if value is None else quoted} AS {column.type})"
+ALL = entries(EXPRESSIONS)
 
 
 @pytest.fixture(scope="module")
 def images(spark: SparkSession) -> Iterator[pa.Table]:
-    """The rows for DuckDB; for Spark they are the view `t`.
-
-    Spark's rows are literals, so that it evaluates small queries in the driver: a failing row costs no task.
-    """
-    rows = [tuple(_value(name, value) for (name, _), value in zip(COLUMNS, row, strict=True)) for row in ROWS]
-    tuples = [", ".join(_literal(*pair) for pair in zip(TABLE.columns, row, strict=True)) for row in rows]
-    values = ", ".join(f"({entry})" for entry in tuples)
-    spark.sql(f"SELECT * FROM VALUES {values} AS t({', '.join(name for name, _ in COLUMNS)})").createOrReplaceTempView(
-        "t"
-    )
+    """The rows for DuckDB; for Spark they are the view `t`."""
+    SAMPLE.show(spark)
     spark.sparkContext.setLogLevel("OFF")
-    yield pa.table(
-        {
-            column.name: pa.array([row[place] for row in rows], column.type.arrow)
-            for place, column in enumerate(TABLE.columns)
-        }
-    )
+    yield SAMPLE.images()
     spark.sparkContext.setLogLevel("ERROR")
 
 
-def _ours(text: str, images: pa.Table) -> dict[int, object]:
-    """Key → value, without the rows that are set aside."""
-    query = bind_query(f"SELECT {text} AS o FROM t", lambda name: TABLE)
-    node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
-    place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
-    renamed = {"ord": pa.array(range(len(images)), pa.int64())}
-    renamed |= {f"c{position}": images.column(position) for position in node.columns}
-    connection = duckdb.default_connection()
-    connection.register("images", pa.table(renamed))
-    rows = connection.sql(node.project).to_arrow_table().to_pylist()
-    return {row["k0"]: row[place] for row in rows if not row.get("fails")}
-
-
-def _spark_rows(spark: SparkSession, texts: list[str], where: str) -> list[dict[str, object]]:
-    """Key and values of the expressions, by place. A timestamp comes as text: collect() gives local time."""
-    names = {f"o{place}": text for place, text in enumerate(texts)}
-    fields = spark.sql(f"SELECT {_listed(names)} FROM t").schema
-    shown = {
-        name: f"CAST({text} AS STRING)" if fields[name].dataType.simpleString() == "timestamp" else text
-        for name, text in names.items()
-    }
-    rows = spark.sql(f"SELECT id, {_listed(shown)} FROM t WHERE {where}").collect()
-    return [{name: _read(row[name], shown[name] != names[name]) for name in names} | {"id": row.id} for row in rows]
-
-
-def _listed(expressions: dict[str, str]) -> str:
-    return ", ".join(f"{text} AS {name}" for name, text in expressions.items())
-
-
-def _read(value: object, is_moment: bool) -> object:
-    if is_moment and value is not None:
-        return datetime.datetime.fromisoformat(_padded(str(value)))
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def _fails(spark: SparkSession, text: str, key: int) -> bool:
-    try:
-        spark.sql(f"SELECT {text} AS o FROM t WHERE id = {key}").collect()
-    except Exception as error:
-        assert any(word in str(error) for word in ("OVERFLOW", "BY_ZERO", "NUMERIC_VALUE_OUT_OF_RANGE")), error
-        return True
-    return False
-
-
-def _padded(text: str) -> str:
-    whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction.ljust(6, '0')}" if fraction else whole
-
-
-def _same(ours: object, theirs: object) -> bool:
-    if isinstance(ours, float) and isinstance(theirs, float):
-        return ours == theirs or (math.isnan(ours) and math.isnan(theirs))
-    return type(ours) is type(theirs) and ours == theirs
-
-
 def test_each_type_is_the_one_of_sparks_analyzer(spark: SparkSession, images: pa.Table) -> None:
-    fields = spark.sql(f"SELECT {_listed({f'o{place}': text for place, text in enumerate(ALL)})} FROM t").schema
-    theirs = {text: field.dataType.simpleString() for text, field in zip(ALL, fields, strict=True)}
-    assert {text: _bound(text).type.spark.lower() for text in ALL} == theirs
+    assert wrong_types(spark, SAMPLE, ALL) == []
 
 
 def test_each_value_is_sparks(spark: SparkSession, images: pa.Table) -> None:
-    sure = [text for text in ALL if not _bound(text).fallible]
-    theirs = _spark_rows(spark, sure, "true")
-    wrong = []
-    for place, text in enumerate(sure):
-        ours = _ours(text, images)
-        wrong += [
-            (text, row["id"], ours.get(row["id"], "set aside"), row[f"o{place}"])
-            for row in theirs
-            if row["id"] not in ours or not _same(ours[row["id"]], row[f"o{place}"])
-        ]
-    assert wrong == []
+    assert wrong_values(spark, SAMPLE, images, ALL) == []
 
 
 def test_exactly_the_rows_that_fail_in_spark_are_set_aside(spark: SparkSession, images: pa.Table) -> None:
-    wrong: list[tuple[object, ...]] = []
-    for text in [text for text in ALL if _bound(text).fallible]:
-        ours = _ours(text, images)
-        kept = ", ".join(str(key) for key in ours) or "null"
-        try:
-            theirs = _spark_rows(spark, [text], f"id IN ({kept})")
-        except Exception as error:
-            wrong.append((text, "fails in Spark", str(error)[:80], [key for key in ours if _fails(spark, text, key)]))
-            continue
-        wrong += [
-            (text, row["id"], ours[row["id"]], row["o0"]) for row in theirs if not _same(ours[row["id"]], row["o0"])
-        ]
-        aside = [row[0] for row in ROWS if row[0] not in ours]
-        wrong += [(text, key, "set aside, but fine in Spark") for key in aside if not _fails(spark, text, key)]
-    assert wrong == []
-
-
-def _bound(text: str) -> Expression:
-    return bind_query(f"SELECT {text} AS o FROM t", lambda name: TABLE).outputs[0].expression
+    assert wrong_failures(spark, SAMPLE, images, ALL) == []
 
 
 AGGREGATES = """
@@ -243,14 +126,14 @@ sum(i) / count(*); sum(d) / count(*); sum(d) / count(d); sum(j) + 1; sum(d) * 2;
 sum(case when p then 1 else 0 end); count(s); sum(cast(p as int)); avg(j * 2); sum(j + 0.5); count(*) * 2; -sum(j)
 coalesce(sum(j), 0); sum(1); avg(1.5); sum(d) % 7
 """
-ALL_AGGREGATES = [entry.strip() for line in AGGREGATES.strip().splitlines() for entry in line.split(";")]
+ALL_AGGREGATES = entries(AGGREGATES)
 
 
 @pytest.mark.parametrize("group", ["", " GROUP BY p", " GROUP BY f", " GROUP BY i % 2"])
 def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: str) -> None:
     key = group.removeprefix(" GROUP BY ") or "null"
     names = {f"o{place}": text for place, text in enumerate(ALL_AGGREGATES)}
-    frame = spark.sql(f"SELECT {key} AS k, {_listed(names)} FROM t{group}")
+    frame = spark.sql(f"SELECT {key} AS k, {listed(names)} FROM t{group}")
     rows = frame.collect()
     wrong: list[tuple[object, ...]] = []
     for name, text in names.items():

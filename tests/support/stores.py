@@ -19,10 +19,16 @@ NAME = "t"
 
 
 def make_database(
-    folder: Path, *, nodes: int = 1, shape: Shape = TEXT, cases: tuple[str, ...] | None = None
+    folder: Path,
+    *,
+    nodes: int = 1,
+    shape: Shape = TEXT,
+    cases: tuple[str, ...] | None = None,
+    before_images: bool = True,
 ) -> Database:
     """A store in `folder` with one table and the wanted views of `oracle.CASES`; all of them by default."""
-    db = vk.connect(f"embedded:{folder}?sync=off&nodes={nodes}")
+    images = "on" if before_images else "off"
+    db = vk.connect(f"embedded:{folder}?sync=off&nodes={nodes}&before_images={images}")
     db.execute(f"CREATE TABLE {NAME} {shape.ddl}")
     key = ", ".join(name for name, _ in shape.columns)
     for case in CASES:

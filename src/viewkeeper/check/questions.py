@@ -15,6 +15,7 @@ from sqlglot import expressions as exp
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.plan.catalog import ViewDefinition
+from viewkeeper.sql.dialect import ViewSpark
 
 KEY_NAME = "__key_{}"
 BOUND_NAME = "__bound_{}"
@@ -28,7 +29,7 @@ def question_for(view: ViewDefinition, table: TableSchema, left_out: Sequence[Se
     """
     if view.kind == "INDEX":
         return _index_question(view, table)
-    tree = sqlglot.parse_one(view.text, dialect="spark")
+    tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
     if not isinstance(tree, exp.Select):
         raise InvariantBroken(f"view {view.name} is stored with a text that is no SELECT")
     keys = _keys(view, tree, table)
@@ -43,7 +44,7 @@ def question_for(view: ViewDefinition, table: TableSchema, left_out: Sequence[Se
     # positions in GROUP BY would now count the added columns too
     if tree.args.get("group"):
         tree.args["group"].set("expressions", [key.copy() for key in keys])
-    return tree.sql(dialect="spark")
+    return tree.sql(dialect=ViewSpark)
 
 
 def names_of_keys(view: ViewDefinition) -> list[str]:
@@ -93,15 +94,15 @@ def _bound(value: exp.Expression) -> exp.Expression:
         return _parsed(_error_of(value))
     # what becomes of the error in an expression is not worked out: a billionth of the value, and of what was summed
     parts = " + ".join(_error_of(part.parent if isinstance(part.parent, exp.Filter) else part) for part in sums)
-    return _parsed(f"1E-9D * ABS(CAST({value.sql(dialect='spark')} AS DOUBLE)) + {parts}")
+    return _parsed(f"1E-9D * ABS(CAST({value.sql(dialect=ViewSpark)} AS DOUBLE)) + {parts}")
 
 
 def _error_of(value: exp.Expression) -> str:
     """n · 2^-52 · Σ|x| for a sum, that over n for an average."""
     call = value.this if isinstance(value, exp.Filter) else value
-    condition = value.expression.sql(dialect="spark") if isinstance(value, exp.Filter) else None
+    condition = value.expression.sql(dialect=ViewSpark) if isinstance(value, exp.Filter) else None
     behind = f" FILTER ({condition})" if condition else ""
-    arg = call.this.sql(dialect="spark")
+    arg = call.this.sql(dialect=ViewSpark)
     total = f"COALESCE(SUM(ABS(CAST({arg} AS DOUBLE))){behind}, 0D)"
     return f"{_UNIT} * {total}" + (f" * COUNT({arg}){behind}" if isinstance(call, exp.Sum) else "")
 
@@ -110,7 +111,7 @@ def _index_question(view: ViewDefinition, table: TableSchema) -> str:
     keys = [exp.alias_(exp.column(c.name, quoted=True), KEY_NAME.format(i)) for i, c in enumerate(view.node.key)]
     shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
     bounds = [exp.alias_(_parsed("0D"), name) for name in names_of_bounds(view)]
-    return exp.select(*keys, *shown, *bounds).from_(exp.to_table(table.name)).sql(dialect="spark")
+    return exp.select(*keys, *shown, *bounds).from_(exp.to_table(table.name)).sql(dialect=ViewSpark)
 
 
 def _resolve(tree: exp.Select, item: exp.Expression, table: TableSchema) -> exp.Expression:
@@ -125,4 +126,4 @@ def _resolve(tree: exp.Select, item: exp.Expression, table: TableSchema) -> exp.
 
 
 def _parsed(text: str) -> exp.Expression:
-    return sqlglot.parse_one(text, dialect="spark")
+    return sqlglot.parse_one(text, dialect=ViewSpark)

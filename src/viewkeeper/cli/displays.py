@@ -109,8 +109,11 @@ def describe(gauge: Gauge, lag_changes: int, *, stopping: bool) -> str:
     else:
         epoch = "waiting for changes" if gauge.is_running else "starting"
     lag = f"{lag_changes:,} changes behind" if lag_changes else "up to date"
+    if gauge.filling is not None:
+        rows, total = gauge.filling
+        epoch += f" · filling views, {rows:,} of about {total:,} rows"
     parts = [epoch, lag, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
-    return " · ".join([*parts, *(["stopping"] if stopping else [])])
+    return " · ".join([*parts, *([gauge.given_up] if gauge.given_up else []), *(["stopping"] if stopping else [])])
 
 
 def _duration(seconds: float) -> str:

@@ -28,6 +28,8 @@ class Gauge:
         self.epoch: int | None = None
         self.under_way: int | None = None
         self.changes = 0
+        self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
+        self.given_up: str | None = None  # the last epoch that could not finish, and why
         self.is_running = False  # set by whoever runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
@@ -41,6 +43,12 @@ class Gauge:
                 self.changes += changes
                 self._recent.append((self._clock(), changes))
                 self._untold.append(event)
+                self.filling = None
+            elif event.name == "filling":
+                self.filling = (int(str(event.facts["rows"])), int(str(event.facts["total"])))
+            elif event.name == "voided":
+                self.under_way = None
+                self.given_up = f"epoch {event.facts['epoch']} was given up: {event.facts['reason']}"
 
     def committed(self) -> list[Event]:
         """The epochs committed since the last time this was asked."""

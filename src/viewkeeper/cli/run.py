@@ -19,6 +19,7 @@ from viewkeeper.cli.failures import is_from_spark
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.quiet import quiet_java
+from viewkeeper.client.status import read_lag
 from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Event, EventSink
 
@@ -125,11 +126,11 @@ def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop
     while is_alive:
         work.join(_TICK_SECONDS)
         is_alive = work.is_alive()  # asked first: what the work did before its end is then told below
-        display.update(gauge, database.status().lag_changes, stopping=stop.is_set())
+        display.update(gauge, read_lag(database), stopping=stop.is_set())
 
 
 def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped: bool) -> str:
-    epoch = database.status().epoch
+    epoch = database.epoch
     if stopped or not settings.until_caught_up:
         return f"stopped at epoch {epoch}"
     return f"caught up at epoch {epoch}: {gauge.changes:,} changes in {gauge.seconds:.1f} s"

@@ -55,6 +55,11 @@ class Status:
     warnings: tuple[str, ...]
 
 
+def read_lag(database: Database) -> int:
+    """How many changes wait for the pipeline."""
+    return count_between(database.store.read_epoch_record().positions, database.store.ends())
+
+
 def read_status(database: Database) -> Status:
     """The status now."""
     store = database.store

@@ -241,6 +241,9 @@ class View:
         return []
 
     def _not_ready(self) -> NotReady:
+        reason = self._database.store.read_epoch_record().stopped.get(self._definition.node.table)
+        if reason is not None:
+            return NotReady(f"{self._label} is stopped: {reason}", "DROP it and CREATE it again")
         hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
         return NotReady(f"{self._label} is not filled yet", hint)
 

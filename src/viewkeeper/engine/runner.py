@@ -6,11 +6,12 @@ the stored ranges; they may be mixed between a run and its re-run, and the numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
-from viewkeeper.errors import EpochFailed, Fenced, ViewKeeperError
+from viewkeeper.errors import EpochFailed, Fenced, ViewFailed, ViewKeeperError
 from viewkeeper.flow.coordinator import require_receipts
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Below this many changes, times the plan's nodes, a job's own overhead is larger than the work. One process does about a
 # million of them in a second, and a job costs about half a second before it does any.
 SMALL_EPOCH_WORK = 100_000
+_VIEW_FAILED = re.compile(r"errors\.ViewFailed: view table (\d+) failed: (.*?)(?:; the view is stopped.*)?$", re.M)
 
 
 class SparkRunner:
@@ -74,6 +76,8 @@ def _translate(error: Exception, epoch: Inflight) -> ViewKeeperError:
     text = str(error)
     if "viewkeeper.errors.Fenced" in text:
         return Fenced(f"epoch {epoch.epoch} met a newer epoch", "another pipeline has taken over")
+    if found := _VIEW_FAILED.search(text):
+        return ViewFailed(int(found[1]), found[2].strip()[:300])
     told = [line.strip() for line in text.splitlines() if "viewkeeper.errors." in line or line.startswith("Error")]
     reason = told[-1] if told else (text.splitlines() or [type(error).__name__])[0]
     return EpochFailed(f"epoch {epoch.epoch} failed: {reason[:300]}", "it stays in flight and is run again")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 POLL = "50 milliseconds"
-_ATTEMPTS_MAX = 3  # of an epoch that fails: a lost worker is worth another try, a broken plan is not
 
 
 class StreamingLoop:
@@ -66,15 +65,10 @@ class StreamingLoop:
 
         A failure is kept for `raise_failure`; raising it here would only make Spark print its own stack as well.
         """
-        for attempt in range(1, _ATTEMPTS_MAX + 1):
-            if self._failure:
-                return
-            try:
-                self._coordinator.catch_up()
-                tidy_up(self._store)
-                return
-            except EpochFailed as error:
-                if attempt == _ATTEMPTS_MAX:
-                    self._failure = error
-            except ViewKeeperError as error:
-                self._failure = error
+        if self._failure:
+            return
+        try:
+            self._coordinator.catch_up()
+            tidy_up(self._store)
+        except ViewKeeperError as error:
+            self._failure = error

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced, LogDiverged
+from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced, LogDiverged, ViewFailed
 from viewkeeper.events import Event, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.flow.filling import ROWS_PER_EPOCH_MAX, plan_chunks
@@ -26,6 +26,8 @@ from viewkeeper.ports.store import Store
 
 CHANGES_PER_EPOCH_MAX = 1_000_000
 ALL_CHANGES = 1 << 62
+ATTEMPTS_MAX = 2  # of an epoch that fails: a lost worker is worth another try, a broken plan is not
+SMALLEST_WORK = 1_000  # changes and rows; an epoch that cannot do these will not do fewer
 
 
 class Runner(Protocol):
@@ -62,6 +64,7 @@ class Coordinator:
         self._runner = runner
         self._changes_max = changes_max
         self._rows_max = rows_max
+        self._share = 1.0  # of the sizes above; smaller behind an epoch that could not finish
         self._events = events or (lambda event: None)
         self._clock = clock
         self._owner = uuid.uuid4().hex
@@ -73,16 +76,21 @@ class Coordinator:
         record = self._store.read_epoch_record()
         if record.owner != self._owner:
             raise Fenced("another pipeline took this store over", "stop this one")
-        if record.inflight is None:
-            record = self._begin(record)
+        while True:
             if record.inflight is None:
-                return None
+                record = self._begin(record)
+                if record.inflight is None:
+                    return None
+            if self._run_or_void(record.inflight):
+                break
+            record = self._store.read_epoch_record()
         epoch = record.inflight
-        self._run(epoch)
-        self._commit(epoch)
+        record = self._commit(epoch)
         changes = count_between(epoch.start, epoch.stop.positions)
         done = Committed(epoch.epoch, changes, self._clock() - started)
         self._events(Event("committed", {"epoch": done.epoch, "changes": changes, "seconds": done.seconds}))
+        self._tell_filling(record)
+        self._share = min(1.0, 2 * self._share)
         return done
 
     def catch_up(self) -> list[Committed]:
@@ -128,9 +136,9 @@ class Coordinator:
         catalog = Catalog.from_json(self._store.read_catalog())
         plan = physical_plan(catalog, without=record.stopped)
         self._require_same_log(record)
-        chunks = plan_chunks(self._store, plan, record, rows_max=self._rows_max)
+        chunks = plan_chunks(self._store, plan, record, rows_max=self._sized(self._rows_max))
         # what nobody reads may be passed over at once
-        most = self._changes_max if plan.reads_log(chunks) else ALL_CHANGES
+        most = self._sized(self._changes_max) if plan.reads_log(chunks) else ALL_CHANGES
         stop = self._store.cut(record.positions, changes_max=most)
         if not chunks and not count_between(record.positions, stop.positions):
             return record
@@ -140,6 +148,41 @@ class Coordinator:
         self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
         return begun
 
+    def _run_or_void(self, epoch: Inflight) -> bool:
+        """Run the epoch; one that cannot finish is given up (R8), so that it does not hold every view for ever.
+
+        A view whose own work fails is stopped, and the next epoch goes on without it. For anything else the next epoch
+        is smaller: the machine may lack memory for this one. The smallest epoch that fails is the operator's.
+        """
+        failure: EpochFailed | None = None
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                self._run(epoch)
+                return True
+            except EpochFailed as error:
+                failure = error
+        work = count_between(epoch.start, epoch.stop.positions) + sum(chunk.rows for chunk in epoch.chunks)
+        if failure is None or (not isinstance(failure, ViewFailed) and work <= SMALLEST_WORK):
+            raise failure or EpochFailed(f"epoch {epoch.epoch} was not run")
+        self._give_up(epoch, failure)
+        return False
+
+    def _give_up(self, epoch: Inflight, failure: EpochFailed) -> None:
+        failpoint("void.start")
+        self._swap(lambda record: _without_epoch(record, self._owner, epoch, failure))
+        failpoint("void.swapped")
+        self._store.sync_epoch_record()
+        self._share = max(self._share / 2, 1e-6)
+        self._events(Event("voided", {"epoch": epoch.epoch, "reason": failure.fact}))
+
+    def _sized(self, most: int) -> int:
+        return max(1, int(most * self._share))
+
+    def _tell_filling(self, record: EpochRecord) -> None:
+        if record.filling:
+            rows, total = (sum(getattr(fill, name) for fill in record.filling.values()) for name in ("rows", "total"))
+            self._events(Event("filling", {"views": len(record.filling), "rows": rows, "total": total}))
+
     def _run(self, epoch: Inflight) -> None:
         self._store.sync_epoch_record()  # R10.3, also when another process began the epoch
         failpoint("run.synced")
@@ -148,16 +191,17 @@ class Coordinator:
         self._runner.run(PhysicalPlan.from_json(epoch.plan), epoch)
         failpoint("run.receipts")
 
-    def _commit(self, epoch: Inflight) -> None:
+    def _commit(self, epoch: Inflight) -> EpochRecord:
         self._store.sync_views()  # R10.5
         failpoint("commit.synced")
         checksums = self._store.checksums(epoch.stop.positions)
         catalog = Catalog.from_json(self._store.read_catalog())
         tables = frozenset(view.node.table for view in catalog.views)
-        self._swap(lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables))
+        record = self._swap(lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables))
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
+        return record
 
     def _require_same_log(self, record: EpochRecord) -> None:
         """R9: the entry at a committed position must be the one that was committed."""
@@ -176,6 +220,16 @@ class Coordinator:
             changed = change(record)
             if self._store.swap_epoch_record(record.version, changed):
                 return changed
+
+
+def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: EpochFailed) -> EpochRecord:
+    """The record with the epoch void, and its culprit stopped."""
+    if record.inflight is None or record.inflight.epoch != epoch.epoch:
+        raise Fenced(f"epoch {epoch.epoch} is no longer in flight")
+    voided = epochs.void(record, owner)
+    if isinstance(failure, ViewFailed):
+        voided = replace(epochs.stop_view(voided, owner, failure.table, failure.reason), version=voided.version)
+    return voided
 
 
 def require_receipts(units: Sequence[int], managers: Sequence[int], got: Sequence[tuple[int, Sequence[int]]]) -> None:

@@ -13,6 +13,7 @@ from viewkeeper.model.schema import TableId
 from viewkeeper.plan.build import build_index, build_view
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.compile import compile_view
+from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.logical import Base, LogicalPlan
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.statements import CreateIndex, parse_statements
@@ -21,6 +22,7 @@ from viewkeeper.sql.statements import CreateIndex, parse_statements
 def define_view(catalog: Catalog, name: str, query_text: str) -> ViewDefinition:
     """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes."""
     query = bind_query(query_text, catalog.table)
+    refuse_failing_constants(query)
     view_id = TableId(catalog.next_id)
     node, shown = compile_view(build_view(query, view_id=view_id, name=name))
     kind = "SELECTION" if query.where is not None else "PROJECTION"

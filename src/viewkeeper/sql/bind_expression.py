@@ -14,8 +14,8 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, walk
+from viewkeeper.sql import construct, date_functions, functions
+from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, Literal, walk
 from viewkeeper.sql.literals import VOID, read_literal, target_type
 from viewkeeper.sql.refusals import refuse_expression
 
@@ -40,8 +40,6 @@ _AGGREGATES = {
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
 }
-_DATE_PARTS = {exp.Year: "year", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day"}
-_TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +66,21 @@ def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
     _check_arguments(node)
     kind = type(node)
     if kind in _ARITHMETIC:
-        return construct.arithmetic(_ARITHMETIC[kind], *_sides(node, scope))
+        return _bind_arithmetic(node, scope)
     if kind in _COMPARISONS:
         return construct.compare(_COMPARISONS[kind], *_sides(node, scope))
     if kind in _AGGREGATES:
         return _bind_aggregate(node, scope)
     if kind in _RULES:
         return _RULES[kind](node, scope)
+    if kind in functions.SYNTAX:
+        return functions.SYNTAX[kind](node, lambda part: bind_expression(part, scope))
     raise refuse_expression(node)
 
 
 def _check_arguments(node: exp.Expression) -> None:
     """sqlglot keeps some of the meaning in flags (NOT LIKE is a Like with `negate`); one we do not know is refused."""
-    known = _ARGUMENTS.get(type(node), ()) + ("this", "expression", "expressions")
+    known = (_ARGUMENTS | functions.ARGUMENTS).get(type(node), ()) + ("this", "expression", "expressions")
     for name, value in node.args.items():
         if value and name not in known and type(node) in _RULED:
             raise UnsupportedSql(f"{name} in {node.sql(dialect='spark')} is not supported in a view")
@@ -88,6 +88,17 @@ def _check_arguments(node: exp.Expression) -> None:
 
 def _sides(node: exp.Expression, scope: Scope) -> tuple[Expression, Expression]:
     return bind_expression(node.this, scope), bind_expression(node.expression, scope)
+
+
+def _bind_arithmetic(node: exp.Expression, scope: Scope) -> Expression:
+    """Numbers; also DATE and TIMESTAMP, to which days and intervals are added."""
+    operator = _ARITHMETIC[type(node)]
+    if operator in ("+", "-") and isinstance(node.expression, exp.Interval):
+        return date_functions.shift_by_interval(operator, bind_expression(node.this, scope), node.expression)
+    if operator == "+" and isinstance(node.this, exp.Interval):
+        return date_functions.shift_by_interval(operator, bind_expression(node.expression, scope), node.this)
+    left, right = _sides(node, scope)
+    return date_functions.shift_by_days(operator, left, right) or construct.arithmetic(operator, left, right)
 
 
 def _bind_column(node: exp.Column, scope: Scope) -> Expression:
@@ -204,45 +215,6 @@ def _bind_concat(node: exp.Expression, scope: Scope) -> Expression:
     return construct.string_call("concat", [bind_expression(part, scope) for part in parts], types.STRING)
 
 
-def _bind_length(node: exp.Length, scope: Scope) -> Expression:
-    arg = bind_expression(node.this, scope)
-    if arg.type == types.BINARY:
-        return Call("length", (arg,), types.INT, arg.nullable)
-    return construct.string_call("length", [arg], types.INT)
-
-
-def _bind_substring(node: exp.Substring, scope: Scope) -> Expression:
-    """From 0 or from behind the engines differ, so the place is a literal that counts from 1."""
-    numbers = [bind_expression(node.args[name], scope) for name in ("start", "length") if node.args.get(name)]
-    least = (1, 0)
-    for number, low in zip(numbers, least, strict=False):
-        if not (isinstance(number, Literal) and number.type == types.INT and int(str(number.value)) >= low):
-            raise UnsupportedSql("substring takes literals: a start from 1 on and a length from 0 on")
-    if not numbers:
-        raise UnsupportedSql("substring needs a start", "substring(x, start, length)")
-    return construct.string_call("substring", [bind_expression(node.this, scope), *numbers], types.STRING)
-
-
-def _bind_trim(node: exp.Trim, scope: Scope) -> Expression:
-    if node.args.get("expression") or node.args.get("collation"):
-        raise UnsupportedSql("trim of other characters than blanks is not supported in a view")
-    name = _TRIMS[str(node.args.get("position") or "").upper()]
-    return construct.string_call(name, [bind_expression(node.this, scope)], types.STRING)
-
-
-def _bind_date_part(node: exp.Expression, scope: Scope) -> Expression:
-    inner = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
-    return construct.date_part(_DATE_PARTS[type(node)], bind_expression(inner, scope))
-
-
-def _bind_like(node: exp.Like, scope: Scope) -> Expression:
-    pattern = bind_expression(node.expression, scope)
-    if not (isinstance(pattern, Literal) and isinstance(pattern.value, str)) or "\\" in pattern.value:
-        raise UnsupportedSql("LIKE takes a literal pattern without backslashes")
-    like = construct.string_call("like", [bind_expression(node.this, scope), pattern], types.BOOLEAN)
-    return construct.negation(like) if node.args.get("negate") else like
-
-
 def _bind_coalesce(node: exp.Coalesce, scope: Scope) -> Expression:
     return construct.coalesce([bind_expression(arg, scope) for arg in (node.this, *node.expressions)])
 
@@ -266,14 +238,10 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.TryCast: _bind_cast,
     exp.Concat: _bind_concat,
     exp.DPipe: _bind_concat,
-    exp.Length: _bind_length,
-    exp.Substring: _bind_substring,
-    exp.Trim: _bind_trim,
-    exp.Like: _bind_like,
     exp.Filter: _bind_filter,
     exp.CountIf: _bind_count_if,
-} | dict.fromkeys(_DATE_PARTS, _bind_date_part)
-_RULED = frozenset({*_RULES, *_ARITHMETIC, *_COMPARISONS, *_AGGREGATES})
+}
+_RULED = frozenset({*_RULES, *functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *_AGGREGATES})
 
 # The flags and operands that the rules above read, or that say nothing about the meaning under Spark's ANSI rules.
 _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {
@@ -288,7 +256,4 @@ _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {
     exp.If: ("true", "false"),
     exp.Cast: ("to", "safe", "format", "default"),
     exp.TryCast: ("to", "safe", "format", "default"),
-    exp.Substring: ("start", "length"),
-    exp.Trim: ("position", "collation"),
-    exp.Like: ("negate",),
 }

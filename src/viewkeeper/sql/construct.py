@@ -162,12 +162,13 @@ def is_null(arg: Expression) -> Expression:
 
 def is_in(arg: Expression, entries: Sequence[Expression]) -> Expression:
     entries = [_read_moment(entry, arg) for entry in entries]
-    type_ = _common_type([arg, *entries], "IN")
+    type_ = shared_type([arg, *entries], "IN")
     args = (coerce(arg, type_), *(coerce(entry, type_) for entry in entries))
     return Call("in", args, types.BOOLEAN, any(part.nullable for part in args))
 
 
-def _common_type(expressions: Sequence[Expression], where: str) -> SqlType:
+def shared_type(expressions: Sequence[Expression], where: str) -> SqlType:
+    """The type that all are brought to."""
     type_ = VOID
     for expression in expressions:
         type_ = common_type(type_, expression.type, where)
@@ -177,13 +178,13 @@ def _common_type(expressions: Sequence[Expression], where: str) -> SqlType:
 
 
 def case(branches: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
-    type_ = _common_type([*(value for _, value in branches), default], "CASE")
+    type_ = shared_type([*(value for _, value in branches), default], "CASE")
     pairs = tuple((boolean(when, "WHEN"), coerce(value, type_)) for when, value in branches)
     return Case(pairs, coerce(default, type_), type_)
 
 
 def coalesce(args: Sequence[Expression]) -> Expression:
-    type_ = _common_type(args, "COALESCE")
+    type_ = shared_type(args, "COALESCE")
     return Call("coalesce", tuple(coerce(arg, type_) for arg in args), type_, all(arg.nullable for arg in args))
 
 
@@ -200,12 +201,6 @@ def string_call(name: str, args: Sequence[Expression], type_: SqlType) -> Expres
             raise TypeMismatch(f"{name} needs STRING, not {arg.type}", "CAST it to STRING")
     parts = tuple(coerce(arg, types.STRING) if arg in checked else arg for arg in args)
     return Call(name, parts, type_, any(arg.nullable for arg in parts))
-
-
-def date_part(name: str, arg: Expression) -> Expression:
-    if arg.type.kind not in ("DATE", "TIMESTAMP"):
-        raise TypeMismatch(f"{name} needs DATE or TIMESTAMP, not {arg.type}")
-    return Call(name, (coerce(arg, types.DATE),), types.INT, arg.nullable)
 
 
 def aggregate(function: str, args: Sequence[Expression], *, distinct: bool = False) -> Aggregate:

@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from viewkeeper.errors import InvariantBroken, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
-from viewkeeper.sql import duckdb_decimal
+from viewkeeper.sql import duckdb_casts, duckdb_decimal
 from viewkeeper.sql.construct import is_nonzero, magnitude_max
+from viewkeeper.sql.duckdb_functions import emit_function
 from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, ColumnRef, Expression, FoldRef, Literal
 
 LENGTH_MAX = 200_000
 
 _STRICT = {"+": "+", "-": "-", "*": "*", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_TRIMS = ("trim", "ltrim", "rtrim")
 
 
 def emit(expression: Expression, aggregates: Sequence[str] = ()) -> str:
@@ -60,7 +60,7 @@ def _emit(expression: Expression, aggregates: Sequence[str]) -> str:
         case Literal(value=value, type=type_):
             return literal(value, type_)
         case Cast(arg=arg, type=type_):
-            return _cast(_emit(arg, aggregates), arg.type, type_)
+            return duckdb_casts.cast(_emit(arg, aggregates), arg.type, type_)
         case Case(branches=branches, default=default):
             whens = " ".join(f"WHEN {_emit(w, aggregates)} THEN {_emit(v, aggregates)}" for w, v in branches)
             return f"(CASE {whens} ELSE {_emit(default, aggregates)} END)"
@@ -98,17 +98,6 @@ def _double(value: float) -> str:
     return f"CAST('{value!r}' AS DOUBLE)"
 
 
-def _cast(sql: str, source: SqlType, target: SqlType) -> str:
-    match (source.kind, target.kind):
-        case ("DECIMAL", "DOUBLE"):
-            return duckdb_decimal.to_double(sql, source)
-        case ("DECIMAL", "STRING"):
-            return duckdb_decimal.to_string(sql, source)
-        case ("DECIMAL", "INT" | "BIGINT"):
-            return f"CAST(trunc({sql}) AS {target.duckdb})"  # Spark cuts, DuckDB's CAST rounds
-    return f"CAST({sql} AS {target.duckdb})"
-
-
 def _call(call: Call, aggregates: Sequence[str]) -> str:
     if call.name in ("and", "or"):
         return _connective(call, aggregates)
@@ -125,37 +114,21 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
         case "not":
             return f"(NOT {args[0]})"
         case "neg":
-            return f"(- {args[0]})"
+            return f"CAST(- {args[0]} AS {call.type.duckdb})"  # of a constant DuckDB makes a wider one
         case "is null":
             return f"({args[0]} IS NULL)"
         case "in":
             return f"({args[0]} IN ({', '.join(args[1:])}))"
-        case "like":
-            return f"({args[0]} LIKE {args[1]})"
         case "abs" | "coalesce":
             return f"{call.name}({', '.join(args)})"
-    return _function(call, args)
+        case "concat":
+            return f"({' || '.join(args)})"
+    return emit_function(call, args)
 
 
 def _opaque(sql: str, arg: Expression) -> str:
     """DuckDB turns x + 1 > 0 into x > -1, which no longer overflows; it does not look into a list."""
     return f"[{sql}][1]" if arg.fallible and arg.type != types.BOOLEAN else sql
-
-
-def _function(call: Call, args: list[str]) -> str:
-    match call.name:
-        case "concat":
-            return f"({' || '.join(args)})"
-        case "length":
-            counted = "octet_length" if call.args[0].type == types.BINARY else "length"
-            return f"CAST({counted}({args[0]}) AS INTEGER)"
-        case "substring":
-            return f"substring({', '.join(args)})"
-        case name if name in _TRIMS:
-            return f"{name}({args[0]}, ' ')"
-        case "year" | "month" | "day":
-            return f"CAST({call.name}({args[0]}) AS INTEGER)"
-    raise InvariantBroken(f"no DuckDB SQL for {call.name}")
 
 
 def _infix(call: Call, args: list[str]) -> str:

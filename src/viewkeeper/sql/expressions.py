@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql.syntax import Value
 
-_INFIX = frozenset({"+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "like", "||"})
+_INFIX = frozenset(
+    {"+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "like", "||"}
+) | {"&", "|", "^"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ _NOT_YET = frozenset(
 )
 _ORDER_DEPENDENT = frozenset("first last first_value last_value any_value anyvalue".split())
 _HINTS = {
-    "upper": "Spark and DuckDB differ beyond ASCII; store the upper-case form in a column of its own",
-    "lower": "Spark and DuckDB differ beyond ASCII; store the lower-case form in a column of its own",
-    "round": "CAST to DECIMAL(p,s) rounds half up",
-    "extract": "use YEAR(x), MONTH(x) or DAY(x)",
-    "ilike": "use LIKE",
-    "regexp_like": "use LIKE",
-    "interval": "compare with a literal DATE or TIMESTAMP",
+    "ilike": "use LOWER(x) LIKE '…'",
+    "regexp_like": "dialects of regular expressions differ; use LIKE, CONTAINS or STARTSWITH",
+    "regexp_replace": "dialects of regular expressions differ; use REPLACE or TRANSLATE",
+    "interval": "write x + INTERVAL n DAY, with a DATE or TIMESTAMP x",
+    **dict.fromkeys(("pow", "power", "exp", "ln", "log", "cbrt"), "engines differ in the last bits of a DOUBLE"),
+    "date_format": "build the text of YEAR(x), MONTH(x), LPAD(…) and the like",
+    "initcap": "Spark and DuckDB differ beyond ASCII",
     "every": "use BOOL_AND(x)",
     "some": "use BOOL_OR(x)",
     "approx_count_distinct": "use COUNT(DISTINCT x): it is exact, and kept without a scan",

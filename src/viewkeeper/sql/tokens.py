@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.sql.dialect import ViewSpark
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -193,7 +194,7 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
     """The tree of `readable[start:stop]`; what stands before becomes blanks, so that line and column stay right."""
     blank = re.sub(r"[^\n]", " ", readable[:start])
     try:
-        trees = sqlglot.parse(blank + readable[start:stop], read="spark")
+        trees = sqlglot.parse(blank + readable[start:stop], read=ViewSpark)
     except ParseError as error:
         first = error.errors[0]
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""

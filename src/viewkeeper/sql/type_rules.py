@@ -142,7 +142,24 @@ def _check_summable(function: str, arg: SqlType) -> None:
         )
 
 
-_TO_STRING = ("INT", "BIGINT", "BOOLEAN", "DATE", "DECIMAL", "STRING")
+_TO_STRING = ("INT", "BIGINT", "BOOLEAN", "DATE", "DECIMAL", "TIMESTAMP", "STRING")
+_CASTS = frozenset(
+    {
+        ("BOOLEAN", "INT"),
+        ("BOOLEAN", "BIGINT"),
+        ("DATE", "TIMESTAMP"),
+        ("TIMESTAMP", "DATE"),
+        ("INT", "BOOLEAN"),
+        ("BIGINT", "BOOLEAN"),
+        ("DOUBLE", "BOOLEAN"),
+        ("DOUBLE", "INT"),
+        ("DOUBLE", "BIGINT"),
+        ("STRING", "INT"),
+        ("STRING", "BIGINT"),
+        ("STRING", "BOOLEAN"),
+        ("STRING", "DATE"),
+    }
+)
 
 
 def cast_allowed(source: SqlType, target: SqlType) -> bool:
@@ -153,12 +170,13 @@ def cast_allowed(source: SqlType, target: SqlType) -> bool:
         return True
     if target.kind == "STRING":
         return source.kind in _TO_STRING and source.scale < DIGITS_MAX
-    pair = (source.kind, target.kind)
-    return pair in (("BOOLEAN", "INT"), ("BOOLEAN", "BIGINT"), ("DATE", "TIMESTAMP"), ("TIMESTAMP", "DATE"))
+    return (source.kind, target.kind) in _CASTS
 
 
 def cast_may_fail(source: SqlType, target: SqlType) -> bool:
     """Whether a value of `source` may have no place in `target`."""
+    if source.kind in ("DOUBLE", "STRING"):
+        return source != target and (source.kind == "STRING" or target.is_integer)
     if not (source.is_exact and target.is_exact) or source == target:
         return False
     if target.is_integer:

@@ -18,6 +18,7 @@ from viewkeeper.model.keybatches import places_of_keys
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.plan.physical import CopyNode, FoldNode, Node, PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.views.blame import blamed
 from viewkeeper.views.copy import events_of, last_events
 from viewkeeper.views.fold import combine, combine_doubles, combine_entries, contribute, first_contribution
 from viewkeeper.views.images import Images, images_of_changes, images_of_rows
@@ -40,9 +41,10 @@ class Gathering:
     def add_images(self, numbers: Sequence[int], images: Images) -> None:
         for number in numbers:
             node = self._plan.nodes[number]
-            program = contribute(node, images) if isinstance(node, FoldNode) else events_of(node, images)
-            for part, table in program:
-                self.add(number, part, table)
+            with blamed(node.table):
+                program = contribute(node, images) if isinstance(node, FoldNode) else events_of(node, images)
+                for part, table in program:
+                    self.add(number, part, table)
 
     def inputs(self) -> list[Input]:
         """One row per record of each part, in key order (R6)."""

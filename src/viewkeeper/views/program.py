@@ -16,6 +16,7 @@ import pyarrow as pa
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import FoldNode, Node, PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.views.blame import blamed
 from viewkeeper.views.deltas import apply_deltas
 from viewkeeper.views.groups import settle_groups
 from viewkeeper.views.inputs import Input, consolidate, read_unit
@@ -46,12 +47,13 @@ def apply_inputs(
     """Apply inputs to the places in `owned`; answers how many records were written."""
     settling = Settling(store, owned, epoch)
     for number, parts in parts_by_node(inputs).items():
-        # what a single unit read is consolidated already
-        whole = {
-            part: tables[0] if len(tables) == 1 else consolidate(plan, number, part, tables)
-            for part, tables in parts.items()
-        }
-        _settle(settling, plan.nodes[number], whole)
+        with blamed(plan.nodes[number].table):
+            # what a single unit read is consolidated already
+            whole = {
+                part: tables[0] if len(tables) == 1 else consolidate(plan, number, part, tables)
+                for part, tables in parts.items()
+            }
+            _settle(settling, plan.nodes[number], whole)
     return settling.write()
 
 

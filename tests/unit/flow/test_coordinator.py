@@ -10,10 +10,12 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.stores import make_database, rounds, write, wrong_views
-from viewkeeper.errors import EpochFailed, Fenced, NotReady
+from viewkeeper.errors import EpochFailed, Fenced, NotReady, ViewFailed
 from viewkeeper.events import Event
 from viewkeeper.flow.coordinator import Coordinator, require_receipts
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.model.positions import count_between
+from viewkeeper.plan.physical import PhysicalPlan
 
 
 @pytest.fixture
@@ -117,13 +119,73 @@ def test_an_epoch_that_failed_is_taken_up_again_by_the_same_coordinator(db: vk.D
                 raise EpochFailed("a worker was lost")
 
     runner = FailsOnce()
-    coordinator = Coordinator(db.store, runner)
-    with pytest.raises(EpochFailed):
-        coordinator.catch_up()
-    coordinator.catch_up()
+    Coordinator(db.store, runner).catch_up()
 
     assert runner.attempts == 2
+    assert db.store.read_epoch_record().void == ()
     assert wrong_views(db, changes) == []
+
+
+def test_an_epoch_that_is_too_large_is_given_up_and_its_changes_go_in_smaller_ones(db: vk.Database) -> None:
+    changes = [change for part in rounds(6, 60) for change in part]
+
+    class LacksMemory:
+        def run(self, plan: object, epoch: object) -> None:
+            HereRunner(db.store).run(plan, epoch)  # what it wrote is nobody's to see
+            if count_between(epoch.start, epoch.stop.positions) > 1_500:
+                raise EpochFailed("a worker was killed")
+
+    told: list[Event] = []
+    keep_up(db)
+    write(db, changes)
+    assert count_between(db.store.read_epoch_record().positions, db.store.ends()) > 1_500
+    Coordinator(db.store, LacksMemory(), events=told.append).catch_up()
+    record = db.store.read_epoch_record()
+
+    assert [event.facts["epoch"] for event in told if event.name == "voided"] == list(record.void) != []
+    assert wrong_views(db, changes) == []
+
+
+def test_the_smallest_epoch_that_fails_is_told(db: vk.Database) -> None:
+    write(db, rounds(5, 1)[0])
+
+    class Fails:
+        def run(self, plan: object, epoch: object) -> None:
+            raise EpochFailed("no disk")
+
+    with pytest.raises(EpochFailed, match="no disk"):
+        Coordinator(db.store, Fails()).catch_up()
+    keep_up(db)
+    assert db.store.read_epoch_record().void == ()
+
+
+def test_a_view_whose_work_fails_is_stopped_and_the_others_go_on(db: vk.Database) -> None:
+    write(db, changes := rounds(5, 1)[0])
+    keep_up(db)
+    broken = db.catalog().views[0]
+    write(db, more := rounds(8, 1)[0])
+
+    class Breaks:
+        def run(self, plan: PhysicalPlan, epoch: object) -> None:
+            HereRunner(db.store).run(plan, epoch)
+            if any(node.table == broken.node.table for node in plan.nodes):
+                raise ViewFailed(broken.node.table, "its sums leave 128 bits")
+
+    told: list[Event] = []
+    Coordinator(db.store, Breaks(), events=told.append).catch_up()
+    (status,) = [view for view in db.status().views if view.name == broken.name]
+
+    assert [event.name for event in told if event.name == "voided"] == ["voided"]
+    assert (status.ready, status.stopped) == (None, "its sums leave 128 bits")
+    with pytest.raises(vk.NotReady, match="its sums leave 128 bits; DROP it"):
+        list(db.view(broken.name).scan())
+    assert any(f"view {broken.name} is stopped" in warning for warning in db.status().warnings)
+    db.execute(f"DROP MATERIALIZED VIEW {broken.name}")
+    assert wrong_views(db, changes + more) == []
+    db.execute(f"CREATE MATERIALIZED VIEW {broken.name} AS {broken.text}")
+    keep_up(db)
+    assert wrong_views(db, changes + more) == []
+    assert db.store.read_epoch_record().stopped == {}
 
 
 def test_events_tell_what_happened_in_order(db: vk.Database) -> None:

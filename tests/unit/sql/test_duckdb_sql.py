@@ -64,12 +64,35 @@ def run(query: str) -> dict[int, tuple[object, ...]]:
         ("(a + b) * (a + b)", {1: 1, 3: None, 5: 81}),
         ("cast(l as int)", {1: 5, 3: None, 5: 2}),
         ("a + (b + 2147483647)", {3: None, 4: -2}),
+        ("-(-2147483648)", {}),
         ("-a", {1: -1, 2: -MAX, 3: None, 5: -6}),
     ],
 )
 def test_a_row_is_left_out_exactly_when_its_expression_fails(expression: str, expected: dict[int, object]) -> None:
     found = {key: row[0] for key, row in run(f"SELECT k, {expression} AS x FROM t").items()}
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "date_add(DATE '9999-12-31', 1)",
+        "DATE '0001-01-01' - 1",
+        "make_date(2023, 2, 29)",
+        "TIMESTAMP '9999-12-31 23:59:59' + INTERVAL 1 SECOND",
+        "pmod(1, 0)",
+        "floor(1e300)",
+        "cast(concat('x', 'y') as int)",
+        "cast(concat('x', 'y') as boolean)",
+        "to_date(concat('x', 'y'))",
+        "cast(1e300 as bigint)",
+    ],
+)
+def test_a_constant_that_fails_leaves_out_all_rows(expression: str) -> None:
+    assert run(f"SELECT k, {expression} AS x FROM t") == {}
+    assert run(f"SELECT k, CASE WHEN k > 0 THEN 1 ELSE length(cast({expression} AS string)) END AS x FROM t") == {
+        key: (1,) for key in range(1, 6)
+    }
 
 
 def test_what_two_columns_compute_alike_does_not_fail_outside_of_try() -> None:

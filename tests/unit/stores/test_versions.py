@@ -79,7 +79,7 @@ def test_a_new_version_keeps_what_readers_above_the_floor_need(pairs: list, floo
 
     for chain, row, after in zip(chains, rows.to_pylist(), pushed, strict=True):
         kept = list(versions.versions_of(after))
-        assert kept == [(epoch, row), *keep(chain, floor, void)]
+        assert [pair for pair in kept if pair[0] not in void] == [(epoch, row), *keep(chain, floor, void)]
         for reader in range(floor, epoch):
             assert version(kept, reader, void) == version(chain, reader, void)
 

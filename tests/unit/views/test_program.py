@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner, begin_epoch, commit_epoch, keep_up, plan_of
-from viewkeeper.errors import InvariantBroken
+from viewkeeper.errors import ViewFailed
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
@@ -118,7 +118,7 @@ def test_a_group_that_would_lose_rows_it_does_not_have_stops_the_epoch(tmp_path:
     (unit,) = plan_units(plan, epoch, pieces=1)
     inputs = read_unit(db.store, plan, epoch, unit)
 
-    with pytest.raises(InvariantBroken, match="would hold -1 rows"):
+    with pytest.raises(ViewFailed, match="would hold -1 rows"):
         apply_inputs(db.store, plan, epoch, inputs + inputs, everywhere)
     HereRunner(db.store).run(plan, epoch)
     commit_epoch(db.store, epoch)

@@ -70,11 +70,9 @@ def rows_at(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> pa.Array:
 
 
 def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, void: tuple[int, ...]) -> pa.Array:
-    """Chains with version `epoch` in front; older ones are kept down to the newest at or below `floor`."""
+    """Chains with version `epoch` in front; older ones are kept down to the newest at or below `floor` that is not void."""
     whole = Ragged.from_arrow(chains)
-    if void:
-        whole = Ragged.from_arrow(pa.array([_without(chain or b"", void) for chain in chains.to_pylist()], pa.binary()))
-    at, size = _find(whole, floor, ())
+    at, size = _find(whole, floor, void)
     tomb = size == TOMBSTONE
     kept = np.where(at >= 0, at + _VERSION.size + np.where(tomb, 0, size), whole.lengths)
     kept_part = gather(whole.data, whole.offsets[:-1], kept)
@@ -86,14 +84,6 @@ def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, void: tuple[i
     head[:, :8] = np.frombuffer(struct.pack("<Q", epoch), np.uint8)
     head[:, 8:] = sizes.view(np.uint8).reshape(-1, 4)
     return join([head, body, kept_part]).to_arrow()
-
-
-def _without(chain: bytes, void: tuple[int, ...]) -> bytes:
-    pieces = []
-    for written, row in versions_of(chain):
-        if written not in void:
-            pieces.append(_VERSION.pack(written, TOMBSTONE if row is None else len(row)) + (row or b""))
-    return b"".join(pieces)
 
 
 def _find(whole: Ragged, epoch: int, void: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

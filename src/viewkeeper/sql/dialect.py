@@ -1,0 +1,33 @@
+"""Dialect: Spark's SQL as sqlglot reads it, with the functions of views left as they are written.
+
+In: nothing. Out: `ViewSpark`, to parse and to print a view's text. Always: a function of `PLAIN` stays a call by its
+name over its arguments. sqlglot's own trees lose meaning: INSTR and LOCATE become one node though Spark evaluates their
+arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month', DATE_SUB a product.
+"""
+
+from __future__ import annotations
+
+from sqlglot.dialects.spark import Spark
+
+PLAIN = frozenset(
+    "year month day dayofmonth quarter dayofweek weekday dayofyear weekofyear hour minute second date_part datepart "
+    "date_trunc trunc date_add dateadd date_sub datediff date_diff add_months last_day to_date unix_seconds "
+    "unix_millis unix_micros unix_date date_from_unix_date timestamp_seconds timestamp_millis timestamp_micros "
+    "make_date unix_timestamp to_unix_timestamp from_unixtime date_format to_timestamp length char_length "
+    "character_length len octet_length bit_length replace left right lpad rpad repeat reverse instr locate position "
+    "startswith endswith contains concat_ws substring_index split_part ascii chr char translate btrim ltrim rtrim "
+    "upper ucase lower lcase greatest least nvl2 decode isnull isnotnull isnan nanvl sign signum floor ceil ceiling "
+    "round sqrt pmod shiftleft shiftright".split()
+)
+# These have a syntax of their own beside the call: POSITION(a IN b).
+_OWN_SYNTAX = frozenset({"POSITION"})
+
+
+class ViewSpark(Spark):
+    class Parser(Spark.Parser):
+        FUNCTIONS = {name: made for name, made in Spark.Parser.FUNCTIONS.items() if name.lower() not in PLAIN}
+        FUNCTION_PARSERS = {
+            name: read
+            for name, read in Spark.Parser.FUNCTION_PARSERS.items()
+            if name.lower() not in PLAIN or name in _OWN_SYNTAX
+        }

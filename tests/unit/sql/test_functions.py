@@ -1,0 +1,92 @@
+"""Functions are found by Spark's names, and a call has one canonical text whatever its spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType
+from viewkeeper.sql.bind import bind_query
+from viewkeeper.sql.duckdb_sql import emit
+from viewkeeper.sql.expressions import Expression
+
+TABLE = TableSchema(
+    TableId(1),
+    "t",
+    (
+        Column("k", INT, nullable=False),
+        Column("s", STRING),
+        Column("day", DATE),
+        Column("at", TIMESTAMP),
+        Column("month", STRING),
+    ),
+    ("k",),
+)
+
+
+def bind(text: str) -> Expression:
+    return bind_query(f"SELECT {text} AS x FROM t", lambda _: TABLE).outputs[0].expression
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("UCASE( S )", "upper(s)"),
+        ("Len(s)", "length(s)"),
+        ("ceiling(k)", "ceil(k)"),
+        ("substr(s, 2)", "substring(s, 2)"),
+        ("BTRIM(s, 'x')", "trim(s, 'x')"),
+        ("ltrim('x', s)", "ltrim(s, 'x')"),
+        ("position('a' in s)", "locate('a', s)"),
+        ("extract(DOY from day)", "dayofyear(day)"),
+        ("date_part('Week', day)", "weekofyear(day)"),
+        ("date_trunc('MM', at)", "date_trunc('month', at)"),
+        ("day + interval 2 weeks", "date_add(day, 14)"),
+        ("day - interval '1' year", "add_months(day, -12)"),
+        ("at - interval 1 minute", "timestamp_add_micros(at, -60000000l)"),
+        ("day - 1", "date_sub(day, 1)"),
+        ("k & 1 & 3", "(k & 1) & 3"),
+        ("s like 'a!%' escape '!'", "s like 'a\\\\%'"),
+        ("s like 'a!!' escape '!'", "s like 'a!'"),
+        ("k << 2", "shiftleft(k, 2)"),
+        ("to_date(at)", "cast(at as date)"),
+    ],
+)
+def test_a_call_has_one_text_whatever_its_spelling(written: str, text: str) -> None:
+    assert bind(written).text == text
+
+
+def test_an_interval_gives_the_type_of_its_smallest_unit() -> None:
+    kinds: dict[str, SqlType] = {unit: bind(f"day + interval 1 {unit}").type for unit in ("year", "day", "hour")}
+    assert kinds == {"year": DATE, "day": DATE, "hour": TIMESTAMP}
+
+
+def test_a_column_called_like_a_unit_is_no_unit() -> None:
+    assert bind("date_trunc('month', at)").type == TIMESTAMP
+    with pytest.raises(UnsupportedSql, match="literal"):
+        bind("date_trunc(month, at)")
+
+
+@pytest.mark.parametrize("mixed", ["k | 1 & 2", "k ^ 1 | 2", "k & 1 << 2", "k << 1 | 2"])
+def test_bit_operators_of_different_precedence_need_parentheses(mixed: str) -> None:
+    with pytest.raises(UnsupportedSql, match="parentheses"):
+        bind(mixed)
+
+
+@pytest.mark.parametrize("call", ["left(s)", "upper()", "upper(s, s)", "nvl2(s, s)", "make_date(1, 2)", "greatest(k)"])
+def test_a_wrong_number_of_arguments_is_said(call: str) -> None:
+    with pytest.raises(SqlError, match="argument"):
+        bind(call)
+
+
+def test_a_nest_of_functions_does_not_blow_up_its_sql() -> None:
+    nested = "s"
+    for _ in range(6):
+        nested = f"right(lpad({nested}, 9, s), k)"
+    assert len(emit(bind(nested))) < 20_000
+
+
+def test_what_may_fail_is_known() -> None:
+    failing = {call: bind(call).fallible for call in ("date_add(day, 1)", "year(day)", "pmod(k, 7)", "pmod(7, k)")}
+    assert failing == {"date_add(day, 1)": True, "year(day)": False, "pmod(k, 7)": False, "pmod(7, k)": True}
