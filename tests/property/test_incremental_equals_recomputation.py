@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import viewkeeper as vk
@@ -126,7 +126,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("shape", ["text", "composite"])
-@settings(max_examples=7)
+@settings(max_examples=7, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # a seed has nothing to shrink
 @given(
     seed=st.integers(0, 2**32 - 1),
     histories=st.sampled_from((70, 1, 60, 80, 90)),

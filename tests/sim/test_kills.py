@@ -17,13 +17,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SINGLE_HITS = 4
-PAIRS = 30
+PAIRS = 20
 POINTS_MIN, KILLS_MIN = 20, 100
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(tmp_path: Path, seed: int) -> None:
-    command = [sys.executable, "-m", "tests.support.kill_lab", str(tmp_path), str(seed)]
+@pytest.mark.parametrize(("seed", "log"), [(1, "images"), (2, "plain")])
+def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(
+    tmp_path: Path, seed: int, log: str
+) -> None:
+    command = [sys.executable, "-m", "tests.support.kill_lab", str(tmp_path), str(seed), log]
     lab = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     hits = json.loads(lab.stdout.readline())["hits"]
     schedules = draw_schedules(hits, random.Random(seed))

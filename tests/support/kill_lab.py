@@ -27,6 +27,7 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.views.program import run_here
 
 CHANGES_PER_EPOCH = 50
+ROWS_PER_EPOCH = 12
 CHANGES = 250
 ATTEMPTS_MAX = 20
 VIEWS = """
@@ -36,6 +37,8 @@ CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(y) AS s, AVG(d) AS
 CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(y) AS s FROM r;
 CREATE MATERIALIZED VIEW low AS SELECT k, part, y FROM r WHERE y < 50;
 CREATE INDEX by_x ON r (x) INCLUDE (y);
+CREATE MATERIALIZED VIEW ends AS SELECT x, MIN(y) AS lo, MAX(k) AS hi, COUNT(DISTINCT part) AS n FROM r GROUP BY x;
+CREATE MATERIALIZED VIEW shown AS SELECT x, SUM(CAST(d AS DOUBLE)) AS s FROM r GROUP BY x HAVING COUNT(*) > 3;
 CREATE MATERIALIZED VIEW dropped AS SELECT v, COUNT(*) AS n FROM gone GROUP BY v
 """
 
@@ -50,16 +53,20 @@ class HereRunner:
         run_here(self._store, plan, epoch)
 
 
-def prepare(path: Path, seed: int) -> None:
+def prepare(path: Path, seed: int, log: str) -> None:
     """A store with views, a first committed epoch, and changes that wait: few keys, many deletes and group moves."""
     random_source = random.Random(seed)
-    database = vk.connect(f"embedded:{path}?sync=off")
+    database = vk.connect(f"embedded:{path}?sync=off&before_images={'on' if log == 'images' else 'off'}")
     database.execute(VIEWS)
     table = database.table("r")
     database.table("gone").put("a", {"v": 1})
     Coordinator(database.store, HereRunner(database.store)).catch_up()
     database.execute("DROP MATERIALIZED VIEW dropped")
-    for _ in range(CHANGES):
+    for number in range(CHANGES):
+        if number == CHANGES // 2:  # to be filled from the rows that are there, in several chunks
+            database.execute(
+                "CREATE MATERIALIZED VIEW late AS SELECT y % 5 AS m, COUNT(*) AS n, MIN(x) AS lo FROM r GROUP BY 1"
+            )
         key = (f"k{random_source.randrange(25)}", random_source.randrange(2))
         if random_source.random() < 0.35:
             table.delete(*key)
@@ -72,7 +79,9 @@ def prepare(path: Path, seed: int) -> None:
 def run_pipeline(path: Path) -> None:
     """What a pipeline process does: take over, catch up in small epochs, tidy up after each."""
     database = vk.connect(f"embedded:{path}?sync=off")
-    coordinator = Coordinator(database.store, HereRunner(database.store), changes_max=CHANGES_PER_EPOCH)
+    coordinator = Coordinator(
+        database.store, HereRunner(database.store), changes_max=CHANGES_PER_EPOCH, rows_max=ROWS_PER_EPOCH
+    )
     while coordinator.step() is not None:
         tidy_up(database.store)
 
@@ -134,9 +143,9 @@ def run_schedule(root: Path, prepared: Path, number: int, schedule: str) -> Path
     return folder
 
 
-def main(root: Path, seed: int) -> None:
+def main(root: Path, seed: int, log: str) -> None:
     prepared = root / "prepared"
-    in_child(prepare, prepared, seed)
+    in_child(prepare, prepared, seed, log)
     points = run_schedule(root, prepared, 0, "")
     hits = {file.stem: file.stat().st_size for file in sorted(points.glob("*.hits"))}
     print(json.dumps({"reference": True, "hits": hits}), flush=True)
@@ -149,4 +158,4 @@ def main(root: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

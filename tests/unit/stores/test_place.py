@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.dump import chain_epochs, dump, graves
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.ports.store import VersionWrite
+from viewkeeper.stores.embedded.place import runs
 from viewkeeper.stores.embedded.store import EmbeddedStore
 
 TABLE = 5
@@ -35,6 +38,14 @@ def settle(store: EmbeddedStore, epoch: Inflight, rows: dict[bytes, bytes | None
     chosen = np.flatnonzero(~found.applied)
     new = pa.array(list(rows.values()), pa.binary()).take(pa.array(chosen))
     store.write_versions([VersionWrite(TABLE, found, chosen, new)], epoch)
+
+
+@given(st.lists(st.integers(0, 7)))
+def test_runs_cover_the_places_in_order(places: list[int]) -> None:
+    places.sort()
+    found = [place for place, start, stop in runs(np.array(places, int)) for _ in range(start, stop)]
+
+    assert found == places
 
 
 def test_a_write_of_an_old_epoch_is_fenced_and_leaves_no_trace(store: EmbeddedStore) -> None:

@@ -59,8 +59,8 @@ def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written
 
 def runs(places: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """(place, start, stop) of each run of equal places."""
-    borders = np.flatnonzero(np.diff(places, prepend=-1)).tolist()
-    for start, stop in zip(borders, [*borders[1:], len(places)], strict=True):
+    borders = [*np.flatnonzero(np.diff(places, prepend=-1)).tolist(), len(places)]
+    for start, stop in zip(borders, borders[1:], strict=False):
         yield int(places[start]), start, stop
 
 
