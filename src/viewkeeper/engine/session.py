@@ -7,12 +7,16 @@ runs us; without Java 17 the error comes before anything is started.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JAVA_MIN = 17
+_NICENESS = 5
 # AQE may drop a stage whose result it no longer needs, and with it the stage's writes (R18a).
 _EPOCH_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -64,9 +69,24 @@ def default_session(view_managers: int) -> SparkSession:
         .config("spark.speculation", "false")
         .config("spark.sql.shuffle.partitions", str(slots))
     )
-    session = builder.getOrCreate()
+    session = _started_behind_others(builder.getOrCreate)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _started_behind_others(start: Callable[[], SparkSession]) -> SparkSession:
+    """Start Spark from a thread of lower priority, which the JVM and the Python workers inherit.
+
+    Views are computed with what base writes and everything else on the machine leave over.
+    """
+
+    def lowered() -> SparkSession:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        return start()
+
+    with ThreadPoolExecutor(1, "viewkeeper-spark-start") as starter:
+        return starter.submit(lowered).result()
 
 
 def epoch_session(session: SparkSession) -> SparkSession:
