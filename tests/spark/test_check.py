@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.model.keys import encode_key
+from viewkeeper.model.keys import decode_key, encode_key
 from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
@@ -105,3 +107,126 @@ def record_chain(database: Database, key: bytes) -> bytes:
 def test_an_unknown_view_is_refused_before_spark_is_asked(shop: Database) -> None:
     with pytest.raises(vk.UnknownName, match="nowhere"):
         shop.check(["nowhere"])
+
+
+ERRORS = 20
+JUDGED = """
+CREATE TABLE t (k STRING PRIMARY KEY, x INT, y BIGINT, f DOUBLE);
+CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(f) AS s, AVG(y) AS a FROM t GROUP BY x;
+CREATE MATERIALIZED VIEW ends AS SELECT x, MIN(y) AS lo, MAX(f) AS hi, COUNT(DISTINCT y) AS n FROM t GROUP BY x;
+CREATE MATERIALIZED VIEW shown AS SELECT x, AVG(f) AS a FROM t GROUP BY x HAVING COUNT(*) > 1;
+CREATE MATERIALIZED VIEW pairs AS SELECT DISTINCT x, y % 3 AS m FROM t;
+CREATE MATERIALIZED VIEW some AS SELECT x, COUNT(*) FILTER (WHERE y > 3) AS n, SUM(f) FILTER (WHERE y > 3) + 1 AS s FROM t
+  GROUP BY x;
+CREATE MATERIALIZED VIEW wide AS SELECT x, SUM(y) AS s FROM t WHERE f IS NOT NULL GROUP BY x;
+CREATE MATERIALIZED VIEW one AS SELECT COUNT(*) AS n, SUM(f) AS s FROM t;
+CREATE MATERIALIZED VIEW rows AS SELECT y + 1 AS more, f FROM t WHERE x < 150
+"""
+TIED = (1e308, -1e308, 0.1, 0.2, 0.3, float("nan"), float("inf"), -0.0, 5e-324, None)
+
+
+def make_judged(path: Path, log: str, doubles: tuple = TIED) -> Database:
+    """Rows whose sums depend on the order in which an engine adds them, rows on which a view fails, groups that overflow."""
+    database = vk.connect(f"embedded:{path}?nodes=2&sync=off&before_images={log}")
+    database.execute(JUDGED)
+    rows = [
+        {
+            "k": f"k{i}",
+            "x": i % 200,
+            "y": 2**62 if i % 200 == 7 else i % 11,
+            "f": doubles[i % len(doubles)] if i % 3 else i / 7,
+        }
+        for i in range(1_500)
+    ]
+    rows += [{"k": f"big{i}", "x": i, "y": 2**63 - 1, "f": 1.5} for i in range(3)]
+    database.table("t").put_many(rows)
+    Coordinator(database.store, HereRunner(database.store)).catch_up()
+    return database
+
+
+@pytest.mark.parametrize("log", ["on", "off"], ids=["before-images", "plain log"])
+def test_there_is_no_false_alarm_while_writes_and_epochs_go_on(tmp_path: Path, spark: SparkSession, log: str) -> None:
+    database = make_judged(tmp_path / "s", log)
+    table, stop = database.table("t"), threading.Event()
+    coordinator = Coordinator(database.store, HereRunner(database.store), changes_max=50)
+
+    def write() -> None:
+        choose = random.Random(1)
+        while not stop.is_set():
+            key = f"k{choose.randrange(2_000)}"
+            if choose.random() < 0.2:
+                table.delete(key)
+            else:
+                table.put(key, {"x": choose.randrange(200), "y": choose.randrange(9), "f": choose.choice(TIED)})
+            coordinator.step()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        reports = [database.check(spark=spark) for _ in range(2)]
+    finally:
+        stop.set()
+        writer.join()
+
+    assert [report.findings for report in reports] == [(), ()]
+    assert reports[0].epoch < reports[1].epoch <= database.epoch
+    assert set(reports[0].views) == {"sums", "ends", "shown", "pairs", "some", "wide", "one", "rows"}
+    assert database.status().views[-1].set_aside.count == 3
+    assert [view.degraded.count for view in database.status().views if view.name == "wide"] != [0]
+
+
+@pytest.mark.parametrize("log", ["on", "off"], ids=["before-images", "plain log"])
+def test_twenty_planted_errors_of_each_kind_are_found_and_no_others(
+    tmp_path: Path, spark: SparkSession, log: str
+) -> None:
+    database = make_judged(tmp_path / "s", log, doubles=(0.1, 0.2, 0.3, -0.0, None))
+    choose = random.Random(3)
+    views = ("sums", "ends", "pairs", "some", "rows")
+    keys = {view: view_keys(database, view) for view in views}
+    missing = choose.sample([(view, key) for view in views for key in keys[view]], ERRORS)
+    rest = [(view, key) for view in views for key in keys[view] if view != "pairs" and (view, key) not in missing]
+    wrong = choose.sample(rest, ERRORS)  # a record of `pairs` holds nothing but its key
+    extra = [(("sums", "some")[number % 2], (1_000 + number,)) for number in range(ERRORS)]
+    others = {record: differing(database, *record, keys[record[0]]) for record in wrong}
+    for view, key in missing:
+        change_record(database, view, key, None)
+    for view, key in wrong:
+        change_record(database, view, key, others[view, key])
+    for view, key in extra:
+        change_record(database, view, key, chain_of(database, view, (5,)))
+    database.table("t").put("later", {"x": 1, "y": 1, "f": 1.0})  # waits behind the committed epoch
+    report = database.check(list(views), spark=spark)
+    found = {
+        kind: sorted((f.view, f.key) for f in report.findings if f.kind == kind)
+        for kind in ("missing", "wrong", "extra")
+    }
+
+    assert found == {"missing": sorted(missing), "wrong": sorted(wrong), "extra": sorted(extra)}
+
+
+def view_keys(database: Database, view: str) -> list[tuple]:
+    node = database.view(view).definition.node
+    with database.snapshot() as snapshot:
+        return [tuple(decode_key(node.key, key)) for key in snapshot.keys_of(node.table)]
+
+
+def chain_of(database: Database, view: str, key: tuple) -> bytes:
+    place, stored = record_place(database, view, *key)
+    with place._environment.read("records") as transaction:
+        return tree.get(transaction, stored)
+
+
+def differing(database: Database, view: str, key: tuple, others: list[tuple]) -> bytes:
+    """The record of another key that shows other values."""
+    shown = {name: repr(value) for name, value in database.view(view).get(*key).items() if name != "x"}
+    for other in others:
+        values = database.view(view).get(*other)
+        if all(repr(values[name]) != shown[name] for name in shown):
+            return chain_of(database, view, other)
+    raise LookupError(key)
+
+
+def change_record(database: Database, view: str, key: tuple, chain: bytes | None) -> None:
+    place, stored = record_place(database, view, *key)
+    with place._environment.write("records") as transaction:
+        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
