@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SINGLE_HITS = 4
-PAIRS = 20
+PAIRS = 12
 POINTS_MIN, KILLS_MIN = 20, 100
 
 

@@ -129,15 +129,10 @@ def make_judged(path: Path, log: str, doubles: tuple = TIED) -> Database:
     """Rows whose sums depend on the order in which an engine adds them, rows on which a view fails, groups that overflow."""
     database = vk.connect(f"embedded:{path}?nodes=2&sync=off&before_images={log}")
     database.execute(JUDGED)
-    rows = [
-        {
-            "k": f"k{i}",
-            "x": i % 200,
-            "y": 2**62 if i % 200 == 7 else i % 11,
-            "f": doubles[i % len(doubles)] if i % 3 else i / 7,
-        }
-        for i in range(1_500)
-    ]
+    rows = []
+    for i in range(1_500):
+        double = doubles[i % len(doubles)] if i % 3 else i / 7
+        rows.append({"k": f"k{i}", "x": i % 200, "y": 2**62 if i % 200 == 7 else i % 11, "f": double})
     rows += [{"k": f"big{i}", "x": i, "y": 2**63 - 1, "f": 1.5} for i in range(3)]
     database.table("t").put_many(rows)
     Coordinator(database.store, HereRunner(database.store)).catch_up()
@@ -196,12 +191,9 @@ def test_twenty_planted_errors_of_each_kind_are_found_and_no_others(
         change_record(database, view, key, chain_of(database, view, (5,)))
     database.table("t").put("later", {"x": 1, "y": 1, "f": 1.0})  # waits behind the committed epoch
     report = database.check(list(views), spark=spark)
-    found = {
-        kind: sorted((f.view, f.key) for f in report.findings if f.kind == kind)
-        for kind in ("missing", "wrong", "extra")
-    }
 
-    assert found == {"missing": sorted(missing), "wrong": sorted(wrong), "extra": sorted(extra)}
+    for kind, planted in (("missing", missing), ("wrong", wrong), ("extra", extra)):
+        assert sorted((f.view, f.key) for f in report.findings if f.kind == kind) == sorted(planted)
 
 
 def view_keys(database: Database, view: str) -> list[tuple]:
