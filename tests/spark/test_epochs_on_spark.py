@@ -11,6 +11,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.dump import contents, dump, graves
+from tests.support.oracle import CASES as ORACLE_CASES
 from tests.support.running import (
     HereRunner,
     Interrupted,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from viewkeeper.client.pipeline import Pipeline
 
-CASES = ("selected", "projected", "indexed", "summed", "totals", "decimals")
+CASES = ("selected", "projected", "indexed", "summed", "totals", "decimals", "extremes", "double_sums", "shown_groups")
 WAIT_SECONDS = 120  # a bound for a broken run, not a measure
 
 
@@ -54,8 +55,11 @@ def stored(db: object) -> tuple[object, ...]:
     return dump(db.store), graves(db.store)
 
 
-def test_the_same_epoch_by_jobs_and_by_the_driver_writes_the_same_bytes(tmp_path: Path, spark: SparkSession) -> None:
-    db, done = make_database(tmp_path / "s", nodes=2, cases=CASES), []
+@pytest.mark.parametrize("before_images", [True, False], ids=["before-images", "plain log"])
+def test_the_same_epoch_by_jobs_and_by_the_driver_writes_the_same_bytes(
+    tmp_path: Path, spark: SparkSession, before_images: bool
+) -> None:
+    db, done = make_database(tmp_path / "s", nodes=2, cases=CASES, before_images=before_images), []
     for number, part in enumerate(rounds(21, 3)):
         write(db, part)
         done += part
@@ -207,3 +211,40 @@ def test_a_job_without_all_receipts_does_not_commit(
 
     Coordinator(db.store, runner).catch_up()
     assert wrong_views(db, changes) == []
+
+
+@pytest.mark.parametrize("before_images", [True, False], ids=["before-images", "plain log"])
+def test_a_view_is_filled_by_jobs_in_chunks_while_changes_flow(
+    tmp_path: Path, spark: SparkSession, before_images: bool
+) -> None:
+    db = make_database(tmp_path / "s", nodes=2, cases=("counted",), before_images=before_images)
+    first, second, third = rounds(27, 3, histories=6)
+    write(db, first)
+    keep_up(db)
+    for case in ORACLE_CASES:
+        if case.name in CASES:
+            db.execute(case.definition.format(v=case.name, t="t", k="k"))
+    coordinator = Coordinator(db.store, on_spark(db, spark, 2), rows_max=10)
+    write(db, second)
+    coordinator.step()
+    assert db.store.read_epoch_record().filling
+    write(db, third)
+    coordinator.catch_up()
+
+    assert wrong_views(db, first + second + third) == []
+
+
+def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(tmp_path: Path, spark: SparkSession) -> None:
+    db = make_database(tmp_path / "s", cases=("counted", "summed"))
+    write(db, changes := rounds(28, 1)[0])
+    catalog = db.store.read_catalog()
+    broken = next(view for view in catalog["views"] if view["name"] == "summed")
+    broken["node"]["contribute"] = "SELECT nonsense FROM rows"
+    assert db.store.swap_catalog(catalog["version"], catalog | {"version": catalog["version"] + 1})
+    with jobs_only(db, spark, view_managers=2) as pipeline:
+        pipeline.run_available()
+
+    (status,) = [view for view in db.status().views if view.name == "summed"]
+    assert "nonsense" in status.stopped
+    assert wrong_views(db, changes, names=("counted",)) == []
+    assert len(db.store.read_epoch_record().void) == 1

@@ -159,8 +159,9 @@ class Place:
             graves = environment.database("tombstones")
             for part in written:
                 tree.put_many(transaction, part.keys, part.chains)
-                for key in part.tombstones:
-                    transaction.put(_grave(epoch.epoch, key), key, db=graves)
+                if part.tombstones:
+                    pairs = zip(_graves(epoch.epoch, part.tombstones), part.tombstones, strict=True)
+                    transaction.cursor(graves).putmulti(pairs)
             failpoint("place.write.before_commit")
         failpoint("place.write.committed")
 
@@ -223,9 +224,10 @@ class Place:
             raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
 
 
-def _grave(epoch: int, key: bytes) -> bytes:
+def _graves(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
     # LMDB's own limit: a long key is remembered by a digest, its value holds the key in full
-    return _EPOCH.pack(epoch) + (key if len(key) < tree.LIMIT else _digest(key))
+    head = _EPOCH.pack(epoch)
+    return [head + (key if len(key) < tree.LIMIT else _digest(key)) for key in keys]
 
 
 def _digest(key: bytes) -> bytes:
