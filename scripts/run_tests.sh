@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs every test in one pytest session, the quickest and plainest first. Arguments go to pytest.
+# Runs every test. Arguments go to pytest.
 #
-# Without Java all tests that need no JVM run; then one line says how many did not, and the exit code is 1: a run that
-# left something out must never look like a run that passed.
+# Those that need a JVM run beside the others, in a session of their own: both kinds mostly wait for one core. Without Java
+# all tests that need no JVM run; then one line says how many did not, and the exit code is 1: a run that left something
+# out must never look like a run that passed.
 set -euo pipefail
 
 python=.venv/bin/python
-order=(style unit golden scenarios property paper sim contract spark)
+order=(style unit golden scenarios property paper sim contract)
 
 # A folder that is not in the list above still runs, at the end. tests/services needs servers and is started by itself.
 folders=()
@@ -15,20 +16,34 @@ for name in "${order[@]}"; do
 done
 for folder in tests/*/; do
     name="$(basename "$folder")"
-    case " ${order[*]} support services __pycache__ " in
+    case " ${order[*]} spark support services __pycache__ " in
     *" $name "*) ;;
     *) folders+=("tests/$name") ;;
     esac
 done
 
-if JAVA_HOME="$(scripts/ensure_java.sh -q)"; then
-    export JAVA_HOME
-    exec "$python" -m pytest "${folders[@]}" "$@"
+if ! JAVA_HOME="$(scripts/ensure_java.sh -q)"; then
+    export VIEWKEEPER_JAVA=none
+    "$python" -m pytest "${folders[@]}" "$@" || true
+    left_out="$("$python" -m pytest tests/spark --collect-only -q 2>/dev/null | grep -c '::' || true)"
+    echo "Java 17 or newer was not found, so $left_out tests that need Spark did not run" \
+        "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless)" >&2
+    exit 1
 fi
+export JAVA_HOME
 
-export VIEWKEEPER_JAVA=none
-"$python" -m pytest "${folders[@]}" -m "not spark" "$@" || true
-left_out="$("$python" -m pytest "${folders[@]}" -m spark --collect-only -q 2>/dev/null | grep -c '::' || true)"
-echo "Java 17 or newer was not found, so $left_out tests that need Spark did not run" \
-    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless)" >&2
-exit 1
+told="$(mktemp)"
+"$python" -m pytest tests/spark "$@" >"$told" 2>&1 &
+beside=$!
+trap 'kill "$beside" 2>/dev/null || true; rm -f "$told"' EXIT
+
+# 5: nothing was chosen, which is all right when the other session had something to run.
+here=0
+"$python" -m pytest "${folders[@]}" "$@" || here=$?
+there=0
+wait "$beside" || there=$?
+echo
+echo "tests that need Spark:"
+cat "$told"
+[ "$here" -eq 5 ] && [ "$there" -eq 5 ] && exit 5
+{ [ "$here" -eq 0 ] || [ "$here" -eq 5 ]; } && { [ "$there" -eq 0 ] || [ "$there" -eq 5 ]; }
