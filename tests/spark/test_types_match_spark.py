@@ -152,7 +152,7 @@ def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: TABLE)
     node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
     connection = duckdb.default_connection()
-    renamed = {"ord": pa.array(range(len(images)), pa.int64())}
+    renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
     renamed |= {f"c{position}": images.column(position) for position in node.columns}
     connection.register("images", pa.table(renamed))
     states = connection.sql(f"WITH rows AS ({node.rows}) {node.contribute}").to_arrow_table()

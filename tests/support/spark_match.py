@@ -98,7 +98,7 @@ class Sample:
         query = bind_query(f"SELECT {text} AS o FROM {self.name}", lambda name: self.table)
         node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
         place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
-        renamed = {"ord": pa.array(range(len(images)), pa.int64())}
+        renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
         renamed |= {f"c{position}": images.column(position) for position in node.columns}
         connection = duckdb.default_connection()
         connection.register("images", pa.table(renamed))

@@ -76,8 +76,8 @@ def _chain(plan: LogicalPlan) -> Chain:
     )
 
 
-# Every relation of images has it; it is never NULL, so it also guards TRY against being folded to a constant.
-_ORDER = "ord"
+# Every relation of images has both; `ord` is never NULL, so it also guards TRY against being folded to a constant.
+_ORDER, _SIGN = "ord", "sign"
 
 
 def _rows_sql(
@@ -94,7 +94,7 @@ def _rows_sql(
         tried = f"CASE WHEN w.v0 THEN {tried} END" if failures else tried
         source = f"(SELECT *, {tried} AS t FROM {source})"
         failures = [*failures, "t IS NULL"]
-    columns = [_ORDER]
+    columns = [_ORDER, _SIGN]
     for place, (name, sql) in enumerate(zip(names, sqls, strict=True)):
         columns.append(f"{f't.v{risky.index(place)}' if place in risky else sql} AS {name}")
     if failures:
@@ -219,7 +219,10 @@ def _entries(layout: FoldLayout, plan: EntryPlan, table: TableId, *, can_fail: b
         table=table,
         values=tuple(Column(argument.text, argument.type, nullable=False) for argument in arguments),
         contribute=_grouped(
-            layout, ["count(*)"], values, " AND ".join([*(["NOT fails"] if can_fail else []), *present])
+            layout,
+            ["CAST(sum(sign) AS BIGINT)"],
+            values,
+            " AND ".join([*(["NOT fails"] if can_fail else []), *present]),
         ),
         counted=plan.counted,
         first=plan.first,
@@ -235,4 +238,5 @@ def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], whe
     shown += [f"{sql} AS {'n' if values else f's{place}'}" for place, sql in enumerate(sums)]
     by = [*keys, *values]
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
+    grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry that came and went is none
     return f"SELECT {', '.join(shown)} FROM rows{f' WHERE {where}' if where else ''}{grouped}"

@@ -90,12 +90,10 @@ class _States:
         return self._add(f"count({name})", Column(f"count({args[0].text})", BIGINT, nullable=False))
 
     def _sum(self, arg: Expression) -> int:
-        name = f"a{self._argument(arg)}"
-        total = f"sum({name})"
+        total = f"sum(a{self._argument(arg)})"
         if arg.type.kind == "DECIMAL":
             total = duckdb_decimal.unscaled(total, decimal(38, arg.type.scale))
-        sql = f"CAST(coalesce({total}, 0) AS HUGEINT)"
-        return self._add(sql, Column(f"sum({arg.text})", INT128, nullable=False))
+        return self._add(f"CAST(coalesce({total}, 0) AS HUGEINT)", Column(f"sum({arg.text})", INT128, nullable=False))
 
     def _double(self, arg: Expression) -> int:
         argument = self._argument(arg)

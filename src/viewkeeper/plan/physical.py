@@ -38,7 +38,7 @@ class Shown:
 class CopyNode:
     """σ, π and INDEX: one record for each base row that passes, under a key made of that row.
 
-    `project` reads the relation `images` (columns `ord` BIGINT and the `c…` of `columns`) and returns `ord`, the key
+    `project` reads the relation `images` (columns `ord`, `sign` and the `c…` of `columns`) and returns `ord`, `sign`, the key
     columns `k0…` and the row columns `v0…`, for the images that pass. Where an expression can fail, it also returns `fails`
     for each of them, and `aside` is the table that lists the base keys of rows set aside.
     """
@@ -70,8 +70,9 @@ class CopyNode:
 class Entries:
     """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
 
-    `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and their number `n`.
-    The group's record keeps what it is asked for: how many entries there are, the first value, the last one.
+    `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
+    number changes, `n`, which is not 0. The group's record keeps what it is asked for: how many entries there are, the
+    first value, the last one.
     """
 
     table: TableId
@@ -101,11 +102,12 @@ class Entries:
 class FoldNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
-    `rows` reads the relation `images` (`ord` and the `c…` of `columns`) and returns `ord`, the group key `k0…` and the
-    aggregates' arguments `a0…` of the images that pass; where an expression can fail, also `fails`, and then `aside` is
-    the table of the base keys set aside. `contribute` reads `rows` and returns `k0…` and the state columns `s0…` grouped
-    by key, all as positive contributions; the caller runs it on after- and before-images and subtracts. Without GROUP
-    BY it returns exactly one row, of zeros when no image passes. States are never NULL; `s0` is always the row count.
+    `rows` reads the relation `images` (`ord`, `sign` and the `c…` of `columns`) and returns `ord`, `sign`, the group key
+    `k0…` and the aggregates' arguments `a0…` of the images that pass; where an expression can fail, also `fails`, and
+    then `aside` is the table of the base keys set aside. `contribute` reads `rows` and returns `k0…` and the state
+    columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on what went, and
+    subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never NULL; `s0` is
+    always the row count.
     `doubles` are the arguments (places among `a0…`) of which an exact sum of DOUBLE is kept.
 
     `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`

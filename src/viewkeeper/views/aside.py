@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from viewkeeper.model.keybatches import decode_keys, encode_keys
+from viewkeeper.model.keybatches import places_of_keys
 from viewkeeper.model.rowbatches import encode_rows
-from viewkeeper.views.images import ImageTable
+from viewkeeper.views.images import Images
 
 
-def aside_events(images: ImageTable, tried: pa.Table, *, came: bool) -> pa.Table | None:
-    """The events of the images that `tried` (columns `ord`, `fails`) says fail; None when there are none."""
-    failing = tried["ord"].filter(tried["fails"])
+def aside_events(images: Images, tried: pa.Table) -> pa.Table | None:
+    """The events of the images that `tried` (columns `ord`, `sign`, `fails`) says fail; None when there are none."""
+    failing = tried.select(["ord", "sign"]).filter(tried["fails"]).combine_chunks()
     if not len(failing):
         return None
-    order = np.asarray(failing)
-    keys = images.keys.take(pa.array(np.searchsorted(np.asarray(images.relation["ord"]), order)))
-    columns = images.key_columns
-    encoded, hashes = encode_keys(columns, decode_keys(columns, keys), len(keys))
-    rows = encode_rows((), [], len(keys)) if came else pa.nulls(len(keys), pa.binary())
-    return pa.table({"key": encoded, "hash": pa.array(hashes), "ord": failing, "row": rows})
+    keys = images.keys_at(np.asarray(failing["ord"]))
+    hashes = places_of_keys(images.key_columns, keys)
+    came = pa.array(np.asarray(failing["sign"]) > 0)
+    rows = pc.if_else(came, encode_rows((), [], len(keys)), pa.scalar(None, pa.binary()))
+    return pa.table({"key": keys, "hash": pa.array(hashes), "ord": failing["ord"], "row": rows})
 
 
 def without_failing(tried: pa.Table) -> pa.Table:
-    return tried.filter(pa.compute.invert(tried["fails"]))
+    return tried.filter(pc.invert(tried["fails"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.keybatches import encode_keys
@@ -22,16 +23,13 @@ from viewkeeper.views.parts import ASIDE, MAIN
 
 def events_of(node: CopyNode, images: Images) -> Iterator[tuple[int, pa.Table]]:
     """The events of images that pass the node's predicate, and those of rows set aside, each with its part."""
-    for side, came in ((images.after, True), (images.before, False)):
-        if not len(side):
-            continue
-        passed = run_sql(node.project, images=side.relation)
-        if node.aside is not None:
-            aside = aside_events(side, passed, came=came)
-            if aside is not None:
-                yield ASIDE, aside
-                passed = without_failing(passed)
-        yield MAIN, _events(node, passed, came=came)
+    passed = run_sql(node.project, images=images.relation)
+    if node.aside is not None:
+        aside = aside_events(images, passed)
+        if aside is not None:
+            yield ASIDE, aside
+            passed = without_failing(passed)
+    yield MAIN, _events(node, passed)
 
 
 def last_events(parts: Sequence[pa.Table]) -> pa.Table:
@@ -42,12 +40,10 @@ def last_events(parts: Sequence[pa.Table]) -> pa.Table:
     return events.take(chosen["number"])
 
 
-def _events(node: CopyNode, passed: pa.Table, *, came: bool) -> pa.Table:
-    count = len(passed)
-    keys, hashes = encode_keys(node.key, [passed[f"k{i}"] for i in range(len(node.key))], count)
-    if came:
-        values = [as_type(passed[f"v{i}"], column.type.arrow) for i, column in enumerate(node.row)]
-        rows = encode_rows(node.row, values, count)
-    else:
-        rows = pa.nulls(count, pa.binary())
+def _events(node: CopyNode, passed: pa.Table) -> pa.Table:
+    keys, hashes = encode_keys(node.key, [passed[f"k{i}"] for i in range(len(node.key))], len(passed))
+    came = np.asarray(passed["sign"]) > 0
+    brought = passed.filter(pa.array(came))
+    values = [as_type(brought[f"v{i}"], column.type.arrow) for i, column in enumerate(node.row)]
+    rows = encode_rows(node.row, values, len(brought)).take(pa.array(np.cumsum(came) - 1, mask=~came))
     return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})

@@ -1,6 +1,6 @@
 """γ: contributions of rows to their groups (`epochs.md`, "γ fold" and "γ min/max").
 
-In: images, then contributions of many managers. Out: signed contributions for each group, for each entry of a
+In: images, then contributions of many managers. Out: contributions to each group, for each entry of a
 PRE-AGGREGATION and for each exact sum of DOUBLE, consolidated. Always: a function of the multiset of its inputs (R7):
 neither order nor partition changes a byte; a row changed twice in an epoch needs no collapse, because its images cancel.
 """
@@ -11,40 +11,45 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import encode_keys
-from viewkeeper.model.ragged import Ragged
+from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.plan.physical import Entries, FoldNode
 from viewkeeper.views import doubles
 from viewkeeper.views.aside import aside_events
 from viewkeeper.views.duck import as_type, run_sql
-from viewkeeper.views.images import Images, ImageTable
+from viewkeeper.views.images import Images
 from viewkeeper.views.parts import ASIDE, MAIN, double_part, entries_part
 
 
 def contribute(node: FoldNode, images: Images) -> Iterator[tuple[int, pa.Table]]:
-    """Signed contributions of images, each with the part it belongs to."""
-    for side, sign in ((images.after, 1), (images.before, -1)):
-        if len(side):
-            yield from _contributions(node, side, sign)
-
-
-def _contributions(node: FoldNode, side: ImageTable, sign: int) -> Iterator[tuple[int, pa.Table]]:
+    """Contributions of images, each with the part it belongs to."""
     if node.aside is None and not node.entries and not node.doubles:
         # one reader of the rows: DuckDB need not hand them out
-        grouped = run_sql(f"WITH rows AS ({node.rows}) {node.contribute}", images=side.relation)
-        yield MAIN, _signed(node, grouped, sign)
+        sql = f"WITH rows AS ({node.rows}) {node.contribute}"
+        for sign, side in _sides(images.relation):
+            yield MAIN, _signed(node, run_sql(sql, images=side), sign)
         return
-    rows = run_sql(node.rows, images=side.relation)
+    rows = run_sql(node.rows, images=images.relation)
     if node.aside is not None:
-        aside = aside_events(side, rows, came=sign > 0)
+        aside = aside_events(images, rows)
         if aside is not None:
             yield ASIDE, aside
-    yield MAIN, _signed(node, run_sql(node.contribute, rows=rows), sign)
+    for sign, side in _sides(rows):
+        yield MAIN, _signed(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
-        yield entries_part(place), _entries(node, entries, run_sql(entries.contribute, rows=rows), sign)
+        yield entries_part(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
     for place, argument in enumerate(node.doubles):
-        yield double_part(node, place), _mantissas(node, argument, rows, sign)
+        yield double_part(node, place), _mantissas(node, argument, rows)
+
+
+def _sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """What came and what went, where there is any; the one stands before the other, so nothing is copied."""
+    came = int(np.count_nonzero(np.asarray(relation["sign"]) > 0))
+    for sign, side in ((1, relation.slice(0, came)), (-1, relation.slice(came))):
+        if len(side):
+            yield sign, side
 
 
 def first_contribution(node: FoldNode) -> pa.Table:
@@ -60,9 +65,8 @@ def combine(node: FoldNode, parts: Sequence[pa.Table]) -> pa.Table:
         f"CAST(sum(CAST(sign AS {column.type.duckdb}) * CAST(s{i} AS {column.type.duckdb})) AS {column.type.duckdb}) AS s{i}"
         for i, column in enumerate(node.state)
     )
-    sql = (
-        f"SELECT key, any_value(hash) AS hash, CAST(1 AS TINYINT) AS sign, {sums} FROM parts GROUP BY key ORDER BY key"
-    )
+    whole = "CAST(1 AS TINYINT) AS sign"
+    sql = f"SELECT key, any_value(hash) AS hash, {whole}, {sums} FROM parts GROUP BY key ORDER BY key"
     return run_sql(sql, parts=pa.concat_tables(parts))
 
 
@@ -86,32 +90,31 @@ def combine_doubles(parts: Sequence[pa.Table]) -> pa.Table:
 
 def _signed(node: FoldNode, grouped: pa.Table, sign: int) -> pa.Table:
     keys, hashes = _keys(node, grouped)
-    columns = {"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8))}
-    return pa.table(columns | {f"s{i}": as_type(grouped[f"s{i}"], c.type.arrow) for i, c in enumerate(node.state)})
+    states = {f"s{i}": as_type(grouped[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
+    return pa.table({"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8)), **states})
 
 
-def _entries(node: FoldNode, entries: Entries, grouped: pa.Table, sign: int) -> pa.Table:
+def _entries(node: FoldNode, entries: Entries, grouped: pa.Table) -> pa.Table:
     """Entries lie where their group lies: an entry's key is the group's key, `size` bytes of it, and the values behind it."""
     groups, hashes = _keys(node, grouped)
-    columns = (*node.key, *entries.values)
-    arrays = [grouped[f"k{i}"] for i in range(len(node.key))]
-    arrays += [grouped[f"e{i}"] for i in range(len(entries.values))]
-    keys, _ = encode_keys(columns, arrays, len(grouped))
-    sizes = Ragged.from_arrow(groups).lengths.astype(np.int32)
-    number = np.asarray(grouped["n"]).astype(np.int64) * sign
-    return pa.table({"key": keys, "hash": hashes, "size": pa.array(sizes), "n": pa.array(number)})
+    values = [grouped[f"e{i}"] for i in range(len(entries.values))]
+    behind, _ = encode_keys(entries.values, values, len(grouped))
+    whole = Ragged.from_arrow(groups)
+    keys = join([whole, Ragged.from_arrow(behind)]).to_arrow()
+    sizes = pa.array(whole.lengths.astype(np.int32))
+    return pa.table({"key": keys, "hash": hashes, "size": sizes, "n": grouped["n"]})
 
 
-def _mantissas(node: FoldNode, argument: int, rows: pa.Table, sign: int) -> pa.Table:
+def _mantissas(node: FoldNode, argument: int, rows: pa.Table) -> pa.Table:
     """Mantissas by group and unit: split in numpy, because SQL cannot look into a double."""
     keys = [f"k{i}" for i in range(len(node.key))]
-    values = rows[f"a{argument}"]
-    present = values.is_valid()
+    present = rows[f"a{argument}"].is_valid()
     if node.aside is not None:
-        present = pa.compute.and_(present, pa.compute.invert(rows["fails"]))
-    units, mantissas = doubles.split(np.asarray(values.filter(present)).astype(np.float64))
-    split = {"unit": pa.array(units), "m": pa.array(mantissas * sign)}
-    split |= {key: rows[key].filter(present).combine_chunks() for key in keys}
+        present = pc.and_(present, pc.invert(rows["fails"]))
+    chosen = rows.filter(present)
+    units, mantissas = doubles.split(np.asarray(chosen[f"a{argument}"]).astype(np.float64))
+    signed = mantissas * np.asarray(chosen["sign"])
+    split = {"unit": pa.array(units), "m": pa.array(signed)} | {key: chosen[key] for key in keys}
     by = "".join(f"{key}, " for key in keys)
     sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"
     grouped = run_sql(sql, parts=pa.table(split))

@@ -1,8 +1,8 @@
-"""Images: the rows of a base table before and after changes, as relations that a plan's SQL can read.
+"""Images: the rows of a base table before and after changes, as a relation that a plan's SQL can read.
 
-In: key bytes and row bytes. Out: an Arrow table with the columns `c0`, `c1`, … that are wanted, and `ord`, the order of
-the images in time. Always: only wanted columns are decoded, an absent image is not a row of the relation, and `ord` grows
-from row to row, so that it also names an image.
+In: key bytes and row bytes. Out: an Arrow table with the columns `c0`, `c1`, … that are wanted, `sign` (1: the row came, -1:
+it went) and `ord`, the order of the images in time. Always: only wanted columns are decoded, an absent image is not a row of
+the relation, and no two images of a relation have the same `ord`.
 """
 
 from __future__ import annotations
@@ -21,42 +21,52 @@ _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
 
 
 @dataclass(frozen=True, slots=True)
-class ImageTable:
-    """Images of one side: the relation, and the base key of each row of it."""
+class Images:
+    """What changes brought and took away: the relation, and the base key of each of its rows.
+
+    A row changed twice is there twice with each sign. What came stands before what went.
+    """
 
     relation: pa.Table
-    keys: pa.Array
+    keys: pa.ChunkedArray
     key_columns: tuple[Column, ...]
 
     def __len__(self) -> int:
         return len(self.relation)
 
-
-@dataclass(frozen=True, slots=True)
-class Images:
-    """What changes took away and what they brought; a row changed twice is in each of them twice."""
-
-    before: ImageTable
-    after: ImageTable
+    def keys_at(self, order: np.ndarray) -> pa.Array:
+        """The base keys of the images with the given `ord`."""
+        known = np.asarray(self.relation["ord"])
+        by_order = np.argsort(known)
+        places = by_order[np.searchsorted(known, order, sorter=by_order)]
+        return self.keys.take(pa.array(places)).combine_chunks()
 
 
 def images_of_changes(schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int]) -> Images:
-    """The images of a batch of log changes; of two images of one change the one before has the smaller `ord`."""
+    """The images of log changes; of two images of one change the one before has the smaller `ord`."""
     order = np.asarray(changes["position"]) * 2
-    before = _present(schema, changes["key"], changes["before"], order, wanted)
-    return Images(before, _present(schema, changes["key"], changes["after"], order + 1, wanted))
+    after, brought = _present(schema, changes["key"], changes["after"], order + 1, 1, wanted)
+    before, taken = _present(schema, changes["key"], changes["before"], order, -1, wanted)
+    keys = pa.chunked_array([*_chunks(brought), *_chunks(taken)], pa.binary())
+    return Images(pa.concat_tables([after, before]), keys, tuple(schema.key_columns))
 
 
 def images_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[int]) -> Images:
     """Rows that are there from the start: a backfill brings them and takes nothing away."""
-    after = _present(schema, rows["key"], rows["row"], np.arange(len(rows)) + _BEFORE_ALL, wanted)
-    nothing = ImageTable(after.relation.slice(0, 0), after.keys.slice(0, 0), after.key_columns)
-    return Images(nothing, after)
+    order = np.arange(len(rows)) + _BEFORE_ALL
+    relation, keys = _present(schema, rows["key"], rows["row"], order, 1, wanted)
+    return Images(relation, pa.chunked_array(_chunks(keys), pa.binary()), tuple(schema.key_columns))
 
 
 def _present(
-    schema: TableSchema, keys: pa.Array, rows: pa.Array, order: np.ndarray, wanted: Sequence[int]
-) -> ImageTable:
+    schema: TableSchema,
+    keys: pa.Array | pa.ChunkedArray,
+    rows: pa.Array | pa.ChunkedArray,
+    order: np.ndarray,
+    sign: int,
+    wanted: Sequence[int],
+) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
+    """The relation of the rows that are there, and their keys."""
     if rows.null_count:
         there = rows.is_valid()
         keys, rows, order = keys.filter(there), rows.filter(there), order[np.asarray(there)]
@@ -64,13 +74,15 @@ def _present(
     value_names = [column.name for column in schema.value_columns]
     names = {position: schema.columns[position].name for position in wanted}
     from_rows = [position for position in wanted if names[position] not in key_names]
-    arrays = {"ord": pa.array(order)}
-    if len(from_rows) < len(wanted):
-        parts = decode_keys(schema.key_columns, keys)
-        for position in wanted:
-            if names[position] in key_names:
-                arrays[f"c{position}"] = parts[key_names.index(names[position])]
+    parts = decode_keys(schema.key_columns, keys) if len(from_rows) < len(wanted) else []
     indexes = [value_names.index(names[position]) for position in from_rows]
-    for position, array in zip(from_rows, decode_rows(schema.value_columns, rows, indexes), strict=True):
-        arrays[f"c{position}"] = array
-    return ImageTable(pa.table(arrays), keys, tuple(schema.key_columns))
+    values = dict(zip(from_rows, decode_rows(schema.value_columns, rows, indexes), strict=True))
+    arrays = {"ord": pa.array(order), "sign": pa.array(np.full(len(order), sign, np.int32))}
+    for position in wanted:
+        from_key = names[position] in key_names
+        arrays[f"c{position}"] = parts[key_names.index(names[position])] if from_key else values[position]
+    return pa.table(arrays), keys
+
+
+def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return array.chunks if isinstance(array, pa.ChunkedArray) else [array]

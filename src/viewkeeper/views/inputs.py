@@ -25,6 +25,8 @@ from viewkeeper.views.images import Images, images_of_changes, images_of_rows
 from viewkeeper.views.parts import ASIDE, MAIN, kind_of
 from viewkeeper.views.units import Unit, chunk_of
 
+_FEW_ROWS = 50_000  # are moved sooner than they are grouped
+
 Input = tuple[int, int, pa.Table]  # node by its place in the plan (a DELTA: behind the nodes), part, rows
 
 
@@ -47,10 +49,15 @@ class Gathering:
                     self.add(number, part, table)
 
     def inputs(self) -> list[Input]:
-        """One row per record of each part, in key order (R6)."""
-        return [
-            (number, part, consolidate(self._plan, number, part, tables)) for (number, part), tables in self._sorted()
-        ]
+        """One table for each part."""
+        return [(number, part, self._one(number, part, tables)) for (number, part), tables in self._sorted()]
+
+    def _one(self, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
+        """Contributions are put together where they are applied; before that only what is much, or copies."""
+        is_fold = number < len(self._plan.nodes) and isinstance(self._plan.nodes[number], FoldNode) and part != ASIDE
+        if is_fold and (len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS):
+            return pa.concat_tables(tables)
+        return consolidate(self._plan, number, part, tables)
 
     def _sorted(self) -> list[tuple[tuple[int, int], list[pa.Table]]]:
         return sorted(self._parts.items(), key=lambda item: item[0])

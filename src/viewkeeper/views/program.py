@@ -48,11 +48,7 @@ def apply_inputs(
     settling = Settling(store, owned, epoch)
     for number, parts in parts_by_node(inputs).items():
         with blamed(plan.nodes[number].table):
-            # what a single unit read is consolidated already
-            whole = {
-                part: tables[0] if len(tables) == 1 else consolidate(plan, number, part, tables)
-                for part, tables in parts.items()
-            }
+            whole = {part: consolidate(plan, number, part, tables) for part, tables in parts.items()}
             _settle(settling, plan.nodes[number], whole)
     return settling.write()
 

@@ -41,6 +41,7 @@ def records(
     numbered = [(place, *row, *[None] * (4 - len(row))) for place, row in enumerate(rows)]
     images = {f"c{i}": pa.array([row[i] for row in numbered], COLUMNS[i].type.arrow) for i in node.columns}
     images["ord"] = pa.array(range(len(numbered)), pa.int64())
+    images["sign"] = pa.array([1] * len(numbered), pa.int32())
     CONNECTION.register("images", pa.table(images))
     states = CONNECTION.sql(f"WITH rows AS ({node.rows}) {node.contribute}").to_arrow_table()
     CONNECTION.register("states", states)

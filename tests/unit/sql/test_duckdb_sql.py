@@ -40,11 +40,13 @@ def run(query: str) -> dict[int, tuple[object, ...]]:
     """Key → row columns of a view over ROWS."""
     node, _ = compile_view(build_view(bind_query(query, lambda _: TABLE), view_id=TableId(2), name="v"))
     columns = {f"c{i}": pa.array([row[i] for row in ROWS], COLUMNS[i].type.arrow) for i in node.columns}
-    CONNECTION.register("images", pa.table({"ord": pa.array(range(len(ROWS)), pa.int64()), **columns}))
+    CONNECTION.register(
+        "images", pa.table({"ord": pa.array(range(len(ROWS))), "sign": pa.array([1] * len(ROWS)), **columns})
+    )
     rows = CONNECTION.sql(node.project).fetchall()  # type: ignore[union-attr]
     if node.aside is None:
-        return {row[1]: row[2:] for row in rows}
-    return {row[1]: row[2:-1] for row in rows if not row[-1]}  # the last column says that the row fails
+        return {row[2]: row[3:] for row in rows}
+    return {row[2]: row[3:-1] for row in rows if not row[-1]}  # the last column says that the row fails
 
 
 @pytest.mark.parametrize(

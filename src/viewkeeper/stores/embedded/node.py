@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _DATABASES = ("rows", "log", "info")
 _LAST = b"last"  # position and stamp of the last entry: they outlive a truncated log
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
-_READ_CHANGES_MAX = 250_000
-_READ_BYTES_MAX = 64 << 20
+_READ_CHANGES_MAX = 500_000
+_READ_BYTES_MAX = 128 << 20
 _TRUNCATE_MAX = 5_000
 _SCAN_ROWS = 50_000
 _RELOG_ROWS = 10_000

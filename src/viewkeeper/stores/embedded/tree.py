@@ -38,7 +38,10 @@ def get(transaction: lmdb.Transaction, key: bytes) -> bytes | None:
 def get_many(transaction: lmdb.Transaction, keys: Sequence[bytes]) -> list[bytes | None]:
     """The value of each key, None where absent."""
     if max(map(len, keys), default=0) < LIMIT:
-        found = dict(transaction.cursor().getmulti(keys))
+        pairs = transaction.cursor().getmulti(keys)
+        if len(pairs) == len(keys):
+            return [value for _, value in pairs]
+        found = dict(pairs)
         return [found.get(key) for key in keys] if found else [None] * len(keys)
     return [get(transaction, key) for key in keys]
 
