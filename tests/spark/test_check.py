@@ -222,3 +222,26 @@ def change_record(database: Database, view: str, key: tuple, chain: bytes | None
     place, stored = record_place(database, view, *key)
     with place._environment.write("records") as transaction:
         tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
+
+
+def test_what_spark_stops_at_though_the_view_has_an_answer_is_asked_with_care(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """A FILTER that guards a division, a sum that leaves 64 bits on its way, and the one record that does not fit."""
+    database = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
+    database.execute("""
+      CREATE TABLE t (id INT PRIMARY KEY, g STRING, i BIGINT, d DOUBLE);
+      CREATE MATERIALIZED VIEW guarded AS SELECT g, SUM(10 / i) FILTER (WHERE i <> 0) AS s FROM t GROUP BY g;
+      CREATE MATERIALIZED VIEW over AS SELECT g, SUM(i) AS s FROM t GROUP BY g;
+      CREATE MATERIALIZED VIEW single AS SELECT SUM(i) AS s, COUNT(*) AS n FROM t WHERE i > 0;
+      CREATE MATERIALIZED VIEW plain AS SELECT g, COUNT(*) AS n FROM t GROUP BY g
+    """)
+    rows = [(1, "a", 2**63 - 1, 1.0), (2, "a", 1, 0.0), (3, "a", -5, 2.0), (4, "b", 0, 1.0)]
+    database.table("t").put_many([dict(zip(("id", "g", "i", "d"), row, strict=True)) for row in rows])
+    Coordinator(database.store, HereRunner(database.store)).catch_up()
+    report = database.check(spark=spark)
+
+    assert report.findings == () and report.ok
+    assert set(report.views) == {"guarded", "over", "plain"}
+    assert report.notes == ("view single: 1 degraded, whose values do not fit, not compared",)
+    assert database.view("over").get("a") == {"g": "a", "s": 2**63 - 5}

@@ -32,8 +32,9 @@ POINTS = (
     "settle.written",
     "task.applied",
 )
+DELTAS = ("deltas.settled", "task.deltas", "settle.written")  # what a plain log has besides, and more of
 HITS = (1, 3)
-CHANGES_PER_EPOCH = 125
+CHANGES_PER_EPOCH = 60
 
 
 def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, bytes]]:
@@ -45,30 +46,27 @@ def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, byte
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("kills") / "prepared"
-    prepare(path, seed=3)
-    return path
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dict[str, tuple[Path, list]]:
+    """For each kind of log a store, and what is in it after a run without kills."""
+    found = {}
+    for log in ("images", "plain"):
+        path = tmp_path_factory.mktemp("kills") / log
+        prepare(path, 3, log)
+        shutil.copytree(path, path.parent / "reference")
+        found[log] = path, run_on_spark(path.parent / "reference", spark)
+    return found
 
 
-@pytest.fixture(scope="module")
-def expected(prepared: Path, spark: SparkSession) -> list[tuple[int, bytes, bytes]]:
-    shutil.copytree(prepared, prepared.parent / "reference")
-    return run_on_spark(prepared.parent / "reference", spark)
-
-
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("log", "point"), [*(("images", point) for point in POINTS), *(("plain", point) for point in DELTAS)]
+)
 def test_a_killed_worker_changes_nothing(
-    prepared: Path,
-    expected: list[tuple[int, bytes, bytes]],
-    spark: SparkSession,
-    failpoints: Path,
-    tmp_path: Path,
-    point: str,
+    prepared: dict[str, tuple[Path, list]], spark: SparkSession, failpoints: Path, tmp_path: Path, log: str, point: str
 ) -> None:
+    path, expected = prepared[log]
     for hit in HITS:
         store = tmp_path / f"store-{hit}"
-        shutil.copytree(prepared, store)
+        shutil.copytree(path, store)
         (failpoints / f"{point}.hits").unlink(missing_ok=True)
         (failpoints / f"{point}.armed").write_text(str(hit))
         assert run_on_spark(store, spark) == expected

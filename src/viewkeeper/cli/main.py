@@ -226,7 +226,10 @@ def run(
     ] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="Fence off a pipeline that is still running.")] = False,
     changes_per_epoch: Annotated[
-        int | None, typer.Option(metavar="N", help="At most so many changes in one epoch.", show_default="1000000")
+        int | None,
+        typer.Option(
+            metavar="N", help="About so many changes in one epoch; a transaction is never cut.", show_default="1000000"
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line for each committed epoch.")] = False,
 ) -> None:

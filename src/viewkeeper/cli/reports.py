@@ -52,6 +52,11 @@ def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
 def print_report(report: CheckReport) -> None:
     """The verdict, and the first findings."""
     names = ", ".join(report.views) or "no views"
+    for note in report.notes:
+        print_text(f"note: {note}", style="yellow")
+    if not report.ok and not report.findings:
+        print_text(f"not whole: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="red")
+        return
     if report.ok:
         print_text(f"ok: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="green")
         return

@@ -14,9 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +51,7 @@ def require_spark() -> None:
 def default_session(view_managers: int) -> SparkSession:
     """A local session with a task slot for each view manager, up to the number of cores; lost tasks are tried again."""
     require_spark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     slots = max(1, min(view_managers, os.cpu_count() or 1))
@@ -69,24 +67,24 @@ def default_session(view_managers: int) -> SparkSession:
         .config("spark.speculation", "false")
         .config("spark.sql.shuffle.partitions", str(slots))
     )
-    session = _started_behind_others(builder.getOrCreate)
+    is_ours = SparkContext._active_spark_context is None
+    session = builder.getOrCreate()
+    if is_ours:
+        _let_others_go_first(session)
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _started_behind_others(start: Callable[[], SparkSession]) -> SparkSession:
-    """Start Spark from a thread of lower priority, which the JVM and the Python workers inherit.
+def _let_others_go_first(session: SparkSession) -> None:
+    """Lower the priority of the JVM's threads; threads and Python workers that these start inherit it.
 
     Views are computed with what base writes and everything else on the machine leave over.
     """
-
-    def lowered() -> SparkSession:
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    tasks = Path(f"/proc/{process.pid}/task") if process is not None else None
+    for task in tasks.iterdir() if tasks is not None and tasks.is_dir() else ():
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        return start()
-
-    with ThreadPoolExecutor(1, "viewkeeper-spark-start") as starter:
-        return starter.submit(lowered).result()
+            os.setpriority(os.PRIO_PROCESS, int(task.name), _NICENESS)
 
 
 def epoch_session(session: SparkSession) -> SparkSession:
