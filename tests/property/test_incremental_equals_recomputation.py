@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 import viewkeeper as vk
@@ -126,18 +126,19 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("shape", ["text", "composite"])
-@settings(max_examples=7, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # a seed has nothing to shrink
+@settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # a seed has nothing to shrink
 @given(
     seed=st.integers(0, 2**32 - 1),
-    histories=st.sampled_from((70, 1, 60, 80, 90)),
-    steps=st.sampled_from((34, 32, 3, 30, 36)),
+    histories=st.sampled_from((100, 90, 110)),
+    steps=st.sampled_from((34, 32, 30, 36)),
 )
+@example(seed=1, histories=1, steps=3)
 def test_every_view_equals_its_recomputation_at_every_epoch(
     shape: str, log: str, seed: int, histories: int, steps: int
 ) -> None:
     world, choose = WORLDS[f"{shape}, {log}"], random.Random(seed)
     changes = HistoryMaker(world.shape, seed, SEEN).interleaved(0, histories, steps)
-    names = {case.name for case in CASES if choose.random() < 0.65}
+    names = {case.name for case in CASES if choose.random() < 0.75}
     late = {name for name in sorted(names) if choose.random() < 0.3}
     world.start()
     world.define(names - late)

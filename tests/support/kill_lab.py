@@ -26,9 +26,9 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.views.program import run_here
 
-CHANGES_PER_EPOCH = 40
-ROWS_PER_EPOCH = 14
-CHANGES = 120
+CHANGES_PER_EPOCH = 50
+ROWS_PER_EPOCH = 18
+CHANGES = 200
 ATTEMPTS_MAX = 20
 VIEWS = """
 CREATE TABLE r (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));
