@@ -57,9 +57,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> d
     return found
 
 
-@pytest.mark.parametrize(
-    ("log", "point"), [*(("images", point) for point in POINTS), *(("plain", point) for point in DELTAS)]
-)
+@pytest.mark.parametrize(("log", "point"), [("images", point) for point in POINTS] + [("plain", p) for p in DELTAS])
 def test_a_killed_worker_changes_nothing(
     prepared: dict[str, tuple[Path, list]], spark: SparkSession, failpoints: Path, tmp_path: Path, log: str, point: str
 ) -> None:

@@ -22,15 +22,25 @@ _SETTINGS = (
 
 
 def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
-    """The result of `sql`, which reads the given relations by name."""
+    """The result of `sql`, which reads the given relations by name.
+
+    A relation stays known under its name until another takes it or `forget_relations` is called: twenty views that read
+    the same images have DuckDB look at them once.
+    """
     connection = _connection()
     for name, relation in relations.items():
-        connection.register(name, relation)
-    try:
-        return connection.sql(sql).to_arrow_reader().read_all()
-    finally:
-        for name in relations:
-            connection.unregister(name)
+        if _LOCAL.known.get(name) is not relation:
+            connection.register(name, relation)
+            _LOCAL.known[name] = relation
+    return connection.sql(sql).to_arrow_reader().read_all()
+
+
+def forget_relations() -> None:
+    """Let go of the memory of all relations."""
+    connection = _connection()
+    for name in _LOCAL.known:
+        connection.unregister(name)
+    _LOCAL.known = {}
 
 
 def as_type(array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -42,6 +52,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     connection = getattr(_LOCAL, "connection", None)
     if connection is None:
         connection = _LOCAL.connection = duckdb.connect()
+        _LOCAL.known = {}
         for setting in _SETTINGS:
             connection.execute(setting)
     return connection

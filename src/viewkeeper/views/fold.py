@@ -23,20 +23,24 @@ from viewkeeper.views.images import Images
 from viewkeeper.views.parts import ASIDE, MAIN, double_part, entries_part
 
 
+def has_one_reader(node: FoldNode) -> bool:
+    """Whether the rows of images are read once only: then DuckDB need not hand them out."""
+    return node.aside is None and not node.entries and not node.doubles
+
+
+def contribute_side(node: FoldNode, side: pa.Table, sign: int) -> pa.Table:
+    """Contributions to the groups of a node that `has_one_reader`, of images that all came or all went."""
+    return _signed(node, run_sql(f"WITH rows AS ({node.rows}) {node.contribute}", images=side), sign)
+
+
 def contribute(node: FoldNode, images: Images) -> Iterator[tuple[int, pa.Table]]:
     """Contributions of images, each with the part it belongs to."""
-    if node.aside is None and not node.entries and not node.doubles:
-        # one reader of the rows: DuckDB need not hand them out
-        sql = f"WITH rows AS ({node.rows}) {node.contribute}"
-        for sign, side in _sides(images.relation):
-            yield MAIN, _signed(node, run_sql(sql, images=side), sign)
-        return
     rows = run_sql(node.rows, images=images.relation)
     if node.aside is not None:
         aside = aside_events(images, rows)
         if aside is not None:
             yield ASIDE, aside
-    for sign, side in _sides(rows):
+    for sign, side in sides(rows):
         yield MAIN, _signed(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
         yield entries_part(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
@@ -44,7 +48,7 @@ def contribute(node: FoldNode, images: Images) -> Iterator[tuple[int, pa.Table]]
         yield double_part(node, place), _mantissas(node, argument, rows)
 
 
-def _sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """What came and what went, where there is any; the one stands before the other, so nothing is copied."""
     came = int(np.count_nonzero(np.asarray(relation["sign"]) > 0))
     for sign, side in ((1, relation.slice(0, came)), (-1, relation.slice(came))):

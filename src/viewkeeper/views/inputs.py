@@ -20,7 +20,17 @@ from viewkeeper.plan.physical import CopyNode, FoldNode, Node, PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.copy import events_of, last_events
-from viewkeeper.views.fold import combine, combine_doubles, combine_entries, contribute, first_contribution
+from viewkeeper.views.duck import forget_relations
+from viewkeeper.views.fold import (
+    combine,
+    combine_doubles,
+    combine_entries,
+    contribute,
+    contribute_side,
+    first_contribution,
+    has_one_reader,
+    sides,
+)
 from viewkeeper.views.images import Images, images_of_changes, images_of_rows
 from viewkeeper.views.parts import ASIDE, MAIN, kind_of
 from viewkeeper.views.units import Unit, chunk_of
@@ -41,12 +51,18 @@ class Gathering:
         self._parts.setdefault((number, part), []).append(table)
 
     def add_images(self, numbers: Sequence[int], images: Images) -> None:
-        for number in numbers:
-            node = self._plan.nodes[number]
-            with blamed(node.table):
-                program = contribute(node, images) if isinstance(node, FoldNode) else events_of(node, images)
-                for part, table in program:
-                    self.add(number, part, table)
+        nodes = {number: self._plan.nodes[number] for number in numbers}
+        simple = {n: node for n, node in nodes.items() if isinstance(node, FoldNode) and has_one_reader(node)}
+        for sign, side in sides(images.relation) if simple else ():
+            for number, node in simple.items():
+                with blamed(node.table):
+                    self.add(number, MAIN, contribute_side(node, side, sign))
+        for number, other in nodes.items():
+            if number not in simple:
+                with blamed(other.table):
+                    program = contribute(other, images) if isinstance(other, FoldNode) else events_of(other, images)
+                    for part, table in program:
+                        self.add(number, part, table)
 
     def inputs(self) -> list[Input]:
         """One table for each part."""
@@ -86,7 +102,9 @@ def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> 
         for source, batch in store.read_log(Stream(unit.part), Position(unit.start), Position(unit.stop)):
             _read_changes(plan, epoch, source, batch, unit.part, gathering)
     failpoint("unit.read")
-    return gathering.inputs()
+    inputs = gathering.inputs()
+    forget_relations()
+    return inputs
 
 
 def _read_changes(

@@ -18,6 +18,7 @@ from viewkeeper.plan.physical import FoldNode, Node, PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.deltas import apply_deltas
+from viewkeeper.views.duck import forget_relations
 from viewkeeper.views.groups import settle_groups
 from viewkeeper.views.inputs import Input, consolidate, read_unit
 from viewkeeper.views.parts import ASIDE, MAIN
@@ -50,6 +51,7 @@ def apply_inputs(
         with blamed(plan.nodes[number].table):
             whole = {part: consolidate(plan, number, part, tables) for part, tables in parts.items()}
             _settle(settling, plan.nodes[number], whole)
+    forget_relations()
     return settling.write()
 
 
