@@ -7,7 +7,7 @@ writes and the pipeline go on; Spark SQL on the view's original text is the judg
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,12 +43,21 @@ def check_views(database: Database, names: Sequence[str] | None, spark: SparkSes
     for name in names or ():
         catalog.view(name)
     session = spark or default_session(view_managers=2)
-    if spark is None:  # a question that Spark cannot answer is told in the report, not in its stack traces
-        session.sparkContext.setLogLevel("OFF")
-    for _ in range(_RETRIES_MAX):
-        with contextlib.suppress(PositionLost, StaleRead):  # the state went under a long check: judge a later epoch
-            return _check_once(database, names, session)
-    return _check_once(database, names, session)
+    with _quiet(session) if spark is None else contextlib.nullcontext():
+        for _ in range(_RETRIES_MAX):
+            with contextlib.suppress(PositionLost, StaleRead):  # the state went under a long check: judge a later epoch
+                return _check_once(database, names, session)
+        return _check_once(database, names, session)
+
+
+@contextlib.contextmanager
+def _quiet(session: SparkSession) -> Iterator[None]:
+    """A question that Spark cannot answer is told in the report, not in its stack traces."""
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        yield
+    finally:
+        session.sparkContext.setLogLevel("ERROR")
 
 
 def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSession) -> CheckReport:

@@ -188,7 +188,7 @@ class Database:
         """The plan of a view, or of all views together."""
         from viewkeeper.optimize.explain import explain
 
-        return explain(self.catalog(), name)
+        return explain(self.catalog(), name, before_images=self.store.capabilities.before_images)
 
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""

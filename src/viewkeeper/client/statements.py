@@ -144,7 +144,7 @@ def _explain(database: Database, name: str | None, query: str | None) -> Result:
     if query is not None:
         name = "explained"
         catalog = catalog.with_view(define_view(catalog, name, query))
-    text = explain(catalog, name)
+    text = explain(catalog, name, before_images=database.store.capabilities.before_images)
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

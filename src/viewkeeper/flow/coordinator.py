@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced, LogDiverged, ViewFailed
@@ -154,18 +154,18 @@ class Coordinator:
         A view whose own work fails is stopped, and the next epoch goes on without it. For anything else the next epoch
         is smaller: the machine may lack memory for this one. The smallest epoch that fails is the operator's.
         """
-        failure: EpochFailed | None = None
-        for _ in range(ATTEMPTS_MAX):
+        for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 self._run(epoch)
-                return True
+                break
             except EpochFailed as error:
-                failure = error
-        work = count_between(epoch.start, epoch.stop.positions) + sum(chunk.rows for chunk in epoch.chunks)
-        if failure is None or (not isinstance(failure, ViewFailed) and work <= SMALLEST_WORK):
-            raise failure or EpochFailed(f"epoch {epoch.epoch} was not run")
-        self._give_up(epoch, failure)
-        return False
+                if attempt == ATTEMPTS_MAX:
+                    work = count_between(epoch.start, epoch.stop.positions) + sum(c.rows for c in epoch.chunks)
+                    if work <= SMALLEST_WORK and not isinstance(error, ViewFailed):
+                        raise
+                    self._give_up(epoch, error)
+                    return False
+        return True
 
     def _give_up(self, epoch: Inflight, failure: EpochFailed) -> None:
         failpoint("void.start")
@@ -226,10 +226,7 @@ def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: Ep
     """The record with the epoch void, and its culprit stopped."""
     if record.inflight is None or record.inflight.epoch != epoch.epoch:
         raise Fenced(f"epoch {epoch.epoch} is no longer in flight")
-    voided = epochs.void(record, owner)
-    if isinstance(failure, ViewFailed):
-        voided = replace(epochs.stop_view(voided, owner, failure.table, failure.reason), version=voided.version)
-    return voided
+    return epochs.void(record, owner, {failure.table: failure.reason} if isinstance(failure, ViewFailed) else {})
 
 
 def require_receipts(units: Sequence[int], managers: Sequence[int], got: Sequence[tuple[int, Sequence[int]]]) -> None:

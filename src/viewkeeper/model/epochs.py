@@ -7,7 +7,9 @@ last K committed epochs needs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NewType
 
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
@@ -118,20 +120,23 @@ def commit(
     )
 
 
-def void(record: EpochRecord, owner: str) -> EpochRecord:
-    """Give the epoch in flight up: its number is never used again, and nobody sees what it wrote (R8)."""
+def void(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingProxyType({})) -> EpochRecord:
+    """Give the epoch in flight up: its number is never used again, and nobody sees what it wrote (R8).
+
+    `stopped` are the tables of views that made it fail, with the reason: they are not readable any more, and the next
+    epoch is planned without them.
+    """
     _require_owner(record, owner)
     if record.inflight is None:
         raise InvariantBroken("no epoch is in flight, none can be voided")
-    return _next(record, void=(*record.void, record.inflight.epoch), inflight=None)
-
-
-def stop_view(record: EpochRecord, owner: str, table: int, reason: str) -> EpochRecord:
-    """Keep a view up no more: it is not readable, and the next epoch is planned without it."""
-    _require_owner(record, owner)
-    filled = {other: first for other, first in record.filled.items() if other != table}
-    filling = {other: fill for other, fill in record.filling.items() if other != table}
-    return _next(record, filled=filled, filling=filling, stopped=record.stopped | {table: reason})
+    return _next(
+        record,
+        void=(*record.void, record.inflight.epoch),
+        filled={table: first for table, first in record.filled.items() if table not in stopped},
+        filling={table: fill for table, fill in record.filling.items() if table not in stopped},
+        stopped=record.stopped | dict(stopped),
+        inflight=None,
+    )
 
 
 def pin(record: EpochRecord, name: str, epoch: int, until: int) -> EpochRecord:

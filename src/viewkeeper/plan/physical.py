@@ -143,8 +143,12 @@ class FoldNode:
     def group_row(self) -> tuple[Column, ...]:
         """What a group's record holds."""
         sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.doubles)
-        kept = tuple(column for entries in self.entries for column in entries.kept)
-        return self.state + sums + kept + (() if self.having else self.values)
+        return self.state + sums + self.kept + (() if self.having else self.values)
+
+    @property
+    def kept(self) -> tuple[Column, ...]:
+        """What a group's record keeps of all its entries."""
+        return tuple(column for entries in self.entries for column in entries.kept)
 
     @property
     def row(self) -> tuple[Column, ...]:

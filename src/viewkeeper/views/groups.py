@@ -55,16 +55,12 @@ def empty_row(node: FoldNode) -> bytes | None:
     contribution = first_contribution(node)
     kept = [contribution[f"s{i}"].combine_chunks() for i in range(len(node.state))]
     kept += [pa.array([b""], pa.binary()) for _ in node.doubles]
-    kept += [pa.array([0 if c.type.kind == "BIGINT" and not c.nullable else None], c.type.arrow) for c in _kept(node)]
+    kept += [pa.array([0 if c.type.kind == "BIGINT" and not c.nullable else None], c.type.arrow) for c in node.kept]
     finished = _finish(node, kept, contribution["key"])
     if node.having and not finished["shown"][0].as_py():
         return None
     rows = _values(node, finished) if node.having else kept + _values(node, finished)
     return encode_rows(node.row, rows, 1)[0].as_py()
-
-
-def _kept(node: FoldNode) -> list:
-    return [column for entries in node.entries for column in entries.kept]
 
 
 def _add_doubles(found: Found, was: pa.Array, part: pa.Table | None) -> pa.Array:

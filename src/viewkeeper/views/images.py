@@ -31,9 +31,6 @@ class Images:
     keys: pa.ChunkedArray
     key_columns: tuple[Column, ...]
 
-    def __len__(self) -> int:
-        return len(self.relation)
-
     def keys_at(self, order: np.ndarray) -> pa.Array:
         """The base keys of the images with the given `ord`."""
         known = np.asarray(self.relation["ord"])

@@ -122,3 +122,12 @@ def test_a_re_run_lists_the_same(db: vk.Database) -> None:
 
     aside, degraded = troubles(db, "v0")
     assert (aside.keys, degraded.keys) == ((("a", 1),), (("g",),))
+
+
+def test_explain_says_where_a_delta_comes_from(db: vk.Database) -> None:
+    make(db, "SELECT k FROM t")
+    stored = not db.store.capabilities.before_images
+
+    assert ("δ r0 [stored]" in db.explain("v0")) is stored
+    assert any("δ r0 [stored]" in line for (line,) in db.execute("EXPLAIN v0").rows) is stored
+    assert any("δ r0 [stored]" in line for (line,) in db.execute("EXPLAIN SELECT x FROM t").rows) is stored
