@@ -165,7 +165,7 @@ class Node:
 
         while start < stop:
             with self._environment.read("log") as transaction:
-                entries, positions = _read_entries(transaction, start, stop)
+                entries, positions = _read_entries(transaction.cursor(), start, stop)
             if not entries:
                 return
             yield from decode_entries(entries, positions)
@@ -269,12 +269,11 @@ def _encode_last(position: int, stamp: int) -> bytes:
     return position.to_bytes(8, "big") + stamp.to_bytes(8, "big")
 
 
-def _read_entries(transaction: lmdb.Transaction, start: int, stop: int) -> tuple[list[bytes], list[int]]:
+def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[bytes], list[int]]:
     """Whole entries of (start, stop], up to a bounded number of changes and bytes."""
     entries: list[bytes] = []
     positions: list[int] = []
     size = 0
-    cursor = transaction.cursor()
     # Positions have no gap: the first entry found holds start + 1, unless the log was truncated behind a committed epoch.
     # A task that comes so late must not take the rest for the whole.
     found = cursor.set_range(position_key(start + 1))
@@ -294,21 +293,25 @@ def _images_before(
     transaction: lmdb.Transaction, log: object, table: int, position: int, low: bytes, high: bytes | None
 ) -> dict[bytes, Image]:
     """For each row with low < key <= high changed behind `position`: its image before the first such change."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from viewkeeper.stores.embedded.logbatches import decode_entries
 
     images: dict[bytes, Image] = {}
     cursor = transaction.cursor(db=log)
-    if not cursor.set_range(position_key(position + 1)):
-        return images
-    first = logformat.decode_header(cursor.value())
-    if position_of(cursor.key()) - first.count > position:
-        raise PositionLost(f"the log no longer reaches back to position {position}", "ask for a later state")
-    for key, entry in cursor.iternext():
-        if logformat.decode_header(entry).table == table:
-            for _, batch in decode_entries([entry], [position_of(key)]):
-                for row, before in zip(batch["key"].to_pylist(), batch["before"].to_pylist(), strict=True):
-                    if row > low and (high is None or row <= high):
-                        images.setdefault(row, before)
+    end = position_of(cursor.key()) if cursor.last() else position
+    while position < end:
+        entries, positions = _read_entries(transaction.cursor(db=log), position, end)
+        for number, batch in decode_entries(entries, positions):
+            if number == table:
+                inside = pc.greater(batch["key"], pa.scalar(low, pa.binary()))
+                if high is not None:
+                    inside = pc.and_(inside, pc.less_equal(batch["key"], pa.scalar(high, pa.binary())))
+                found = batch.filter(inside)
+                for row, before in zip(found["key"].to_pylist(), found["before"].to_pylist(), strict=True):
+                    images.setdefault(row, before)
+        position = positions[-1]
     return images
 
 
