@@ -104,9 +104,11 @@ def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path
     plan = plan_of(epoch)
     inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(store, plan, epoch, unit)]
     half = frozenset(range(0, store.places, managers))
-    for node, table in inputs:
+    kept = []
+    for node, part, table in inputs:
         places = [int(value) % store.places for value in table["hash"].to_pylist()]
-        apply_inputs(store, plan, epoch, [(node, table.filter([place in half for place in places]))], half)
+        kept.append((node, part, table.filter([place in half for place in places])))
+    apply_inputs(store, plan, epoch, kept, half)
     before = contents(db)
 
     assert wrong_views(db, first) == []  # readers see nothing of the half
