@@ -7,11 +7,13 @@ that never happened is a failure: a generator that stopped making it would other
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import Phase, example, given, settings
@@ -34,6 +36,7 @@ from tests.support.oracle import CASES, KINDS, Oracle, bag_of
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.views import rollup
 
 HISTORIES_MIN = 300
 STEPS_MIN = 30
@@ -45,6 +48,7 @@ RUN_EVENTS = (
     "view filled in several epochs",
     "bulk put",
     "get checked",
+    "views rolled up",
 )
 SEEN: Counter[str] = Counter()
 HISTORIES: Counter[str | tuple[str, str]] = Counter()
@@ -106,6 +110,24 @@ def write_one(table: object, change: Change) -> vk.Token:
         case "clear":
             return table.delete(*change.key, columns=[name for name, _ in change.columns])
     return table.delete(*change.key)
+
+
+@contextlib.contextmanager
+def rolling_up() -> Iterator[None]:
+    """Views of the same grain share counted rows, however few images there are and whether or not that pays."""
+    serve = rollup.RollingUp.contributions
+
+    def counted(self: rollup.RollingUp, *args: object) -> dict:
+        served = serve(self, *args)
+        SEEN["views rolled up"] += len(served)
+        return served
+
+    with (
+        mock.patch.object(rollup, "_SAMPLE", 1),
+        mock.patch.object(rollup, "_repeats", lambda *_: True),
+        mock.patch.object(rollup.RollingUp, "contributions", counted),
+    ):
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -187,9 +209,12 @@ class Checker:
         size = choose.choice((1, 20, 300, 10_000)) if epochs == 1 else 10_000
         coordinator = Coordinator(self._store, runner, changes_max=size, rows_max=choose.choice((7, 60, 10_000)))
         SEEN["several epochs behind"] += size < self._done - self._applied
+        roll_up = choose.random() < 0.5
         for _ in range(epochs):
             began_with = set(self._store.read_epoch_record().filled)
-            if coordinator.step() is None:
+            with rolling_up() if roll_up else contextlib.nullcontext():
+                done = coordinator.step()
+            if done is None:
                 break
             SEEN["epoch by managers"] += managers > 1
             filled = set(self._store.read_epoch_record().filled) - began_with

@@ -24,6 +24,7 @@ from viewkeeper.views.units import Unit
 
 BLOCKS_SCHEMA = "manager int, node int, part int, unit int, block binary"
 RECEIPTS_SCHEMA = "manager int, units array<int>, records bigint"
+_BATCH_BYTES = 4 << 20
 _ACKNOWLEDGEMENT = -1  # as a node: the unit is read to its end
 _BLOCKS_ARROW = pa.schema(
     [*((name, pa.int32()) for name in ("manager", "node", "part", "unit")), ("block", pa.binary())]
@@ -80,9 +81,18 @@ class EpochTask:
         return frozenset(place for place, owner in enumerate(self.owners) if owner == manager)
 
     def _blocks(self, inputs: Sequence[Input], unit: int) -> Iterator[pa.RecordBatch]:
+        """What the inputs are to each manager; small blocks travel together, for Spark's price is by the batch."""
+        rows: list[tuple[int, int, int, int, bytes | None]] = []
+        waiting = 0
         for node, part, table in inputs:
             for manager, piece in split_by_manager(table, self.owners):
-                yield _block(manager, node, part, unit, to_block(piece))
+                rows.append((manager, node, part, unit, to_block(piece)))
+                waiting += len(rows[-1][-1] or b"")
+                if waiting >= _BATCH_BYTES:
+                    yield _batch(rows)
+                    rows, waiting = [], 0
+        if rows:
+            yield _batch(rows)
 
 
 def _deltas_of(manager: int) -> int:
@@ -104,4 +114,8 @@ def _collect(batches: Iterator[pa.RecordBatch]) -> tuple[list[int], list[Input]]
 
 
 def _block(manager: int, node: int, part: int, unit: int, block: bytes | None) -> pa.RecordBatch:
-    return pa.record_batch([[manager], [node], [part], [unit], [block]], schema=_BLOCKS_ARROW)
+    return _batch([(manager, node, part, unit, block)])
+
+
+def _batch(rows: Sequence[tuple[int, int, int, int, bytes | None]]) -> pa.RecordBatch:
+    return pa.record_batch([list(column) for column in zip(*rows, strict=True)], schema=_BLOCKS_ARROW)

@@ -16,7 +16,7 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.compile_fold import EntryPlan, FoldLayout, lay_out_fold
 from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalPlan, Project, Select, View
-from viewkeeper.plan.physical import CopyNode, Entries, FoldNode, Node, Shown
+from viewkeeper.plan.physical import CopyNode, Entries, FoldNode, Node, Rollup, Shown
 from viewkeeper.sql.bind import Output
 from viewkeeper.sql.construct import logical
 from viewkeeper.sql.duckdb_sql import emit, group_key, guarded
@@ -81,11 +81,16 @@ _ORDER, _SIGN = "ord", "sign"
 
 
 def _rows_sql(
-    names: Sequence[str], expressions: Sequence[Expression], sqls: Sequence[str], predicates: Sequence[Expression]
+    names: Sequence[str],
+    expressions: Sequence[Expression],
+    sqls: Sequence[str],
+    predicates: Sequence[Expression],
+    carried: Sequence[str] = (),
 ) -> tuple[str, bool]:
     """SELECT of `expressions` (written as `sqls`) over the images that pass, and whether it marks `fails`.
 
-    A failing row is one on which WHERE fails, or which passes and on which an expression fails.
+    A failing row is one on which WHERE fails, or which passes and on which an expression fails. `carried`: columns of the
+    images that stay as they are.
     """
     source, failures = _passing(predicates)
     risky = [place for place, expression in enumerate(expressions) if expression.fallible]
@@ -94,7 +99,7 @@ def _rows_sql(
         tried = f"CASE WHEN w.v0 THEN {tried} END" if failures else tried
         source = f"(SELECT *, {tried} AS t FROM {source})"
         failures = [*failures, "t IS NULL"]
-    columns = [_ORDER, _SIGN]
+    columns = [_ORDER, _SIGN, *carried]
     for place, (name, sql) in enumerate(zip(names, sqls, strict=True)):
         columns.append(f"{f't.v{risky.index(place)}' if place in risky else sql} AS {name}")
     if failures:
@@ -198,8 +203,29 @@ def _compile_fold(chain: Chain, fold: Fold, outputs: Sequence[Output]) -> tuple[
         groups=next(ids) if chain.having is not None else None,
         aside=next(ids) if can_fail else None,
         degraded=next(ids) if layout.can_fail else None,
+        rollup=_rollup(chain, layout),
     )
     return node, layout.shown
+
+
+def _rollup(chain: Chain, layout: FoldLayout) -> Rollup | None:
+    """The same contributions from counted rows: when nothing but counts and sums of columns is kept.
+
+    A DOUBLE in the grain would make -0.0 and 0.0 one, which an expression over it can tell apart.
+    """
+    grain = columns_of(*layout.groups, *chain.predicates)
+    is_double = any(chain.table.columns[position].type.kind == "DOUBLE" for position in grain)
+    if not layout.rolled or layout.doubles or layout.entries or not grain or is_double:
+        return None
+    summed = tuple(sorted({column for _, column in layout.rolled if column is not None}))
+    carried = ["n", *(f"{prefix}{column}" for column in summed for prefix in "nt")]
+    names = [f"k{place}" for place in range(len(layout.groups))]
+    rows, can_fail = _rows_sql(
+        names, layout.groups, [emit(group) for group in layout.groups], chain.predicates, carried
+    )
+    failed = ", bool_or(fails) AS failed" if can_fail else ""
+    contribute = _grouped(layout, [sql for sql, _ in layout.rolled], [], "", failed)
+    return Rollup(grain, summed, f"WITH rows AS ({rows}) {contribute}")
 
 
 def _fold_rows(chain: Chain, layout: FoldLayout) -> tuple[str, bool]:
@@ -230,7 +256,7 @@ def _entries(layout: FoldLayout, plan: EntryPlan, table: TableId, *, can_fail: b
     )
 
 
-def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], where: str) -> str:
+def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], where: str, also: str = "") -> str:
     """The contributions of `rows`: `sums` by group key, or by group key and `values`."""
     keys = [group_key(f"k{place}", group.type) for place, group in enumerate(layout.groups)]
     shown = [f"{sql} AS k{place}" for place, sql in enumerate(keys)]
@@ -239,4 +265,4 @@ def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], whe
     by = [*keys, *values]
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
     grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry that came and went is none
-    return f"SELECT {', '.join(shown)} FROM rows{f' WHERE {where}' if where else ''}{grouped}"
+    return f"SELECT {', '.join(shown)}{also} FROM rows{f' WHERE {where}' if where else ''}{grouped}"

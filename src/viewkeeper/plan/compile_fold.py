@@ -16,7 +16,7 @@ from viewkeeper.plan.physical import Shown
 from viewkeeper.sql import duckdb_decimal
 from viewkeeper.sql.bind import Grouping, Output
 from viewkeeper.sql.duckdb_sql import emit, guarded
-from viewkeeper.sql.expressions import Aggregate, Case, Expression, FoldRef, Literal
+from viewkeeper.sql.expressions import Aggregate, Case, ColumnRef, Expression, FoldRef, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,9 @@ class FoldLayout:
     arguments: tuple[Expression, ...]  # of the aggregates: `a0…` of the inner SELECT
     state: tuple[Column, ...]
     state_sqls: tuple[str, ...]
+    rolled: tuple[
+        tuple[str, int | None], ...
+    ]  # the same over counted rows, and of which column; () when there is no way
     doubles: tuple[int, ...]
     entries: tuple[EntryPlan, ...]
     values: tuple[Column, ...]
@@ -50,6 +53,7 @@ class _States:
         self.arguments: list[Expression] = []
         self.columns: list[Column] = [Column("count(*)", BIGINT, nullable=False)]
         self.sqls: list[str] = ["count(*)"]
+        self.rolled: list[tuple[str, int | None] | None] = [(_rolled_up("n", BIGINT), None)]
         self.doubles: list[int] = []
         self.entries: list[EntryPlan] = []
 
@@ -87,13 +91,15 @@ class _States:
         if not args or not args[0].nullable:
             return 0
         name = f"a{self._argument(args[0])}"
-        return self._add(f"count({name})", Column(f"count({args[0].text})", BIGINT, nullable=False))
+        column = Column(f"count({args[0].text})", BIGINT, nullable=False)
+        return self._add(f"count({name})", column, _rolled("n", args[0], BIGINT))
 
     def _sum(self, arg: Expression) -> int:
         total = f"sum(a{self._argument(arg)})"
         if arg.type.kind == "DECIMAL":
             total = duckdb_decimal.unscaled(total, decimal(38, arg.type.scale))
-        return self._add(f"CAST(coalesce({total}, 0) AS HUGEINT)", Column(f"sum({arg.text})", INT128, nullable=False))
+        column = Column(f"sum({arg.text})", INT128, nullable=False)
+        return self._add(f"CAST(coalesce({total}, 0) AS HUGEINT)", column, _rolled("t", arg, INT128))
 
     def _double(self, arg: Expression) -> int:
         argument = self._argument(arg)
@@ -118,11 +124,23 @@ class _States:
             self.arguments.append(arg)
         return self.arguments.index(arg)
 
-    def _add(self, sql: str, column: Column) -> int:
+    def _add(self, sql: str, column: Column, rolled: tuple[str, int | None] | None) -> int:
         if sql not in self.sqls:
             self.sqls.append(sql)
+            self.rolled.append(rolled)
             self.columns.append(column)
         return self.sqls.index(sql)
+
+
+def _rolled(prefix: str, arg: Expression, type_: SqlType) -> tuple[str, int | None] | None:
+    """A count or sum of a column from counted rows; sums of what is no integer have no such form."""
+    if not isinstance(arg, ColumnRef) or arg.type.kind not in ("INT", "BIGINT"):
+        return None
+    return _rolled_up(f"{prefix}{arg.position}", type_), arg.position
+
+
+def _rolled_up(name: str, type_: SqlType) -> str:
+    return f"CAST(coalesce(sum({name}), 0) AS {type_.duckdb})"
 
 
 def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
@@ -154,6 +172,7 @@ def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expressi
         arguments=tuple(states.arguments),
         state=tuple(states.columns),
         state_sqls=tuple(states.sqls),
+        rolled=tuple(way for way in states.rolled if way is not None) if None not in states.rolled else (),
         doubles=tuple(states.doubles),
         entries=tuple(states.entries),
         values=tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values),

@@ -99,6 +99,28 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollup:
+    """How a γ can do with counted rows in place of images, which several views then share.
+
+    Counted rows are images grouped by the columns of `grain`, which alone decide what passes, where it belongs and whether
+    it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` images, and for each column of
+    `summed` how many of its values are there, `n…`, and their sum, `t…`. `contribute` reads them as `images` and returns
+    what the node's own `contribute` would; where an expression can fail also `failed`, whether one did in a group.
+    """
+
+    grain: tuple[int, ...]
+    summed: tuple[int, ...]
+    contribute: str
+
+    def to_json(self) -> dict[str, object]:
+        return _to_json(self)
+
+    @staticmethod
+    def from_json(value: dict) -> Rollup:
+        return Rollup(tuple(value["grain"]), tuple(value["summed"]), value["contribute"])
+
+
+@dataclass(frozen=True, slots=True)
 class FoldNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
@@ -108,7 +130,8 @@ class FoldNode:
     columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on what went, and
     subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never NULL; `s0` is
     always the row count.
-    `doubles` are the arguments (places among `a0…`) of which an exact sum of DOUBLE is kept.
+    `doubles` are the arguments (places among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same from
+    counted rows, where that can be.
 
     `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`
     and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its input;
@@ -134,6 +157,7 @@ class FoldNode:
     groups: TableId | None
     aside: TableId | None
     degraded: TableId | None
+    rollup: Rollup | None
 
     @property
     def group_table(self) -> TableId:
@@ -173,7 +197,9 @@ class FoldNode:
     def from_json(value: dict) -> FoldNode:
         columns = {name: _columns_from_json(value[name]) for name in ("key", "state", "values")}
         entries = tuple(Entries.from_json(item) for item in value["entries"])
-        return FoldNode(**_plain(value) | columns | {"doubles": tuple(value["doubles"]), "entries": entries})
+        rollup = Rollup.from_json(value["rollup"]) if value["rollup"] else None
+        parts = {"doubles": tuple(value["doubles"]), "entries": entries, "rollup": rollup}
+        return FoldNode(**_plain(value) | columns | parts)
 
 
 Node = CopyNode | FoldNode
@@ -183,14 +209,14 @@ def node_from_json(value: dict) -> Node:
     return CopyNode.from_json(value) if value["node"] == "copy" else FoldNode.from_json(value)
 
 
-def _to_json(node: CopyNode | FoldNode | Entries) -> dict[str, object]:
+def _to_json(node: CopyNode | FoldNode | Entries | Rollup) -> dict[str, object]:
     return {field.name: _value_to_json(getattr(node, field.name)) for field in fields(node)}
 
 
 def _value_to_json(value: object) -> object:
     if isinstance(value, tuple):
         return [_value_to_json(item) for item in value]
-    return value.to_json() if isinstance(value, (Column, Entries)) else value
+    return value.to_json() if isinstance(value, (Column, Entries, Rollup)) else value
 
 
 def _plain(value: dict) -> dict:

@@ -30,7 +30,7 @@ def has_one_reader(node: FoldNode) -> bool:
 
 def contribute_side(node: FoldNode, side: pa.Table, sign: int) -> pa.Table:
     """Contributions to the groups of a node that `has_one_reader`, of images that all came or all went."""
-    return _signed(node, run_sql(f"WITH rows AS ({node.rows}) {node.contribute}", images=side), sign)
+    return signed_contribution(node, run_sql(f"WITH rows AS ({node.rows}) {node.contribute}", images=side), sign)
 
 
 def contribute(node: FoldNode, images: Images) -> Iterator[tuple[int, pa.Table]]:
@@ -41,7 +41,7 @@ def contribute(node: FoldNode, images: Images) -> Iterator[tuple[int, pa.Table]]
         if aside is not None:
             yield ASIDE, aside
     for sign, side in sides(rows):
-        yield MAIN, _signed(node, run_sql(node.contribute, rows=side), sign)
+        yield MAIN, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
         yield entries_part(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
     for place, argument in enumerate(node.doubles):
@@ -92,7 +92,8 @@ def combine_doubles(parts: Sequence[pa.Table]) -> pa.Table:
     return run_sql(sql, parts=pa.concat_tables(parts))
 
 
-def _signed(node: FoldNode, grouped: pa.Table, sign: int) -> pa.Table:
+def signed_contribution(node: FoldNode, grouped: pa.Table, sign: int) -> pa.Table:
+    """A node's contributions (`k…`, `s…`) under their encoded keys."""
     keys, hashes = _keys(node, grouped)
     states = {f"s{i}": as_type(grouped[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
     return pa.table({"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8)), **states})

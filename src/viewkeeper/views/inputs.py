@@ -33,6 +33,7 @@ from viewkeeper.views.fold import (
 )
 from viewkeeper.views.images import Images, images_of_changes, images_of_rows
 from viewkeeper.views.parts import ASIDE, MAIN, kind_of
+from viewkeeper.views.rollup import RollingUp
 from viewkeeper.views.units import Unit, chunk_of
 
 _FEW_ROWS = 50_000  # are moved sooner than they are grouped
@@ -46,12 +47,18 @@ class Gathering:
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
         self._parts: dict[tuple[int, int], list[pa.Table]] = {}
+        self._rolling_up = RollingUp()
 
     def add(self, number: int, part: int, table: pa.Table) -> None:
         self._parts.setdefault((number, part), []).append(table)
 
     def add_images(self, numbers: Sequence[int], images: Images) -> None:
         nodes = {number: self._plan.nodes[number] for number in numbers}
+        folds = {number: node for number, node in nodes.items() if isinstance(node, FoldNode)}
+        for number, tables in self._rolling_up.contributions(folds, images.relation).items():
+            del nodes[number]
+            for table in tables:
+                self.add(number, MAIN, table)
         simple = {n: node for n, node in nodes.items() if isinstance(node, FoldNode) and has_one_reader(node)}
         for sign, side in sides(images.relation) if simple else ():
             for number, node in simple.items():
