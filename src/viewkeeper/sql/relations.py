@@ -1,0 +1,186 @@
+"""Bound relations: what a query means, as a tree of σ, π, γ, ⋈ and ∪ over tables.
+
+In: nothing; the binder makes them. Out: frozen trees. Always: an expression speaks of its input's columns by position
+(`ColumnRef`), and directly above γ of its groups and aggregates (`FoldRef`); equal trees are equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.sql.expressions import Aggregate, Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    name: str
+    expression: Expression
+
+    @property
+    def column(self) -> Column:
+        return Column(self.name, self.expression.type, self.expression.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """γ: group expressions in GROUP BY order (none: one group, always there), and the distinct aggregates."""
+
+    groups: tuple[Expression, ...]
+    aggregates: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The rows of a base table."""
+
+    table: TableSchema
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.table.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """σ: the rows for which the predicate is true; above γ it is HAVING."""
+
+    input: Relation
+    predicate: Expression
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """γ: one row for each group; its columns are the groups, then the aggregates. DISTINCT is a γ without aggregates."""
+
+    input: Relation
+    grouping: Grouping
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        parts = (*self.grouping.groups, *self.grouping.aggregates)
+        return tuple(Column(part.text, part.type, part.nullable or part.fallible) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """π: the columns shown."""
+
+    input: Relation
+    outputs: tuple[Output, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(output.column for output in self.outputs)
+
+
+JOIN_KINDS = ("inner", "left", "full", "semi", "anti")
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """⋈ on equal keys: `keys[i]` are expressions over the columns of `sides[i]`, of equal types side by side.
+
+    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above it.
+    `left` keeps every row of the first side, `full` of both, with NULLs for the columns of the other; `semi` gives the rows
+    of the first side that have a match, `anti` those that have none, with the first side's columns alone. `residual`: a
+    further condition on what matches, over the columns of both sides; it cannot fail. A NULL in a key matches nothing.
+    """
+
+    kind: str
+    sides: tuple[Relation, ...]
+    keys: tuple[tuple[Expression, ...], ...]
+    residual: Expression | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        first, *others = self.sides
+        if self.kind in ("semi", "anti"):
+            return first.columns
+        left = tuple(_as_nullable(column) for column in first.columns) if self.kind == "full" else first.columns
+        right = [column for side in others for column in side.columns]
+        return (*left, *(right if self.kind == "inner" else map(_as_nullable, right)))
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """∪ of bags (UNION ALL): as many columns of the same types from each input; names are the first one's."""
+
+    inputs: tuple[Relation, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        together = zip(*(one.columns for one in self.inputs), strict=True)
+        return tuple(Column(parts[0].name, parts[0].type, any(p.nullable for p in parts)) for parts in together)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """ORDER BY … LIMIT: the first `limit` rows; rows that the order leaves equal stand in the order of their keys."""
+
+    input: Relation
+    order: tuple[Ordering, ...]
+    limit: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+Relation = Scan | Select | Fold | Project | Join | Union | Top
+
+
+def inputs_of(relation: Relation) -> tuple[Relation, ...]:
+    match relation:
+        case Scan():
+            return ()
+        case Join(sides=sides):
+            return sides
+        case Union(inputs=inputs):
+            return inputs
+    return (relation.input,)
+
+
+def walk_relations(relation: Relation) -> Iterator[Relation]:
+    """The relation and everything below it, from the top down, left to right."""
+    yield relation
+    for part in inputs_of(relation):
+        yield from walk_relations(part)
+
+
+def expressions_of(relation: Relation) -> tuple[Expression, ...]:
+    """The expressions of a relation itself, without those of its inputs."""
+    match relation:
+        case Select(predicate=predicate):
+            return (predicate,)
+        case Fold(grouping=grouping):
+            return (*grouping.groups, *grouping.aggregates)
+        case Project(outputs=outputs):
+            return tuple(output.expression for output in outputs)
+        case Join(keys=keys, residual=residual):
+            return (*(part for side in keys for part in side), *(() if residual is None else (residual,)))
+        case Top(order=order):
+            return tuple(part.expression for part in order)
+    return ()
+
+
+def tables_of(relation: Relation) -> tuple[TableSchema, ...]:
+    """The base tables that are read, each once, in the order in which they stand."""
+    found = {part.table.id: part.table for part in walk_relations(relation) if isinstance(part, Scan)}
+    return tuple(found.values())
+
+
+def _as_nullable(column: Column) -> Column:
+    return Column(column.name, column.type, nullable=True)
