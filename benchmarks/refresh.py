@@ -29,6 +29,7 @@ from benchmarks.workload import PUTS_PER_DELETE, fill_on_spark, prepare, steps, 
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import encode_rows
+from viewkeeper.ports.recompute import Base, Moment
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -47,7 +48,8 @@ class Recomputation:
         self._environment = lmdb.open(str(target), map_size=1 << 32, sync=False, metasync=False)
 
     def run(self) -> None:
-        computed = self._spark.run(V1, self._db.table("r").schema, self._db.store.ends()).sort_by("x")
+        now = Moment(0, self._db.store.ends(), ())  # all that is written
+        computed = self._spark.run(V1, [Base("r", self._db.table("r").schema)], now).sort_by("x")
         node = self._db.view("v1").definition.node
         keys, _ = encode_keys(node.key, [computed["x"].combine_chunks()], len(computed))
         values = [computed[name].combine_chunks() for name in ("n", "s")]

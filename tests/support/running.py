@@ -18,9 +18,8 @@ from viewkeeper.model import epochs
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.catalog import Catalog, physical_plan
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.views.deltas import apply_deltas
 from viewkeeper.views.inputs import read_unit
-from viewkeeper.views.program import apply_inputs, run_here, split_by_manager
+from viewkeeper.views.program import Level, apply_inputs, levels_of, run_here, split_by_manager
 from viewkeeper.views.units import plan_units
 
 if TYPE_CHECKING:
@@ -58,10 +57,11 @@ class ManagersRunner:
         for unit in self._shuffled(units):
             blocks += self._blocks(read_unit(self._store, plan, epoch, unit), owners)
             reached.append((unit.number % self.managers, unit.number))
-        if plan.deltas:
+        for level in levels_of(plan)[:-1]:
             handed_on = []
             for _, mine, owned in self._by_manager(blocks, owners):
-                handed_on += self._blocks(apply_deltas(self._store, plan, epoch, mine, owned), owners)
+                for piece in Level(self._store, plan, epoch, level, owned).settle(mine):
+                    handed_on += self._blocks(piece, owners)
             blocks = handed_on
         got = []
         for manager, mine, owned in self._by_manager(blocks, owners):

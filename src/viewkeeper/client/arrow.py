@@ -14,7 +14,7 @@ from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_table, face
-from viewkeeper.plan.physical import Node, Shown
+from viewkeeper.plan.nodes import CopyNode, FoldNode, Shown
 
 
 def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> pa.Table:
@@ -24,13 +24,13 @@ def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) ->
     return pa.table(decode_table(schema, keys, pa.array([row for _, row in both], pa.binary())))
 
 
-def records_to_arrow(node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
+def records_to_arrow(node: CopyNode | FoldNode, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view; `rows` has no NULL."""
     _, arrays = _decode(node, shown, keys, rows)
     return pa.table({item.column.name: face(array) for item, array in zip(shown, arrays, strict=True)})
 
 
-def keys_and_values(node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
+def keys_and_values(node: CopyNode | FoldNode, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view with their whole key: `__key_0`, …, `__value_0`, …."""
     parts, arrays = _decode(node, shown, keys, rows)
     columns = {f"__key_{i}": array for i, array in enumerate(parts)}
@@ -38,7 +38,7 @@ def keys_and_values(node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa
 
 
 def _decode(
-    node: Node, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array
+    node: CopyNode | FoldNode, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array
 ) -> tuple[list[pa.Array], list[pa.Array]]:
     """The key's parts, and the values shown."""
     parts = decode_keys(node.key, keys)

@@ -14,9 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.check.compare import compare
+from viewkeeper.check.expansion import spelled_out
 from viewkeeper.check.questions import names_of_bounds, names_of_keys, question_for
 from viewkeeper.check.report import CheckReport, Finding
+from viewkeeper.client.bags import keyed
 from viewkeeper.client.pins import pinned
+from viewkeeper.client.troubles import set_aside
 from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.engine.session import default_session, epoch_session
 from viewkeeper.errors import EpochFailed, PositionLost, StaleRead
@@ -25,9 +28,9 @@ from viewkeeper.model.keys import decode_key, encode_key
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.types import DOUBLE
 from viewkeeper.model.values import Stored, from_stored
-from viewkeeper.plan.catalog import ViewDefinition
-from viewkeeper.plan.physical import FoldNode
-from viewkeeper.ports.recompute import Moment, Recompute
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
+from viewkeeper.plan.nodes import FoldNode
+from viewkeeper.ports.recompute import Base, Moment, Recompute
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -77,18 +80,41 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
                 notes.append(f"view {view.name}: {len(degraded):,} degraded, whose values do not fit, not compared")
             if degraded and not view.node.key:
                 continue  # its one record does not fit its type: there is nothing to compare
-            table = catalog.table_by_id(view.source).as_of(view.id)
             try:
-                expected = _recomputed(recompute, view, table, snapshot, degraded)
+                expected, found = _sides(recompute, catalog, view, snapshot, degraded)
             except EpochFailed as error:
                 notes.append(f"view {view.name} could not be judged, which says nothing against it: {error.fact}")
                 is_whole = False
                 continue
-            findings += _judge(view, expected, _without(snapshot.view(view.name).keys_and_values(), view, degraded))
-            records += len(expected)
+            findings += found
+            records += expected
             judged.append(view.name)
     is_ok = not findings and is_whole
     return CheckReport(is_ok, snapshot.epoch, tuple(judged), records, tuple(findings), tuple(notes))
+
+
+def _sides(
+    recompute: Recompute, catalog: Catalog, view: ViewDefinition, snapshot: Snapshot, degraded: list[list[Stored]]
+) -> tuple[int, list[Finding]]:
+    """How many records a view should hold, and what is wrong with those it holds."""
+    stored = snapshot.view(view.name).keys_and_values()
+    if len(view.nodes) == 1 and len(view.node.feeds) == 1:
+        table = catalog.by_id(view.sources[0])
+        if isinstance(table, TableSchema):
+            expected = _recomputed(recompute, view, table.as_of(view.id), snapshot, degraded)
+            names = names_of_keys(view), names_of_bounds(view)
+            return len(expected), _judge(view, *names, expected, _without(stored, view, degraded))
+    if set_aside(snapshot, view).count or degraded:
+        raise EpochFailed(
+            "some of its rows are set aside, or groups degraded, which Spark cannot leave out of such a view"
+        )
+    sql, tables = spelled_out(catalog, view)
+    moment = Moment(snapshot.epoch, snapshot.horizon.positions, snapshot.horizon.void)
+    answer = recompute.run(sql, [Base(name, table) for name, table in tables.items()], moment)
+    values = _names_of_values(view)
+    expected, keys, bounds = keyed(_fit(answer, values, [item.column for item in view.shown]), values)
+    found, _, _ = keyed(stored.select(values), values)
+    return len(expected), _judge(view, keys, bounds, expected, found)
 
 
 def _recomputed(
@@ -100,23 +126,22 @@ def _recomputed(
     view has an answer; then it is asked once more, with care.
     """
     horizon, node = snapshot.horizon, view.node
-    aside = frozenset(snapshot.keys_of(node.aside)) if node.aside is not None else frozenset()
+    listed = node.feeds[0].aside
+    bases = [Base(table.name, table, frozenset() if listed is None else frozenset(snapshot.keys_of(listed)))]
     left_out = [[_literal(*pair) for pair in zip(node.key, group, strict=True)] for group in degraded]
     moment = Moment(snapshot.epoch, horizon.positions, horizon.void)
     try:
-        answer = recompute.run(question_for(view, table, left_out), table, moment, aside)
+        answer = recompute.run(question_for(view, table, left_out), bases, moment)
     except EpochFailed:
-        answer = recompute.run(question_for(view, table, left_out, careful=True), table, moment, aside)
+        answer = recompute.run(question_for(view, table, left_out, careful=True), bases, moment)
     columns = [*node.key, *(item.column for item in view.shown), *(Column("", DOUBLE) for _ in view.shown)]
     return _fit(answer, [*names_of_keys(view), *_names_of_values(view), *names_of_bounds(view)], columns)
 
 
 def _degraded_groups(view: ViewDefinition, snapshot: Snapshot) -> list[list[Stored]]:
     """The keys of degraded groups."""
-    node = view.node
-    if not isinstance(node, FoldNode) or node.degraded is None:
-        return []
-    return [decode_key(node.key, key) for key in snapshot.keys_of(node.degraded)]
+    folds = [node for node in view.nodes if isinstance(node, FoldNode)]
+    return [decode_key(n.key, key) for n in folds if n.degraded is not None for key in snapshot.keys_of(n.degraded)]
 
 
 def _without(found: pa.Table, view: ViewDefinition, degraded: list[list[Stored]]) -> pa.Table:
@@ -140,14 +165,16 @@ def _literal(column: Column, value: Stored) -> str:
     return f"CAST('{text}' AS {kind})"
 
 
-def _judge(view: ViewDefinition, expected: pa.Table, found: pa.Table) -> list[Finding]:
+def _judge(
+    view: ViewDefinition, keys: Sequence[str], bounds: Sequence[str], expected: pa.Table, found: pa.Table
+) -> list[Finding]:
     values = _names_of_values(view)
     shown = dict(zip(values, (item.column.name for item in view.shown), strict=True))
 
     def rename(side: dict[str, object] | None) -> dict[str, object] | None:
         return None if side is None else {shown[name]: value for name, value in side.items()}
 
-    differences = compare(view.name, names_of_keys(view), values, names_of_bounds(view), expected, found)
+    differences = compare(view.name, keys, values, bounds, expected, found)
     return [Finding(f.view, f.key, f.kind, rename(f.expected), rename(f.found)) for f in differences]
 
 

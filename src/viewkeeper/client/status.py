@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.epochs import EpochRecord
-    from viewkeeper.plan.catalog import Catalog, ViewDefinition
+    from viewkeeper.plan.catalog import ViewDefinition
 
 LAG_WARNING_CHANGES = 1_000_000
 
@@ -69,7 +69,7 @@ def read_status(database: Database) -> Status:
     seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
     pid = holder_of(store.layout.lock)
     with database.snapshot() as snapshot:
-        views = tuple(_view_status(snapshot, catalog, record, view) for view in catalog.views)
+        views = tuple(_view_status(snapshot, record, view) for view in catalog.views)
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -85,7 +85,7 @@ def read_status(database: Database) -> Status:
     )
 
 
-def _view_status(snapshot: Snapshot, catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
+def _view_status(snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
     table = view.node.table
     filling = record.filling.get(table)
     return ViewStatus(
@@ -94,7 +94,7 @@ def _view_status(snapshot: Snapshot, catalog: Catalog, record: EpochRecord, view
         record.filled.get(table),
         (filling.rows, filling.total) if filling else None,
         record.stopped.get(table),
-        set_aside(snapshot, catalog, view),
+        set_aside(snapshot, view),
         degraded(snapshot, view),
     )
 

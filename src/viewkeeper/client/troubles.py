@@ -6,18 +6,18 @@ the view, kept by the same epochs, so a row or group that is well again is gone 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.values import from_stored
-from viewkeeper.plan.physical import FoldNode
+from viewkeeper.plan.nodes import FoldNode
 
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
-    from viewkeeper.plan.catalog import Catalog, ViewDefinition
+    from viewkeeper.plan.catalog import ViewDefinition
 
 SHOWN_MAX = 5
 
@@ -33,18 +33,22 @@ class Listed:
 NONE = Listed(0, ())
 
 
-def set_aside(snapshot: Snapshot, catalog: Catalog, view: ViewDefinition) -> Listed:
-    """The base rows on which the view's expression fails."""
-    if view.node.aside is None:
-        return NONE
-    return _listed(snapshot.keys_of(view.node.aside), catalog.table_by_id(view.source).key_columns)
+def set_aside(snapshot: Snapshot, view: ViewDefinition) -> Listed:
+    """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped."""
+    feeds = [feed for node in view.nodes for feed in node.feeds]
+    return _together(_listed(snapshot.keys_of(feed.aside), feed.key) for feed in feeds if feed.aside is not None)
 
 
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
     """The groups of which a value does not fit its type and reads NULL."""
-    if not isinstance(view.node, FoldNode) or view.node.degraded is None:
-        return NONE
-    return _listed(snapshot.keys_of(view.node.degraded), view.node.key)
+    folds = [node for node in view.nodes if isinstance(node, FoldNode)]
+    return _together(_listed(snapshot.keys_of(n.degraded), n.key) for n in folds if n.degraded is not None)
+
+
+def _together(lists: Iterable[Listed]) -> Listed:
+    found = list(lists)
+    shown = [key for listed in found for key in listed.keys]
+    return Listed(sum(listed.count for listed in found), tuple(shown[:SHOWN_MAX]))
 
 
 def _listed(keys: Iterator[bytes], columns: tuple[Column, ...]) -> Listed:

@@ -19,7 +19,7 @@ from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.rows import decode_row
 from viewkeeper.model.values import from_stored
 from viewkeeper.plan.catalog import ViewDefinition
-from viewkeeper.plan.physical import FoldNode
+from viewkeeper.plan.nodes import FoldNode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,8 +230,10 @@ class View:
 
     def _unfilled_pairs(self) -> list[tuple[bytes, bytes]]:
         """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
-        node = self._definition.node
-        if next(self._database.store.scan(node.source, b"", None), None) is not None:
+        node, store = self._definition.node, self._database.store
+        always = [other for other in self._definition.nodes if isinstance(other, FoldNode) and other.always]
+        has_rows = any(next(store.scan(table, b"", None), None) is not None for table in self._definition.sources)
+        if has_rows or any(other is not node for other in always):
             raise self._not_ready()
         if isinstance(node, FoldNode) and node.always:
             from viewkeeper.views.groups import empty_row

@@ -1,13 +1,13 @@
 """Recomputation by Spark SQL: the judge of `check`.
 
-In: Spark SQL text over one base table, and the moment that says which state of it. Out: the answer as Arrow. Always: the
+In: Spark SQL text over base tables, and the moment that says which state of them. Out: the answer as Arrow. Always: the
 base rows are read in parallel by Spark tasks, and are those as of the given moment: from the base with later changes taken
 back, or from DELTA where the log has no before-images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from viewkeeper.errors import EpochFailed, PositionLost
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_table
-from viewkeeper.ports.recompute import Moment
+from viewkeeper.ports.recompute import Base, Moment
 from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_shared
 
@@ -33,20 +33,25 @@ class SparkRecompute:
         self._url = url
         self._session = session
 
-    def run(self, sql: str, table: TableSchema, moment: Moment, without: frozenset[bytes] = frozenset()) -> pa.Table:
-        reader = BaseReader(self._url, table, moment, without)
-        fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in table.columns)
-        parts = reader.parts(open_shared(self._url))
-        streams = self._session.range(0, len(parts), 1, max(len(parts), 1))
-        streams.mapInArrow(reader.read, fields).createOrReplaceTempView(table.name)
+    def run(self, sql: str, bases: Sequence[Base], moment: Moment) -> pa.Table:
         try:
+            for base in bases:
+                self._register(base, moment)
             return self._session.sql(sql).toArrow()
         except Exception as error:
             if "PositionLost" in str(error):
                 raise PositionLost("the log was truncated while the check ran", "run it again") from error
             raise EpochFailed(f"Spark could not recompute the view: {str(error).splitlines()[0][:300]}") from error
         finally:
-            self._session.catalog.dropTempView(table.name)
+            for base in bases:
+                self._session.catalog.dropTempView(base.name)
+
+    def _register(self, base: Base, moment: Moment) -> None:
+        reader = BaseReader(self._url, base.table, moment, base.without)
+        fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in base.table.columns)
+        parts = reader.parts(open_shared(self._url))
+        streams = self._session.range(0, len(parts), 1, max(len(parts), 1))
+        streams.mapInArrow(reader.read, fields).createOrReplaceTempView(base.name)
 
 
 @dataclass(frozen=True, slots=True)

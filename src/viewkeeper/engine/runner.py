@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
@@ -15,10 +16,11 @@ from viewkeeper.errors import EpochFailed, Fenced, ViewFailed, ViewKeeperError
 from viewkeeper.flow.coordinator import require_receipts
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.fills import Chunk
 from viewkeeper.model.positions import count_between
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
-from viewkeeper.views.program import run_here
+from viewkeeper.views.program import levels_of, run_here
 from viewkeeper.views.units import plan_units
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class SparkRunner:
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
-        work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * len(c.tables) for c in epoch.chunks)
+        work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
         if work <= self._small_work:
             run_here(self._store, plan, epoch)
         else:
@@ -61,14 +63,18 @@ class SparkRunner:
         task = EpochTask(self._store.url, epoch, units, owners)
         numbers = self._session().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
         blocks = numbers.mapInArrow(task.read, BLOCKS_SCHEMA).repartitionById(managers, "manager")
-        if plan.deltas:
-            blocks = blocks.mapInArrow(task.settle_deltas, BLOCKS_SCHEMA).repartitionById(managers, "manager")
+        for level in levels_of(plan)[:-1]:
+            blocks = blocks.mapInArrow(partial(task.settle, level), BLOCKS_SCHEMA).repartitionById(managers, "manager")
         receipts = blocks.mapInArrow(task.apply, RECEIPTS_SCHEMA)
         try:
             got = [(row["manager"], row["units"]) for row in receipts.collect()]
         except Exception as error:
             raise _translate(error, epoch) from error
         require_receipts(task.acknowledgements(plan), range(managers), got)
+
+
+def _feeds(plan: PhysicalPlan, chunk: Chunk) -> int:
+    return sum(plan.nodes[number].view in chunk.tables for number, _ in plan.readers(chunk.source))
 
 
 def _translate(error: Exception, epoch: Inflight) -> ViewKeeperError:

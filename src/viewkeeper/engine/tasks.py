@@ -17,14 +17,14 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.open import open_shared
-from viewkeeper.views.deltas import apply_deltas
 from viewkeeper.views.inputs import Input, read_unit
-from viewkeeper.views.program import apply_inputs, split_by_manager
+from viewkeeper.views.program import Level, apply_inputs, levels_of, split_by_manager
 from viewkeeper.views.units import Unit
 
 BLOCKS_SCHEMA = "manager int, node int, part int, unit int, block binary"
 RECEIPTS_SCHEMA = "manager int, units array<int>, records bigint"
 _BATCH_BYTES = 4 << 20
+_MANAGERS_MAX = 1 << 16
 _ACKNOWLEDGEMENT = -1  # as a node: the unit is read to its end
 _BLOCKS_ARROW = pa.schema(
     [*((name, pa.int32()) for name in ("manager", "node", "part", "unit")), ("block", pa.binary())]
@@ -42,9 +42,10 @@ class EpochTask:
     owners: tuple[int, ...]
 
     def acknowledgements(self, plan: PhysicalPlan) -> list[int]:
-        """What must have reached the managers: the end of every unit, and of every manager's part of δ."""
-        managers = sorted(set(self.owners)) if plan.deltas else []
-        return [unit.number for unit in self.units] + [_deltas_of(manager) for manager in managers]
+        """What must have reached the managers: the end of every unit, and of every manager's part of every level."""
+        managers = sorted(set(self.owners))
+        between = levels_of(plan)[:-1]
+        return [unit.number for unit in self.units] + [_level_of(level, m) for level in between for m in managers]
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Units in, blocks out."""
@@ -57,19 +58,19 @@ class EpochTask:
                 failpoint("task.read")
                 yield _block(unit.number % managers, _ACKNOWLEDGEMENT, 0, unit.number, None)
 
-    def settle_deltas(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Blocks in, blocks out: what came for DELTA goes on as what it means to views."""
+    def settle(self, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Blocks in, blocks out: what came for a level goes on as what it means to the levels above."""
         manager = TaskContext.get().partitionId()
         store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
         units, inputs = _collect(batches)
-        handed_on = apply_deltas(store, plan, self.epoch, inputs, self._owned(manager))
-        yield from self._blocks(handed_on, _deltas_of(manager))
-        failpoint("task.deltas")
-        for unit in (*units, _deltas_of(manager)):
+        for handed_on in Level(store, plan, self.epoch, level, self._owned(manager)).settle(inputs):
+            yield from self._blocks(handed_on, _level_of(level, manager))
+        failpoint("task.level")
+        for unit in (*units, _level_of(level, manager)):
             yield _block(manager, _ACKNOWLEDGEMENT, 0, unit, None)
 
     def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Blocks in, one receipt out."""
+        """Blocks of the last level in, one receipt out."""
         manager = TaskContext.get().partitionId()
         store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
         units, inputs = _collect(batches)
@@ -95,9 +96,9 @@ class EpochTask:
             yield _batch(rows)
 
 
-def _deltas_of(manager: int) -> int:
-    """The number that acknowledges a manager's part of δ; those of units are not negative."""
-    return -1 - manager
+def _level_of(level: int, manager: int) -> int:
+    """The number that acknowledges a manager's part of a level; those of units are not negative."""
+    return -1 - (level * _MANAGERS_MAX + manager)
 
 
 def _collect(batches: Iterator[pa.RecordBatch]) -> tuple[list[int], list[Input]]:

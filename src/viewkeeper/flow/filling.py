@@ -18,20 +18,25 @@ _PIECES = 8
 def plan_chunks(
     store: Store, plan: PhysicalPlan, record: EpochRecord, *, rows_max: int = ROWS_PER_EPOCH_MAX
 ) -> tuple[Chunk, ...]:
-    """The rows to fill from next; views of one table that have come equally far share a chunk."""
+    """The rows to fill from next; views that have come equally far with a table share a chunk."""
     together: dict[tuple[int, tuple], list[int]] = {}
-    for node in plan.nodes:
-        if node.table not in record.filled:
-            together.setdefault((node.source, _state(record.filling.get(node.table))), []).append(node.table)
+    for view in plan.views:
+        if view in record.filled:
+            continue
+        filling = record.filling.get(view)
+        for source in plan.sources_of(view):
+            cursors = None if filling is None else filling.cursors[source]
+            if cursors is None or cursors:
+                together.setdefault((source, _state(cursors)), []).append(view)
     share = max(1, rows_max // max(1, len(together)))
     return tuple(
-        _chunk(store, plan, record.filling.get(tables[0]), source, tuple(tables), share)
-        for (source, _), tables in together.items()
+        _chunk(store, plan, record.filling.get(views[0]), source, tuple(views), share)
+        for (source, _), views in together.items()
     )
 
 
-def _state(filling: Filling | None) -> tuple:
-    return (None,) if filling is None else tuple(sorted(filling.cursors.items()))
+def _state(cursors: dict[int, bytes] | None) -> tuple:
+    return (None,) if cursors is None else tuple(sorted(cursors.items()))
 
 
 def _chunk(
@@ -40,8 +45,8 @@ def _chunk(
     delta = next((table.delta for table in plan.deltas if table.id == source), None)
     read = source if delta is None else delta
     parts = sorted(store.ends()) if delta is None else range(store.places)
-    cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors
-    total = store.count_rows(read) if filling is None else filling.total
+    cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors[source]
+    total = store.count_rows(read) if filling is None else 0
     share = max(1, rows_max // max(1, len(cursors)))
     borders, rows = {}, 0
     for part, cursor in sorted(cursors.items()):

@@ -102,7 +102,7 @@ def commit(
     for chunk in inflight.chunks:
         for table in tables.intersection(chunk.tables):
             filling[table] = advance(filling.get(table), chunk)
-    done = [table for table, fill in filling.items() if not fill.cursors]
+    done = [table for table, fill in filling.items() if fill.is_done]
     if covers(inflight.stop.positions, record.rebuilt):
         filled |= {table: epoch for table in done}
         filling = {table: fill for table, fill in filling.items() if table not in filled}

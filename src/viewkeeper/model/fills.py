@@ -16,7 +16,8 @@ START = b""  # below every key
 class Chunk:
     """Rows that one epoch brings into views: for each part that is not done, borders low < … <= high.
 
-    A high of None is the end of the part. `rows` counts the chunk's rows, `total` about all of the source.
+    `tables` are the views. A high of None is the end of the part. `rows` counts the chunk's rows, `total` about all of the
+    source.
     """
 
     source: int
@@ -24,7 +25,7 @@ class Chunk:
     borders: dict[int, tuple[bytes | None, ...]]
     rows: int
     total: int
-    opens: bool  # the first of its fill
+    opens: bool  # the first of its source
 
     def to_json(self) -> dict:
         borders = {str(part): [_to_text(key) for key in keys] for part, keys in sorted(self.borders.items())}
@@ -39,27 +40,42 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """A view that is being filled: the cursor of each part that is not done, and how many rows are in of about how many."""
+    """A view that is being filled: for each source the cursors of the parts that are not done; rows that are in, of about.
 
-    cursors: dict[int, bytes]
+    All sources are there from the first chunk on, so a view is filled when none has a cursor left.
+    """
+
+    cursors: dict[int, dict[int, bytes]]
     rows: int
     total: int
 
+    @property
+    def is_done(self) -> bool:
+        return not any(self.cursors.values())
+
     def to_json(self) -> dict:
-        cursors = {str(part): key.hex() for part, key in sorted(self.cursors.items())}
+        cursors = {
+            str(source): {str(part): key.hex() for part, key in sorted(parts.items())}
+            for source, parts in sorted(self.cursors.items())
+        }
         return {"cursors": cursors, "rows": self.rows, "total": self.total}
 
     @staticmethod
     def from_json(value: dict) -> Filling:
-        cursors = {int(part): bytes.fromhex(key) for part, key in value["cursors"].items()}
+        cursors = {
+            int(source): {int(part): bytes.fromhex(key) for part, key in parts.items()}
+            for source, parts in value["cursors"].items()
+        }
         return Filling(cursors, value["rows"], value["total"])
 
 
 def advance(before: Filling | None, chunk: Chunk) -> Filling:
     """A fill behind a chunk that is committed."""
+    was = before or Filling({}, 0, 0)
     cursors = {part: keys[-1] for part, keys in chunk.borders.items() if keys[-1] is not None}
-    rows = (before.rows if before else 0) + chunk.rows
-    return Filling(cursors, rows, max(chunk.total, rows))
+    total = was.total + (chunk.total if chunk.opens else 0)
+    rows = was.rows + chunk.rows
+    return Filling(was.cursors | {chunk.source: cursors}, rows, max(total, rows))
 
 
 def _to_text(key: bytes | None) -> str | None:

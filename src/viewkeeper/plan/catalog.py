@@ -7,26 +7,45 @@ views share one namespace, names are found in any case and keep their spelling, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from viewkeeper.errors import DuplicateName, InvariantBroken, NameInUse, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.physical import Node, PhysicalPlan, Shown, node_from_json
+from viewkeeper.plan.nodes import CopyNode, FoldNode, Node, Shown
+from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
 
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """A view: its text as written, what it shows, and the node that keeps it. `kind`: SELECTION, PROJECTION, …"""
+    """A view: its text as written, what it shows, and the nodes that keep it, its own last.
+
+    `names` says which table or view each name in the text means, so that a later RENAME changes nothing about it.
+    `sources` are the base tables that it is computed from, also by way of other views.
+    """
 
     id: TableId
     name: str
     text: str
-    kind: str  # "SELECTION", "PROJECTION", "AGGREGATE", "DISTINCT" or "INDEX"
-    source: TableId
+    kind: str  # "SELECTION", "PROJECTION", "AGGREGATE", "DISTINCT", "JOIN", "UNION", "TOP" or "INDEX"
+    names: tuple[tuple[str, TableId], ...]
+    sources: tuple[TableId, ...]
     shown: tuple[Shown, ...]
-    node: Node
+    nodes: tuple[Node, ...]
+
+    @property
+    def node(self) -> CopyNode | FoldNode:
+        """The node that writes the view's own records."""
+        last = self.nodes[-1]
+        if not isinstance(last, (CopyNode, FoldNode)):
+            raise InvariantBroken(f"the last node of view {self.name} keeps no records for readers")
+        return last
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that belongs to the view."""
+        return tuple(table for node in self.nodes for table in node.tables)
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -37,15 +56,20 @@ class ViewDefinition:
             for place, column in enumerate(self.node.key)
         )
 
+    def reads(self, other: TableId) -> bool:
+        """Whether its text names a table or view."""
+        return any(meant == other for _, meant in self.names)
+
     def to_json(self) -> dict[str, object]:
         return {
             "id": self.id,
             "name": self.name,
             "text": self.text,
             "kind": self.kind,
-            "source": self.source,
+            "names": [list(pair) for pair in self.names],
+            "sources": list(self.sources),
             "shown": [shown.to_json() for shown in self.shown],
-            "node": self.node.to_json(),
+            "nodes": [node_to_json(node) for node in self.nodes],
         }
 
     @staticmethod
@@ -55,9 +79,10 @@ class ViewDefinition:
             value["name"],
             value["text"],
             value["kind"],
-            TableId(value["source"]),
+            tuple((name, TableId(meant)) for name, meant in value["names"]),
+            tuple(TableId(source) for source in value["sources"]),
             tuple(Shown.from_json(shown) for shown in value["shown"]),
-            node_from_json(value["node"]),
+            tuple(node_from_json(node) for node in value["nodes"]),
         )
 
 
@@ -78,7 +103,7 @@ class Catalog:
             if _find(self.views, name):
                 raise UnknownName(
                     f"{name} is a view, not a table",
-                    "name its base table: a view is written by the pipeline alone, and is not yet read by other views",
+                    "name its base table: a view is written by the pipeline alone",
                 )
             raise UnknownName(f"there is no table {name}", _suggestion(name, self.tables))
         return found
@@ -94,6 +119,17 @@ class Catalog:
 
     def table_by_id(self, table_id: TableId) -> TableSchema:
         return next(table for table in self.tables if table.id == table_id)
+
+    def named(self, name: str) -> TableSchema | ViewDefinition:
+        """The table or view of that name; UnknownName otherwise."""
+        found = _find(self.tables, name) or _find(self.views, name)
+        if found is None:
+            raise UnknownName(f"there is no table or view {name}", _suggestion(name, (*self.tables, *self.views)))
+        return found
+
+    def by_id(self, meant: TableId) -> TableSchema | ViewDefinition:
+        entries: tuple[TableSchema | ViewDefinition, ...] = (*self.tables, *self.views)
+        return next(entry for entry in entries if entry.id == meant)
 
     def as_of(self, view: TableId) -> Catalog:
         """The tables as a view with that id was written for them: `SELECT *` means the columns of then."""
@@ -113,7 +149,7 @@ class Catalog:
         """Add a view that was defined against this catalog."""
         self._refuse_taken(view.name)
         self._check_id(view.id, view.name)
-        behind = max(view.node.tables) + 1
+        behind = max(view.tables) + 1
         return replace(self, version=self.version + 1, next_id=behind, views=(*self.views, view))
 
     def with_columns(self, name: str, columns: tuple[Column, ...]) -> Catalog:
@@ -132,17 +168,16 @@ class Catalog:
 
     def without_table(self, name: str, epoch: int) -> Catalog:
         table = self.table(name)
-        readers = [view.name for view in self.views if view.source == table.id]
-        if readers:
-            raise NameInUse(f"table {table.name} is read by {', '.join(readers)}", "drop the views first")
+        self._refuse_read(f"table {table.name}", table.id)
         tables = tuple(other for other in self.tables if other.id != table.id)
         gone = tuple((number, epoch) for number in table.tables)
         return replace(self, version=self.version + 1, tables=tables, dropped=(*self.dropped, *gone))
 
     def without_view(self, name: str, epoch: int) -> Catalog:
         view = self.view(name)
+        self._refuse_read(f"view {view.name}", view.id)
         views = tuple(other for other in self.views if other.id != view.id)
-        gone = tuple((table, epoch) for table in view.node.tables)
+        gone = tuple((table, epoch) for table in view.tables)
         return replace(self, version=self.version + 1, views=views, dropped=(*self.dropped, *gone))
 
     def without_dropped(self, ids: Iterable[int]) -> Catalog:
@@ -150,6 +185,11 @@ class Catalog:
         gone = frozenset(ids)
         left = tuple(entry for entry in self.dropped if entry[0] not in gone)
         return replace(self, version=self.version + 1, dropped=left)
+
+    def _refuse_read(self, what: str, entry: TableId) -> None:
+        readers = [view.name for view in self.views if view.reads(entry)]
+        if readers:
+            raise NameInUse(f"{what} is read by {', '.join(readers)}", "drop the views first")
 
     def _check_id(self, given: TableId, name: str) -> None:
         if given != self.next_id:
@@ -191,17 +231,17 @@ def physical_plan(catalog: Catalog, *, without: Collection[int] = ()) -> Physica
 
     A table that has a DELTA is read in any case: DELTA must know every row. `without`: views that are not kept up.
     """
-    views = [view for view in sorted(catalog.views, key=lambda view: view.id) if view.node.table not in without]
-    read = {view.node.source for view in views}
+    views = [view for view in sorted(catalog.views, key=lambda view: view.id) if view.id not in without]
+    read = {source for view in views for source in view.sources}
     tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
-    return PhysicalPlan(tables, tuple(view.node for view in views))
+    return PhysicalPlan(tables, tuple(node for view in views for node in view.nodes))
 
 
 def _find(entries: Iterable[Named], name: str) -> Named | None:
     return next((entry for entry in entries if entry.name.lower() == name.lower()), None)
 
 
-def _suggestion(name: str, entries: tuple[TableSchema, ...] | tuple[ViewDefinition, ...]) -> str | None:
+def _suggestion(name: str, entries: Sequence[TableSchema | ViewDefinition]) -> str | None:
     names = {entry.name.lower(): entry.name for entry in entries}
     close = difflib.get_close_matches(name.lower(), list(names), n=1)
     return f"did you mean {names[close[0]]}?" if close else None

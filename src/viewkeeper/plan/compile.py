@@ -1,268 +1,327 @@
-"""From a logical plan of one view to the node that an epoch runs.
+"""From a bound relation to the nodes that an epoch runs for a view.
 
-In: an unoptimized logical plan, so that which rows are set aside depends on the view's text alone. Out: a `CopyNode` or
-a `FoldNode`, and where each shown column stands. Always: the SQL never fails: a row whose expression fails is marked,
-a value of a group that fails reads NULL. The tables beside the view's own have the ids behind the view's.
+In: the relation of a view's text, or an index. Out: nodes in the order in which they are settled, the view's own last, and
+where each shown column stands in its records. Always: σ and π cost nothing of their own, they are part of the SQL of the
+node that reads them; γ, ⋈ and top-n have records. Tables beside the view's own have the ids behind the view's.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.compile_fold import EntryPlan, FoldLayout, lay_out_fold
-from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalPlan, Project, Select, View
-from viewkeeper.plan.physical import CopyNode, Entries, FoldNode, Node, Rollup, Shown
-from viewkeeper.sql.bind import Output
-from viewkeeper.sql.construct import logical
-from viewkeeper.sql.duckdb_sql import emit, group_key, guarded
-from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of
+from viewkeeper.model.types import INT
+from viewkeeper.plan.compile_fold import FoldLayout, lay_out_fold
+from viewkeeper.plan.fold_nodes import fold_node
+from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
+from viewkeeper.plan.rows import Rows, Wanted
+from viewkeeper.sql.duckdb_sql import emit, group_key
+from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, columns_of, rewrite
+from viewkeeper.sql.relations import (
+    Fold,
+    Grouping,
+    Join,
+    Output,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Top,
+    Union,
+)
+
+RANK = Column("rank", INT, nullable=False)
+_BRANCH = Column("branch", INT, nullable=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The nodes between a base table and a view, by their kind."""
-
-    view: View
-    table: TableSchema
-    predicates: tuple[Expression, ...]
-    having: Expression | None
-    fold: Fold | None
-    project: Project | None
-    index: Index | None
+def compile_view(relation: Relation, view: TableId) -> tuple[tuple[Node, ...], tuple[Shown, ...]]:
+    """The nodes of a view with that id."""
+    compiler = _Compiler(view)
+    shown = compiler.finish(relation)
+    return tuple(compiler.nodes), shown
 
 
-def compile_view(plan: LogicalPlan) -> tuple[Node, tuple[Shown, ...]]:
-    chain = _chain(plan)
-    if chain.index is not None:
-        return _compile_index(chain, chain.index)
-    if chain.project is None:
-        raise InvariantBroken(f"view {chain.view.name} shows no columns")
-    if chain.fold is not None:
-        return _compile_fold(chain, chain.fold, chain.project.outputs)
-    return _compile_copy(chain, chain.project.outputs)
-
-
-def _chain(plan: LogicalPlan) -> Chain:
-    found: dict[type, object] = {}
-    predicates: list[Expression] = []
-    having: Expression | None = None
-    place = len(plan.nodes) - 1
-    while True:
-        node = plan.nodes[place]
-        if isinstance(node, Fold) and predicates:
-            having, predicates = reduce(lambda a, b: logical("and", a, b), predicates), []
-        if isinstance(node, Select):
-            predicates.insert(0, node.predicate)
-        elif not isinstance(node, Delta):
-            found[type(node)] = node
-        if isinstance(node, Base):
-            break
-        place = node.input
-    if View not in found:
-        raise InvariantBroken("the plan does not end in a view")
-    return Chain(
-        found[View],  # type: ignore[arg-type]
-        plan.base_of(0),
-        tuple(predicates),
-        having,
-        found.get(Fold),  # type: ignore[arg-type]
-        found.get(Project),  # type: ignore[arg-type]
-        found.get(Index),  # type: ignore[arg-type]
-    )
-
-
-# Every relation of images has both; `ord` is never NULL, so it also guards TRY against being folded to a constant.
-_ORDER, _SIGN = "ord", "sign"
-
-
-def _rows_sql(
-    names: Sequence[str],
-    expressions: Sequence[Expression],
-    sqls: Sequence[str],
-    predicates: Sequence[Expression],
-    carried: Sequence[str] = (),
-) -> tuple[str, bool]:
-    """SELECT of `expressions` (written as `sqls`) over the images that pass, and whether it marks `fails`.
-
-    A failing row is one on which WHERE fails, or which passes and on which an expression fails. `carried`: columns of the
-    images that stay as they are.
-    """
-    source, failures = _passing(predicates)
-    risky = [place for place, expression in enumerate(expressions) if expression.fallible]
-    if risky:
-        tried = guarded([sqls[place] for place in risky], _ORDER)
-        tried = f"CASE WHEN w.v0 THEN {tried} END" if failures else tried
-        source = f"(SELECT *, {tried} AS t FROM {source})"
-        failures = [*failures, "t IS NULL"]
-    columns = [_ORDER, _SIGN, *carried]
-    for place, (name, sql) in enumerate(zip(names, sqls, strict=True)):
-        columns.append(f"{f't.v{risky.index(place)}' if place in risky else sql} AS {name}")
-    if failures:
-        columns.append(f"({' OR '.join(failures)}) AS fails")
-    return f"SELECT {', '.join(columns)} FROM {source}", bool(failures)
-
-
-def _passing(predicates: Sequence[Expression]) -> tuple[str, list[str]]:
-    """The relation of images that pass, or on which WHERE fails; and the conditions that say which do."""
-    if not predicates:
-        return "images", []
-    if not any(part.fallible for part in predicates):
-        return f"images WHERE {' AND '.join(emit(part) for part in predicates)}", []
-    whole = emit(reduce(lambda left, right: logical("and", left, right), predicates))
-    return f"(SELECT *, {guarded([whole], _ORDER)} AS w FROM images) WHERE w IS NULL OR w.v0", ["w IS NULL"]
-
-
-def _ids_behind(chain: Chain) -> Iterator[TableId]:
-    return (TableId(number) for number in itertools.count(chain.view.id + 1))
-
-
-def _base_key(table: TableSchema) -> tuple[int, ...]:
-    return tuple(table.position(name) for name in table.key)
-
-
-def _reference(table: TableSchema, position: int) -> ColumnRef:
-    column = table.columns[position]
-    return ColumnRef(position, column.name, column.type, column.nullable)
-
-
-def _compile_copy(chain: Chain, outputs: Sequence[Output]) -> tuple[CopyNode, tuple[Shown, ...]]:
-    """σ and π: under the base key; a key column that is shown is shown from the key."""
-    key = _base_key(chain.table)
-    stored: list[Expression] = []
-    shown: list[Shown] = []
-    for output in outputs:
-        expression = output.expression
-        column = Column(output.name, expression.type, expression.nullable)
-        if isinstance(expression, ColumnRef) and expression.position in key:
-            shown.append(Shown(column, "key", key.index(expression.position)))
-            continue
-        if expression not in stored:
-            stored.append(expression)
-        shown.append(Shown(column, "row", stored.index(expression)))
-    row = tuple(_stored_column(expression) for expression in stored)
-    return _copy_node(chain, key, stored, row), tuple(shown)
-
-
-def _stored_column(expression: Expression) -> Column:
-    name = expression.name if isinstance(expression, ColumnRef) else expression.text
-    return Column(name, expression.type, expression.nullable)
-
-
-def _compile_index(chain: Chain, index: Index) -> tuple[CopyNode, tuple[Shown, ...]]:
-    """Under the indexed columns, then what of the base key is not among them."""
-    key = (*index.columns, *(part for part in _base_key(chain.table) if part not in index.columns))
-    covered = [_reference(chain.table, position) for position in index.covered]
-    row = tuple(chain.table.columns[position] for position in index.covered)
-    shown = [Shown(chain.table.columns[position], "key", place) for place, position in enumerate(key)]
+def compile_index(
+    table: TableSchema, columns: Sequence[int], covered: Sequence[int], view: TableId
+) -> tuple[tuple[Node, ...], tuple[Shown, ...]]:
+    """Rows under the indexed columns, then what of the base key is not among them."""
+    base_key = [table.position(name) for name in table.key]
+    key = (*columns, *(part for part in base_key if part not in columns))
+    wanted: list[Wanted] = []
+    for place, position in enumerate(key):
+        column = table.columns[position]
+        # A base key is stored as it is; an indexed value is looked up by what SQL calls equal.
+        sql = f"c{position}" if position in base_key else group_key(f"c{position}", column.type)
+        wanted.append((f"k{place}", _reference(column, position), sql))
+    wanted += [(f"v{i}", _reference(table.columns[p], p), f"c{p}") for i, p in enumerate(covered)]
+    row = tuple(table.columns[position] for position in covered)
+    key_columns = tuple(table.columns[position] for position in key)
+    shown = [Shown(column, "key", place) for place, column in enumerate(key_columns)]
     shown += [Shown(column, "row", place) for place, column in enumerate(row)]
-    return _copy_node(chain, key, covered, row), tuple(shown)
+    node = CopyNode(view, view, (_scan(table).feed(wanted, None),), key_columns, row)
+    return (node,), tuple(shown)
 
 
-def _copy_node(chain: Chain, key: tuple[int, ...], stored: Sequence[Expression], row: tuple[Column, ...]) -> CopyNode:
-    base_key = _base_key(chain.table)
-    keys = [_reference(chain.table, position) for position in key]
-    # A base key is stored as it is; an indexed value is looked up by what SQL calls equal.
-    key_sqls = [emit(ref) if ref.position in base_key else group_key(emit(ref), ref.type) for ref in keys]
-    names = [f"k{place}" for place in range(len(keys))] + [f"v{place}" for place in range(len(stored))]
-    sqls = [*key_sqls, *(emit(expression) for expression in stored)]
-    project, can_fail = _rows_sql(names, [*keys, *stored], sqls, chain.predicates)
-    return CopyNode(
-        table=chain.view.id,
-        source=chain.table.id,
-        columns=columns_of(*keys, *stored, *chain.predicates),
-        key=tuple(chain.table.columns[position] for position in key),
-        row=row,
-        project=project,
-        aside=next(_ids_behind(chain)) if can_fail else None,
+class _Compiler:
+    """Collects the nodes of one view."""
+
+    def __init__(self, view: TableId) -> None:
+        self.nodes: list[Node] = []
+        self._view = view
+        self._ids: Iterator[TableId] = (TableId(number) for number in itertools.count(view + 1))
+
+    def finish(self, relation: Relation) -> tuple[Shown, ...]:
+        """The view's own node; a γ on top with its HAVING and π is one node, anything else is a copy."""
+        if not isinstance(relation, Project):
+            columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
+            relation = Project(relation, tuple(columns))
+        below = relation.input
+        if isinstance(below, Select) and isinstance(below.input, Fold):
+            return self._finish_fold(below.input, relation.outputs, below.predicate)
+        if isinstance(below, Fold):
+            return self._finish_fold(below, relation.outputs, None)
+        return self._finish_copy(relation)
+
+    def _finish_fold(self, fold: Fold, outputs: tuple[Output, ...], having: Expression | None) -> tuple[Shown, ...]:
+        layout = lay_out_fold(fold.grouping, outputs, having)
+        rows = self._rows(fold.input, _columns_read(fold.grouping))
+        self.nodes.append(self._fold_node(layout, rows, self._view, gives=False))
+        return layout.shown
+
+    def _finish_copy(self, relation: Project) -> tuple[Shown, ...]:
+        """Under the row key; a part of the key that is shown is shown from the key."""
+        rows = self._rows(relation, frozenset(range(len(relation.outputs))))
+        in_key = rows[0].key_of if len(rows) == 1 else {}
+        shown: list[Shown] = []
+        stored: list[int] = []
+        for place, output in enumerate(relation.outputs):
+            if place in in_key:
+                shown.append(Shown(output.column, "key", in_key[place]))
+                continue
+            same = [other for other in stored if relation.outputs[other].expression == output.expression]
+            if not same:
+                stored.append(place)
+            shown.append(Shown(output.column, "row", stored.index(same[0] if same else place)))
+        wanted = [(f"v{i}", None, f"c{place}") for i, place in enumerate(stored)]
+        columns = relation.columns
+        row = tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in stored)
+        feeds = tuple(one.feed([*_key_wanted(one), *wanted], self._aside(one)) for one in rows)
+        self.nodes.append(CopyNode(self._view, self._view, feeds, rows[0].key, row))
+        return tuple(shown)
+
+    def _rows(self, relation: Relation, needed: frozenset[int]) -> list[Rows]:
+        """The relation over its sources, with the columns that are needed of it; several when it is a union."""
+        match relation:
+            case Scan(table=table):
+                return [_scan(table)]
+            case Select(input=below, predicate=predicate):
+                predicate = _plain(predicate, below)
+                rows = self._rows(below, needed | frozenset(columns_of(predicate)))
+                return [one.select(predicate) for one in rows]
+            case Project(input=below, outputs=outputs):
+                plain = {place: _plain(output.expression, below) for place, output in enumerate(outputs)}
+                # an expression that nobody needs is evaluated all the same where it can fail: its rows are set aside
+                kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
+                rows = self._rows(below, frozenset(columns_of(*kept.values())))
+                return [one.project(kept) for one in rows]
+            case Fold(input=below, grouping=grouping):
+                return [self._fold(below, grouping)]
+            case Join():
+                return [self._join(relation, needed)]
+            case Union(inputs=inputs):
+                return _united([one for part in inputs for one in self._rows(part, needed)])
+            case Top():
+                return [self._top(relation, needed)]
+        raise InvariantBroken(f"no rows for {relation!r}")
+
+    def _fold(self, below: Relation, grouping: Grouping) -> Rows:
+        groups = [Output(part.text, FoldRef("group", place, part)) for place, part in enumerate(grouping.groups)]
+        aggregates = [Output(p.text, FoldRef("aggregate", place, p)) for place, p in enumerate(grouping.aggregates)]
+        layout = lay_out_fold(grouping, (*groups, *aggregates), None)
+        rows = self._rows(below, _columns_read(grouping))
+        table = next(self._ids)
+        node = self._fold_node(layout, rows, table, gives=True)
+        self.nodes.append(node)
+        key = node.key
+        return _output(table, key, tuple(range(len(key))), visible=len(key))
+
+    def _fold_node(self, layout: FoldLayout, rows: Sequence[Rows], table: TableId, *, gives: bool) -> FoldNode:
+        over_base = all(one.source not in {node.table for node in self.nodes} for one in rows)
+        return fold_node(layout, rows, table, self._view, self._ids, rollup=over_base, gives=gives)
+
+    def _join(self, join: Join, needed: frozenset[int]) -> Rows:
+        table = next(self._ids)
+        widths = [len(side.columns) for side in join.sides]
+        starts = [sum(widths[:number]) for number in range(len(widths))]
+        residual = None if join.residual is None else join.residual
+        needed |= frozenset(columns_of(residual)) if residual is not None else frozenset()
+        rows = [self._side_rows(join, number, starts[number], needed) for number in range(len(widths))]
+        behind = sum(widths)
+        sides: list[Side] = []
+        for number, side in enumerate(rows):
+            kept = tuple(p for p in range(widths[number]) if p + starts[number] in needed)
+            sides.append(self._side(join, number, side, kept, starts[number], behind))
+            behind += len(side[0].key)
+        outer = join.kind != "inner"
+        tagged = join.kind == "full" and all(all(part.nullable for part in side[0].key) for side in rows)
+        node = JoinNode(
+            table=table,
+            view=self._view,
+            kind=join.kind,
+            on=_join_key(join),
+            sides=tuple(sides),
+            residual=None if residual is None else emit(residual),
+            counts=next(self._ids) if outer and residual is None else None,
+            matches=next(self._ids) if outer and residual is not None else None,
+            tag_place=behind if tagged else None,
+        )
+        self.nodes.append(node)
+        loose = join.kind in ("left", "full")
+        key = tuple(
+            Column(node.given[p].name, node.given[p].type, loose or node.given[p].nullable) for p in node.given_key
+        )
+        at = 1 if tagged else 0
+        key_of: dict[int, int] = {}
+        for number in range(len(node.shown_sides)):
+            side_keys = rows[number][0].key_of if len(rows[number]) == 1 else {}
+            key_of |= {place + starts[number]: at + part for place, part in side_keys.items()}
+            at += len(rows[number][0].key)
+        return _output(table, key, node.given_key, key_of=key_of)
+
+    def _side_rows(self, join: Join, number: int, start: int, needed: frozenset[int]) -> list[Rows]:
+        side = join.sides[number]
+        own = frozenset(p for p in range(len(side.columns)) if p + start in needed)
+        return self._rows(side, own | frozenset(columns_of(*join.keys[number])))
+
+    def _side(
+        self, join: Join, number: int, rows: Sequence[Rows], kept: tuple[int, ...], start: int, behind: int
+    ) -> Side:
+        preserved = join.kind == "full" or (join.kind != "inner" and number == 0)
+        keys = join.keys[number]
+        wanted: list[Wanted] = [(f"j{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(keys)]
+        columns = join.sides[number].columns
+        shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
+        # a row that can match nothing and is not preserved is no row of the join
+        absent = [f"j{i} IS NOT NULL" for i, part in enumerate(keys) if part.nullable or part.fallible]
+        keep = "" if preserved else " AND ".join(absent)
+        feeds = tuple(one.feed([*wanted, *_key_wanted(one), *shown], self._aside(one, keys), keep=keep) for one in rows)
+        return Side(
+            feeds=feeds,
+            key=rows[0].key,
+            row=tuple(Column(columns[p].name, columns[p].type, columns[p].nullable) for p in kept),
+            places=tuple(place + start for place in kept),
+            key_places=tuple(range(behind, behind + len(rows[0].key))),
+            preserved=preserved,
+        )
+
+    def _top(self, top: Top, needed: frozenset[int]) -> Rows:
+        table = next(self._ids)
+        expressions = [_plain(part.expression, top.input) for part in top.order]
+        rows = self._rows(top.input, needed | frozenset(columns_of(*expressions)))
+        columns, kept = top.columns, tuple(sorted(needed))
+        wanted: list[Wanted] = [(f"o{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(expressions)]
+        shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
+        feeds = tuple(one.feed([*wanted, *_key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
+        rank = len(columns)
+        node = TopNode(
+            table=table,
+            view=self._view,
+            feeds=feeds,
+            order=tuple(Column(part.text, part.type, nullable=True) for part in expressions),
+            descending=tuple(part.descending for part in top.order),
+            nulls_first=tuple(part.nulls_first for part in top.order),
+            key=rows[0].key,
+            row=tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in kept),
+            places=kept,
+            rank_place=rank,
+            limit=top.limit,
+        )
+        self.nodes.append(node)
+        return _output(table, (RANK,), (rank,))
+
+    def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:
+        return next(self._ids) if rows.can_fail(expressions) else None
+
+
+def _scan(table: TableSchema) -> Rows:
+    places = tuple(table.position(name) for name in table.key)
+    return Rows(
+        table.id,
+        tuple(table.key_columns),
+        places,
+        tuple(table.key_columns),
+        tuple(f"c{place}" for place in places),
+        {place: part for part, place in enumerate(places)},
     )
 
 
-def _compile_fold(chain: Chain, fold: Fold, outputs: Sequence[Output]) -> tuple[FoldNode, tuple[Shown, ...]]:
-    layout = lay_out_fold(fold.grouping, outputs, chain.having)
-    rows, can_fail = _fold_rows(chain, layout)
-    ids = _ids_behind(chain)
-    node = FoldNode(
-        table=chain.view.id,
-        source=chain.table.id,
-        columns=columns_of(*layout.groups, *layout.arguments, *chain.predicates),
-        key=tuple(Column(_stored_column(group).name, group.type, group.nullable) for group in layout.groups),
-        rows=rows,
-        contribute=_grouped(layout, layout.state_sqls, [], "NOT fails" if can_fail else ""),
-        state=layout.state,
-        doubles=layout.doubles,
-        entries=tuple(_entries(layout, plan, next(ids), can_fail=can_fail) for plan in layout.entries),
-        values=layout.values,
-        finish=layout.finish,
-        having=chain.having is not None,
-        always=not layout.groups,
-        groups=next(ids) if chain.having is not None else None,
-        aside=next(ids) if can_fail else None,
-        degraded=next(ids) if layout.can_fail else None,
-        rollup=_rollup(chain, layout),
-    )
-    return node, layout.shown
+def _output(
+    table: TableId,
+    key: tuple[Column, ...],
+    places: tuple[int, ...],
+    *,
+    visible: int = 0,
+    key_of: Mapping[int, int] | None = None,
+) -> Rows:
+    """What a node gives, as the source of others; its first `visible` columns are the key itself."""
+    parts = {place: place for place in range(visible)} if key_of is None else key_of
+    return Rows(table, key, places, key, tuple(f"c{place}" for place in places), parts)
 
 
-def _rollup(chain: Chain, layout: FoldLayout) -> Rollup | None:
-    """The same contributions from counted rows: when nothing but counts and sums of columns is kept.
-
-    A DOUBLE in the grain would make -0.0 and 0.0 one, which an expression over it can tell apart.
-    """
-    grain = columns_of(*layout.groups, *chain.predicates)
-    is_double = any(chain.table.columns[position].type.kind == "DOUBLE" for position in grain)
-    if not layout.rolled or layout.doubles or layout.entries or not grain or is_double:
-        return None
-    summed = tuple(sorted({column for _, column in layout.rolled if column is not None}))
-    carried = ["n", *(f"{prefix}{column}" for column in summed for prefix in "nt")]
-    names = [f"k{place}" for place in range(len(layout.groups))]
-    rows, can_fail = _rows_sql(
-        names, layout.groups, [emit(group) for group in layout.groups], chain.predicates, carried
-    )
-    failed = ", bool_or(fails) AS failed" if can_fail else ""
-    contribute = _grouped(layout, [sql for sql, _ in layout.rolled], [], "", failed)
-    return Rollup(grain, summed, f"WITH rows AS ({rows}) {contribute}")
-
-
-def _fold_rows(chain: Chain, layout: FoldLayout) -> tuple[str, bool]:
-    expressions = [*layout.groups, *layout.arguments]
-    names = [f"k{place}" for place in range(len(layout.groups))]
-    names += [f"a{place}" for place in range(len(layout.arguments))]
-    return _rows_sql(names, expressions, [emit(expression) for expression in expressions], chain.predicates)
+def _united(branches: Sequence[Rows]) -> list[Rows]:
+    """Branches under one key: the branch, then its own key in columns that only branches of like keys share."""
+    columns: list[Column] = [_BRANCH]
+    homes: list[list[int]] = []
+    for one in branches:
+        mine: list[int] = []
+        for part in one.key:
+            free = [i for i, c in enumerate(columns) if i and i not in mine and c.type == part.type]
+            if not free:
+                columns.append(Column(part.name, part.type, nullable=True))
+            mine.append(free[0] if free else len(columns) - 1)
+        homes.append(mine)
+    key = tuple(columns)
+    united = []
+    for number, (one, mine) in enumerate(zip(branches, homes, strict=True)):
+        sqls = [f"CAST({number} AS INTEGER)", *(f"CAST(NULL AS {column.type.duckdb})" for column in key[1:])]
+        for home, sql in zip(mine, one.key_sqls, strict=True):
+            sqls[home] = sql
+        united.append(one.rekeyed(key, tuple(sqls)))
+    return united
 
 
-def _entries(layout: FoldLayout, plan: EntryPlan, table: TableId, *, can_fail: bool) -> Entries:
-    """Distinct values, none of them NULL, with how often each is there."""
-    arguments = [layout.arguments[place] for place in plan.arguments]
-    names = [f"a{place}" for place in plan.arguments]
-    values = [group_key(name, argument.type) for name, argument in zip(names, arguments, strict=True)]
-    present = [f"{name} IS NOT NULL" for name in names]
-    return Entries(
-        table=table,
-        values=tuple(Column(argument.text, argument.type, nullable=False) for argument in arguments),
-        contribute=_grouped(
-            layout,
-            ["CAST(sum(sign) AS BIGINT)"],
-            values,
-            " AND ".join([*(["NOT fails"] if can_fail else []), *present]),
-        ),
-        counted=plan.counted,
-        first=plan.first,
-        last=plan.last,
+def _key_wanted(rows: Rows) -> list[Wanted]:
+    return [(f"k{i}", None, sql) for i, sql in enumerate(rows.key_sqls)]
+
+
+def _join_key(join: Join) -> tuple[Column, ...]:
+    return tuple(
+        Column(parts[0].text, parts[0].type, any(part.nullable or part.fallible for part in parts))
+        for parts in zip(*join.keys, strict=True)
     )
 
 
-def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], where: str, also: str = "") -> str:
-    """The contributions of `rows`: `sums` by group key, or by group key and `values`."""
-    keys = [group_key(f"k{place}", group.type) for place, group in enumerate(layout.groups)]
-    shown = [f"{sql} AS k{place}" for place, sql in enumerate(keys)]
-    shown += [f"{sql} AS e{place}" for place, sql in enumerate(values)]
-    shown += [f"{sql} AS {'n' if values else f's{place}'}" for place, sql in enumerate(sums)]
-    by = [*keys, *values]
-    grouped = f" GROUP BY {', '.join(by)}" if by else ""
-    grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry that came and went is none
-    return f"SELECT {', '.join(shown)}{also} FROM rows{f' WHERE {where}' if where else ''}{grouped}"
+def _columns_read(grouping: Grouping) -> frozenset[int]:
+    return frozenset(columns_of(*grouping.groups, *grouping.aggregates))
+
+
+def _plain(expression: Expression, below: Relation) -> Expression:
+    """The expression over the columns of what is below; directly above γ it speaks of groups and aggregates."""
+    source = below
+    while isinstance(source, Select):
+        source = source.input
+    groups = len(source.grouping.groups) if isinstance(source, Fold) else 0
+
+    def change(part: Expression) -> Expression | None:
+        if not isinstance(part, FoldRef):
+            return None
+        place = part.position + (groups if part.source == "aggregate" else 0)
+        return _reference(source.columns[place], place)
+
+    return rewrite(expression, change)
+
+
+def _reference(column: Column, position: int) -> ColumnRef:
+    return ColumnRef(position, column.name, column.type, column.nullable)

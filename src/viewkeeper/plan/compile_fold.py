@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, INT, INT128, SqlType, decimal
-from viewkeeper.plan.physical import Shown
+from viewkeeper.plan.nodes import Shown
 from viewkeeper.sql import duckdb_decimal
-from viewkeeper.sql.bind import Grouping, Output
 from viewkeeper.sql.duckdb_sql import emit, guarded
 from viewkeeper.sql.expressions import Aggregate, Case, ColumnRef, Expression, FoldRef, Literal
+from viewkeeper.sql.relations import Grouping, Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class FoldLayout:
     values: tuple[Column, ...]
     finish: str
     can_fail: bool
+    has_having: bool
     shown: tuple[Shown, ...]
 
 
@@ -178,6 +179,7 @@ def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expressi
         values=tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values),
         finish=finish,
         can_fail=can_fail,
+        has_having=having is not None,
         shown=tuple(shown),
     )
 

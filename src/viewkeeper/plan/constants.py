@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from viewkeeper.errors import SqlError
-from viewkeeper.sql.bind import BoundQuery
 from viewkeeper.sql.duckdb_sql import emit
 from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, children, walk
+from viewkeeper.sql.relations import Relation, expressions_of, walk_relations
 
 
-def refuse_failing_constants(query: BoundQuery) -> None:
+def refuse_failing_constants(query: Relation) -> None:
     """Raise where a part of the query that speaks of no column fails."""
-    parts = [part for expression in _expressions(query) for part in _constants(expression)]
+    parts = [part for relation in walk_relations(query) for e in expressions_of(relation) for part in _constants(e)]
     if not parts:
         return
     import duckdb
@@ -27,14 +27,6 @@ def refuse_failing_constants(query: BoundQuery) -> None:
                 connection.execute(f"SELECT {emit(part)}").fetchall()
             except duckdb.Error as error:
                 raise SqlError(f"{part.text} fails whatever the row holds", "leave it out, or correct it") from error
-
-
-def _expressions(query: BoundQuery) -> list[Expression]:
-    found = [output.expression for output in query.outputs]
-    found += [condition for condition in (query.where, query.having) if condition is not None]
-    if query.grouping is not None:
-        found += [*query.grouping.groups, *query.grouping.aggregates]
-    return found
 
 
 def _constants(expression: Expression) -> Iterator[Expression]:

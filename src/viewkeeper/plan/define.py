@@ -9,26 +9,73 @@ from __future__ import annotations
 from dataclasses import replace
 
 from viewkeeper.errors import DuplicateName, UnsupportedSql
-from viewkeeper.model.schema import TableId
+from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.build import build_index, build_view
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.compile import compile_view
+from viewkeeper.plan.compile import compile_index, compile_view
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.logical import Base, LogicalPlan
 from viewkeeper.sql.bind import bind_query
+from viewkeeper.sql.expressions import FoldRef
+from viewkeeper.sql.relations import Fold, Grouping, Join, Project, Relation, Scan, Select, Top, Union, tables_of
 from viewkeeper.sql.statements import CreateIndex, parse_statements
 
 
 def define_view(catalog: Catalog, name: str, query_text: str) -> ViewDefinition:
     """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes."""
-    query = bind_query(query_text, catalog.table)
-    refuse_failing_constants(query)
+    names: dict[str, TableId] = {}
+
+    def relation_named(named: str) -> Relation:
+        entry = catalog.named(named)
+        names[named.lower()] = entry.id
+        return _relation(catalog, entry)
+
+    relation = bind_query(query_text, relation_named)
+    refuse_failing_constants(relation)
     view_id = TableId(catalog.next_id)
-    node, shown = compile_view(build_view(query, view_id=view_id, name=name))
-    kind = "SELECTION" if query.where is not None else "PROJECTION"
-    kind = "AGGREGATE" if query.grouping is not None else kind
-    kind = "DISTINCT" if query.distinct else kind
-    return ViewDefinition(view_id, name, query_text, kind, query.table.id, shown, node)
+    nodes, shown = compile_view(relation, view_id)
+    sources = tuple(table.id for table in tables_of(relation))
+    return ViewDefinition(view_id, name, query_text, kind_of(relation), tuple(names.items()), sources, shown, nodes)
+
+
+def kind_of(relation: Relation) -> str:
+    """What a view is called: by what stands on top of it."""
+    below = relation.input if isinstance(relation, Project) else relation
+    predicates = 0
+    while isinstance(below, (Select, Project)):
+        predicates += isinstance(below, Select)
+        below = below.input
+    match below:
+        case Fold(grouping=grouping):
+            return "AGGREGATE" if grouping.aggregates or not _shows_groups(relation, grouping) else "DISTINCT"
+        case Join():
+            return "JOIN"
+        case Union():
+            return "UNION"
+        case Top():
+            return "TOP"
+    return "SELECTION" if predicates else "PROJECTION"
+
+
+def _shows_groups(relation: Relation, grouping: Grouping) -> bool:
+    """Whether all groups, and nothing else, are shown: SELECT DISTINCT, or as good as that."""
+    outputs = relation.outputs if isinstance(relation, Project) else ()
+    shown = {output.expression.position for output in outputs if isinstance(output.expression, FoldRef)}
+    return shown == set(range(len(grouping.groups)))
+
+
+def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
+    """What a view's text means, with its names and columns as they were when it was written."""
+    then, meant = catalog.as_of(view.id), dict(view.names)
+    return bind_query(view.text, lambda name: _relation(then, then.by_id(meant[name.lower()])))
+
+
+def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation:
+    if isinstance(entry, TableSchema):
+        return Scan(entry)
+    if entry.kind == "INDEX":
+        raise UnsupportedSql(f"{entry.name} is an index, which a view cannot read", "read its table")
+    return relation_of(catalog, entry)
 
 
 def define_index(
@@ -38,8 +85,9 @@ def define_index(
     schema = catalog.table(table)
     text = _index_text(catalog, name, table, columns, covered)
     view_id = TableId(catalog.next_id)
-    node, shown = compile_view(_index_plan(catalog, name, text, view_id))
-    return ViewDefinition(view_id, name, text, "INDEX", schema.id, shown, node)
+    places = [schema.position(column) for column in columns]
+    nodes, shown = compile_index(schema, places, [schema.position(column) for column in covered], view_id)
+    return ViewDefinition(view_id, name, text, "INDEX", ((table.lower(), schema.id),), (schema.id,), shown, nodes)
 
 
 def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
@@ -48,8 +96,7 @@ def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool 
     if view.kind == "INDEX":
         plan = _index_plan(then, view.name, view.text, view.id, before_images=before_images)
     else:
-        query = bind_query(view.text, then.table)
-        plan = build_view(query, view_id=view.id, name=view.name, before_images=before_images)
+        plan = build_view(relation_of(catalog, view), view_id=view.id, name=view.name, before_images=before_images)
     # The base is the table of today, whose first columns are those of then: views of any age share it.
     nodes = (replace(n, table=catalog.table_by_id(n.table.id)) if isinstance(n, Base) else n for n in plan.nodes)
     return LogicalPlan(tuple(nodes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,9 +21,18 @@ class Moment:
     void: tuple[int, ...]
 
 
-class Recompute(Protocol):
-    """Batch SQL over the base as of a moment."""
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base table as SQL reads it: under a name, and without the rows of some keys."""
 
-    def run(self, sql: str, table: TableSchema, moment: Moment, without: frozenset[bytes] = frozenset()) -> pa.Table:
-        """The answer of Spark SQL text over one base table as of a moment, without the rows of the given keys."""
+    name: str
+    table: TableSchema
+    without: frozenset[bytes] = frozenset()
+
+
+class Recompute(Protocol):
+    """Batch SQL over base tables as of a moment."""
+
+    def run(self, sql: str, bases: Sequence[Base], moment: Moment) -> pa.Table:
+        """The answer of Spark SQL text over base tables as of a moment."""
         ...

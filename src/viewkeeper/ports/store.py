@@ -89,6 +89,16 @@ class VersionedTables(Protocol):
         """
         ...
 
+    def scan_prefixes(
+        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Records whose keys begin with one of the prefixes, as of the epoch before, prefix by prefix in key order.
+
+        Batches of (prefix, key, row), `prefix` by its place in `prefixes`; about `rows_max` records of each at most. Raises
+        Fenced when it meets a record of a later epoch (R3).
+        """
+        ...
+
     def has_records(self, place: int, table: int) -> bool:
         """Whether a table has any record in a place, tombstones included."""
         ...

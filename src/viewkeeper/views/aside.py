@@ -1,6 +1,6 @@
-"""Rows set aside: the base keys of rows on which a view's expression fails.
+"""Rows set aside: the keys of a source's rows on which a view's expression fails.
 
-In: images and which of them fail. Out: events under the base key, as those of a copy. Always: a row that is changed so that
+In: images and which of them fail. Out: events under the row key, as those of a copy. Always: a row that is changed so that
 it no longer fails leaves the list in the same epoch (`architecture.md`, section 4).
 """
 

@@ -43,7 +43,7 @@ def forget_relations() -> None:
     _LOCAL.known = {}
 
 
-def as_type(array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """A column of a result in the type that a record stores."""
     return array if array.type == kind else array.cast(kind)
 

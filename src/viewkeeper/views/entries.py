@@ -19,7 +19,7 @@ from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
-from viewkeeper.plan.physical import Entries
+from viewkeeper.plan.nodes import Entries
 from viewkeeper.views.settle import Found, Settling
 
 _ROW = (Column("n", BIGINT, nullable=False),)

@@ -15,31 +15,24 @@ import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.ragged import Ragged, join
-from viewkeeper.plan.physical import Entries, FoldNode
+from viewkeeper.plan.nodes import Entries, Feed, FoldNode
 from viewkeeper.views import doubles
-from viewkeeper.views.aside import aside_events
 from viewkeeper.views.duck import as_type, run_sql
-from viewkeeper.views.images import Images
-from viewkeeper.views.parts import ASIDE, MAIN, double_part, entries_part
+from viewkeeper.views.parts import MAIN, double_part, entries_part
 
 
-def has_one_reader(node: FoldNode) -> bool:
+def has_one_reader(node: FoldNode, feed: Feed) -> bool:
     """Whether the rows of images are read once only: then DuckDB need not hand them out."""
-    return node.aside is None and not node.entries and not node.doubles
+    return feed.aside is None and not node.entries and not node.doubles
 
 
-def contribute_side(node: FoldNode, side: pa.Table, sign: int) -> pa.Table:
+def contribute_side(node: FoldNode, feed: Feed, side: pa.Table, sign: int) -> pa.Table:
     """Contributions to the groups of a node that `has_one_reader`, of images that all came or all went."""
-    return signed_contribution(node, run_sql(f"WITH rows AS ({node.rows}) {node.contribute}", images=side), sign)
+    return signed_contribution(node, run_sql(f"WITH rows AS ({feed.rows}) {node.contribute}", images=side), sign)
 
 
-def contribute(node: FoldNode, images: Images) -> Iterator[tuple[int, pa.Table]]:
-    """Contributions of images, each with the part it belongs to."""
-    rows = run_sql(node.rows, images=images.relation)
-    if node.aside is not None:
-        aside = aside_events(images, rows)
-        if aside is not None:
-            yield ASIDE, aside
+def contribute(node: FoldNode, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Contributions of the rows that a feed gave, each with the part it belongs to."""
     for sign, side in sides(rows):
         yield MAIN, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
@@ -114,7 +107,7 @@ def _mantissas(node: FoldNode, argument: int, rows: pa.Table) -> pa.Table:
     """Mantissas by group and unit: split in numpy, because SQL cannot look into a double."""
     keys = [f"k{i}" for i in range(len(node.key))]
     present = rows[f"a{argument}"].is_valid()
-    if node.aside is not None:
+    if "fails" in rows.column_names:
         present = pc.and_(present, pc.invert(rows["fails"]))
     chosen = rows.filter(present)
     units, mantissas = doubles.split(np.asarray(chosen[f"a{argument}"]).astype(np.float64))

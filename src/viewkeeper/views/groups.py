@@ -7,7 +7,7 @@ contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +16,22 @@ import pyarrow.compute as pc
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
-from viewkeeper.plan.physical import FoldNode
+from viewkeeper.plan.nodes import FoldNode
 from viewkeeper.views import doubles
 from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.entries import settle_entries
 from viewkeeper.views.exact import add_exactly
 from viewkeeper.views.fold import first_contribution
+from viewkeeper.views.images import Images, images_of_output
 from viewkeeper.views.parts import MAIN, double_part, entries_part
-from viewkeeper.views.settle import Found, Settling
+from viewkeeper.views.settle import Found, Settling, differs
 
 
-def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Table]) -> None:
-    """Put the new rows of all records that the contributions touch."""
+def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Table]) -> Images | None:
+    """Put the new rows of all records that the contributions touch; answers what that gives to the node's readers."""
     found = settling.find(node.group_table, parts[MAIN])
-    old = decode_rows(node.group_row, found.rows, range(len(node.group_row) - (0 if node.having else len(node.values))))
+    known = len(node.group_row) - (0 if node.having or node.gives else len(node.values))
+    old = decode_rows(node.group_row, found.rows, range(known))
     kept = [add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
     for place in range(len(node.doubles)):
         kept.append(_add_doubles(found, old[len(kept)], parts.get(double_part(node, place))))
@@ -38,8 +40,9 @@ def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Tab
         kept += settle_entries(settling, entries, found, was, parts.get(entries_part(place)))
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
-    rows = kept if node.having else kept + _values(node, finished)
-    settling.put(found, _where(live, encode_rows(node.group_row, rows, len(found.input))))
+    columns = kept if node.having else kept + _values(node, finished)
+    rows = _where(live, encode_rows(node.group_row, columns, len(found.input)))
+    settling.put(found, rows)
     if node.having:
         shown = live & np.asarray(finished["shown"])
         _put_copy(
@@ -48,6 +51,25 @@ def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Tab
     if node.degraded is not None:
         failing = live & np.asarray(finished["fails"])
         _put_degraded(settling, node.degraded, found, failing)
+    return _given(node, found, old, columns, rows) if node.gives else None
+
+
+def _given(
+    node: FoldNode, found: Found, old: Sequence[pa.Array], new: Sequence[pa.Array | pa.ChunkedArray], rows: pa.Array
+) -> Images:
+    """The groups that changed, as they were and as they are."""
+    changed = differs(found.rows, rows)
+    keys = decode_keys(node.key, found.input["key"])
+
+    def side(records: pa.Array, columns: Sequence[pa.Array | pa.ChunkedArray]) -> dict[int, pa.Array]:
+        there = pa.array(changed & np.asarray(records.is_valid()))
+        return {
+            place: (keys if shown.part == "key" else columns)[shown.index].filter(there)
+            for place, shown in enumerate(node.gives)
+        }
+
+    columns = {place: shown.column for place, shown in enumerate(node.gives)}
+    return images_of_output(side(rows, new), side(found.rows, old), columns, range(len(node.key)))
 
 
 def empty_row(node: FoldNode) -> bytes | None:

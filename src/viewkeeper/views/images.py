@@ -1,42 +1,46 @@
-"""Images: the rows of a base table before and after changes, as a relation that a plan's SQL can read.
+"""Images: rows of a source before and after changes, as a relation that a plan's SQL can read.
 
-In: key bytes and row bytes. Out: an Arrow table with the columns `c0`, `c1`, … that are wanted, `sign` (1: the row came, -1:
-it went) and `ord`, the order of the images in time. Always: only wanted columns are decoded, an absent image is not a row of
-the relation, and no two images of a relation have the same `ord`.
+In: key bytes and row bytes of a base table, or what a node gives. Out: an Arrow table with the columns `c0`, `c1`, … that
+are wanted, `sign` (1: the row came, -1: it went) and `ord`, the order of the images in time. Always: only wanted columns
+are decoded, an absent image is not a row of the relation, and no two images of a relation have the same `ord`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.keybatches import decode_keys, encode_keys
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.views.duck import as_type
 
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
+_BEHIND_ALL_THAT_WENT = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
 class Images:
-    """What changes brought and took away: the relation, and the base key of each of its rows.
+    """What changes brought and took away: the relation, and the row key of each of its rows.
 
     A row changed twice is there twice with each sign. What came stands before what went.
     """
 
-    relation: pa.Table
-    keys: pa.ChunkedArray
-    key_columns: tuple[Column, ...]
+    def __init__(
+        self, relation: pa.Table, key_columns: Sequence[Column], keys: Callable[[], pa.Array | pa.ChunkedArray]
+    ) -> None:
+        self.relation = relation
+        self.key_columns = tuple(key_columns)
+        self._keys = keys
 
     def keys_at(self, order: np.ndarray) -> pa.Array:
-        """The base keys of the images with the given `ord`."""
+        """The row keys of the images with the given `ord`."""
         known = np.asarray(self.relation["ord"])
         by_order = np.argsort(known)
         places = by_order[np.searchsorted(known, order, sorter=by_order)]
-        return self.keys.take(pa.array(places)).combine_chunks()
+        keys = self._keys().take(pa.array(places))
+        return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
 def images_of_changes(schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int]) -> Images:
@@ -45,14 +49,37 @@ def images_of_changes(schema: TableSchema, changes: pa.RecordBatch | pa.Table, w
     after, brought = _present(schema, changes["key"], changes["after"], order + 1, 1, wanted)
     before, taken = _present(schema, changes["key"], changes["before"], order, -1, wanted)
     keys = pa.chunked_array([*_chunks(brought), *_chunks(taken)], pa.binary())
-    return Images(pa.concat_tables([after, before]), keys, tuple(schema.key_columns))
+    return Images(pa.concat_tables([after, before]), schema.key_columns, lambda: keys)
 
 
 def images_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[int]) -> Images:
     """Rows that are there from the start: a backfill brings them and takes nothing away."""
     order = np.arange(len(rows)) + _BEFORE_ALL
     relation, keys = _present(schema, rows["key"], rows["row"], order, 1, wanted)
-    return Images(relation, pa.chunked_array(_chunks(keys), pa.binary()), tuple(schema.key_columns))
+    return Images(relation, schema.key_columns, lambda: keys)
+
+
+def images_of_output(
+    came: Mapping[int, pa.Array], went: Mapping[int, pa.Array], columns: Mapping[int, Column], key: Sequence[int]
+) -> Images:
+    """What a node gives, by position: rows that came and rows that went.
+
+    Every image that came is later than all that went, whichever manager gives it: of a row that leaves one manager and
+    comes to another, the new image is the last.
+    """
+    sides = []
+    for arrays, sign, start in ((came, 1, _BEHIND_ALL_THAT_WENT), (went, -1, 0)):
+        count = len(next(iter(arrays.values()))) if arrays else 0
+        given = {f"c{position}": as_type(arrays[position], columns[position].type.arrow) for position in arrays}
+        order = {"ord": pa.array(np.arange(count) + start), "sign": pa.array(np.full(count, sign, np.int32))}
+        sides.append(pa.table(order | given))
+    relation = pa.concat_tables(sides)
+    key_columns = [columns[position] for position in key]
+
+    def keys() -> pa.Array:
+        return encode_keys(key_columns, [relation[f"c{position}"] for position in key], len(relation))[0]
+
+    return Images(relation, key_columns, keys)
 
 
 def _present(

@@ -16,11 +16,13 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import places_of_keys
 from viewkeeper.model.positions import Position, Stream
-from viewkeeper.plan.physical import CopyNode, FoldNode, Node, PhysicalPlan
+from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node
+from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.views.aside import aside_events, without_failing
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.copy import events_of, last_events
-from viewkeeper.views.duck import forget_relations
+from viewkeeper.views.duck import forget_relations, run_sql
 from viewkeeper.views.fold import (
     combine,
     combine_doubles,
@@ -32,13 +34,18 @@ from viewkeeper.views.fold import (
     sides,
 )
 from viewkeeper.views.images import Images, images_of_changes, images_of_rows
-from viewkeeper.views.parts import ASIDE, MAIN, kind_of
+from viewkeeper.views.parts import MAIN, aside_part, kind_of
 from viewkeeper.views.rollup import RollingUp
+from viewkeeper.views.side_rows import entry_events
+from viewkeeper.views.top import ranked_events
 from viewkeeper.views.units import Unit, chunk_of
 
 _FEW_ROWS = 50_000  # are moved sooner than they are grouped
 
 Input = tuple[int, int, pa.Table]  # node by its place in the plan (a DELTA: behind the nodes), part, rows
+
+
+Reader = tuple[int, int]  # a node and one of its feeds, by their places
 
 
 class Gathering:
@@ -48,55 +55,87 @@ class Gathering:
         self._plan = plan
         self._parts: dict[tuple[int, int], list[pa.Table]] = {}
         self._rolling_up = RollingUp()
+        self.rows = 0  # gathered and not handed on yet
 
     def add(self, number: int, part: int, table: pa.Table) -> None:
         self._parts.setdefault((number, part), []).append(table)
+        self.rows += len(table)
 
-    def add_images(self, numbers: Sequence[int], images: Images) -> None:
-        nodes = {number: self._plan.nodes[number] for number in numbers}
-        folds = {number: node for number, node in nodes.items() if isinstance(node, FoldNode)}
-        for number, tables in self._rolling_up.contributions(folds, images.relation).items():
-            del nodes[number]
+    def add_images(self, readers: Sequence[Reader], images: Images) -> None:
+        """What images mean to each of the readers of their source."""
+        waiting = list(readers)
+        rolled = {n: node for n, place in waiting if isinstance(node := self._plan.nodes[n], FoldNode) and place == 0}
+        for number, tables in self._rolling_up.contributions(rolled, images.relation).items():
+            waiting.remove((number, 0))
             for table in tables:
                 self.add(number, MAIN, table)
-        simple = {n: node for n, node in nodes.items() if isinstance(node, FoldNode) and has_one_reader(node)}
+        simple = [reader for reader in waiting if self._reads_once(*reader)]
         for sign, side in sides(images.relation) if simple else ():
-            for number, node in simple.items():
-                with blamed(node.table):
-                    self.add(number, MAIN, contribute_side(node, side, sign))
-        for number, other in nodes.items():
-            if number not in simple:
-                with blamed(other.table):
-                    program = contribute(other, images) if isinstance(other, FoldNode) else events_of(other, images)
-                    for part, table in program:
-                        self.add(number, part, table)
+            for number, place in simple:
+                self._add_side(number, place, side, sign)
+        for number, place in waiting:
+            if (number, place) not in simple:
+                with blamed(self._plan.nodes[number].view):
+                    self._add_rows(number, place, images)
 
     def inputs(self) -> list[Input]:
-        """One table for each part."""
-        return [(number, part, self._one(number, part, tables)) for (number, part), tables in self._sorted()]
+        """One table for each part; the gathering begins anew."""
+        parts, self._parts, self.rows = self._parts, {}, 0
+        ordered = sorted(parts.items(), key=lambda item: item[0])
+        return [(number, part, self._one(number, part, tables)) for (number, part), tables in ordered]
+
+    def _reads_once(self, number: int, place: int) -> bool:
+        node = self._plan.nodes[number]
+        return isinstance(node, FoldNode) and has_one_reader(node, node.feeds[place])
+
+    def _add_side(self, number: int, place: int, side: pa.Table, sign: int) -> None:
+        node = self._plan.nodes[number]
+        if isinstance(node, FoldNode):
+            with blamed(node.view):
+                self.add(number, MAIN, contribute_side(node, node.feeds[place], side, sign))
+
+    def _add_rows(self, number: int, place: int, images: Images) -> None:
+        node, feed = self._plan.nodes[number], self._plan.nodes[number].feeds[place]
+        rows = run_sql(feed.rows, images=images.relation)
+        if feed.aside is not None:
+            aside = aside_events(images, rows)
+            if aside is not None:
+                self.add(number, aside_part(place), aside)
+                rows = without_failing(rows)
+        if isinstance(node, FoldNode):
+            for part, table in contribute(node, rows):
+                self.add(number, part, table)
+        elif isinstance(node, CopyNode):
+            self.add(number, MAIN, events_of(node, rows))
+        elif isinstance(node, JoinNode):
+            side = node.side_of(place)
+            self.add(number, side, entry_events(node, side, rows))
+        else:
+            self.add(number, MAIN, ranked_events(node, rows))
 
     def _one(self, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
-        """Contributions are put together where they are applied; before that only what is much, or copies."""
-        is_fold = number < len(self._plan.nodes) and isinstance(self._plan.nodes[number], FoldNode) and part != ASIDE
+        """Contributions are put together where they are applied; before that only what is much, or events."""
+        is_fold = kind_of(_node_at(self._plan, number), part) != "events"
         if is_fold and (len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS):
             return pa.concat_tables(tables)
         return consolidate(self._plan, number, part, tables)
 
-    def _sorted(self) -> list[tuple[tuple[int, int], list[pa.Table]]]:
-        return sorted(self._parts.items(), key=lambda item: item[0])
-
 
 def consolidate(plan: PhysicalPlan, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
     """All of a part's input as one row per record, in key order (R6)."""
-    node: Node | None = plan.nodes[number] if number < len(plan.nodes) else None
-    if node is None or part == ASIDE or isinstance(node, CopyNode):
-        return last_events(tables)
+    node = _node_at(plan, number)
     match kind_of(node, part):
         case "entries":
             return combine_entries(tables)
         case "doubles":
             return combine_doubles(tables)
-    return combine(node, tables)
+        case "contributions" if isinstance(node, FoldNode):
+            return combine(node, tables)
+    return last_events(tables)
+
+
+def _node_at(plan: PhysicalPlan, number: int) -> Node | None:
+    return plan.nodes[number] if number < len(plan.nodes) else None
 
 
 def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> list[Input]:
@@ -123,28 +162,27 @@ def _read_changes(
             events = {"key": batch["key"], "hash": hashes, "ord": batch["position"], "row": batch["after"]}
             gathering.add(len(plan.nodes) + place, MAIN, pa.table(events))
             return
-    for chunk, numbers in _readers(plan, epoch, source):
+    for chunk, readers in _readers(plan, epoch, source):
         flowing = batch
         if chunk is not None and stream in epoch.chunks[chunk].borders:
             low = epoch.chunks[chunk].borders[stream][0]
             flowing = batch.filter(pc.less_equal(batch["key"], pa.scalar(low, pa.binary())))
-        add_changes(plan, source, flowing, numbers, gathering)
+        add_changes(plan, source, flowing, readers, gathering)
 
 
 def add_changes(
-    plan: PhysicalPlan, source: int, changes: pa.RecordBatch | pa.Table, numbers: Sequence[int], gathering: Gathering
+    plan: PhysicalPlan, source: int, changes: pa.RecordBatch | pa.Table, readers: Sequence[Reader], gathering: Gathering
 ) -> None:
-    """Changes (position, key, before, after) to the given nodes."""
+    """Changes (position, key, before, after) to the given readers."""
     if len(changes):
-        schema = next(table for table in plan.tables if table.id == source)
-        gathering.add_images(numbers, images_of_changes(schema, changes, _wanted(plan, numbers)))
+        gathering.add_images(readers, images_of_changes(plan.table(source), changes, _wanted(plan, readers)))
 
 
 def deltas_for(
     plan: PhysicalPlan, epoch: Inflight, source: int, changes: pa.Table, places: np.ndarray, gathering: Gathering
 ) -> None:
     """Deltas that came out of a DELTA; `places` says where each row's lies. A chunk's rows are as of the epoch before."""
-    for chunk, numbers in _readers(plan, epoch, source):
+    for chunk, readers in _readers(plan, epoch, source):
         flowing = changes
         if chunk is not None:
             flows = np.ones(len(changes), bool)
@@ -153,20 +191,19 @@ def deltas_for(
                     below = pc.less_equal(changes["key"], pa.scalar(keys[-1], pa.binary()))
                     flows &= (places != place) | np.asarray(below)
             flowing = changes.filter(pa.array(flows))
-        add_changes(plan, source, flowing, numbers, gathering)
+        add_changes(plan, source, flowing, readers, gathering)
 
 
 def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, gathering: Gathering) -> None:
     """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from DELTA (R12)."""
     chunk = epoch.chunks[unit.chunk or 0]
-    numbers = [number for number, node in enumerate(plan.nodes) if node.table in chunk.tables]
+    readers = [reader for reader in plan.readers(chunk.source) if plan.nodes[reader[0]].view in chunk.tables]
     for batch in _rows(store, plan, epoch, unit, chunk.source):
         if len(batch):
-            schema = next(table for table in plan.tables if table.id == chunk.source)
-            gathering.add_images(numbers, images_of_rows(schema, batch, _wanted(plan, numbers)))
-    for number in numbers if unit.opens else ():
-        node = plan.nodes[number]
-        if isinstance(node, FoldNode) and node.always:
+            gathering.add_images(readers, images_of_rows(plan.table(chunk.source), batch, _wanted(plan, readers)))
+    for number, node in enumerate(plan.nodes) if unit.opens else ():
+        is_first = node.view in chunk.tables and plan.sources_of(node.view)[0] == chunk.source
+        if isinstance(node, FoldNode) and node.always and is_first:
             gathering.add(number, MAIN, first_contribution(node))
 
 
@@ -177,14 +214,13 @@ def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, source:
     return store.scan_versions(unit.part, delta, epoch.epoch - 1, epoch.void, unit.low, unit.high)
 
 
-def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[int]]]:
-    """The nodes that read a table, by the chunk that fills them: one set of images serves all of one chunk."""
-    readers: dict[int | None, list[int]] = {}
-    for number, node in enumerate(plan.nodes):
-        if node.source == source:
-            readers.setdefault(chunk_of(epoch, node.table), []).append(number)
-    yield from readers.items()
+def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
+    """Who reads a table, by the chunk that fills them from it: one set of images serves all of one chunk."""
+    found: dict[int | None, list[Reader]] = {}
+    for reader in plan.readers(source):
+        found.setdefault(chunk_of(epoch, plan.nodes[reader[0]].view, source), []).append(reader)
+    yield from found.items()
 
 
-def _wanted(plan: PhysicalPlan, numbers: Sequence[int]) -> list[int]:
-    return sorted({position for number in numbers for position in plan.nodes[number].columns})
+def _wanted(plan: PhysicalPlan, readers: Sequence[Reader]) -> list[int]:
+    return sorted({position for number, place in readers for position in plan.nodes[number].feeds[place].columns})

@@ -6,11 +6,20 @@ hash, and all parts of a group by the hash of the group, so that they meet in on
 
 from __future__ import annotations
 
-from viewkeeper.plan.physical import FoldNode
+from viewkeeper.plan.nodes import FoldNode, Node
 
-MAIN = 0  # events of a copy, contributions to the groups of a fold
-ASIDE = 1  # base keys of rows on which the view's expression fails
-_FIRST = 2
+MAIN = 0  # events of a copy or a top-n, contributions to the groups of a fold; a join has a part for each side
+_FIRST = 1
+
+
+def aside_part(feed: int) -> int:
+    """Keys of rows of a feed on which the view's expression fails."""
+    return -1 - feed
+
+
+def feed_of_aside(part: int) -> int | None:
+    """The feed whose rows set aside a part holds, if it does."""
+    return -1 - part if part < 0 else None
 
 
 def entries_part(place: int) -> int:
@@ -23,8 +32,10 @@ def double_part(node: FoldNode, place: int) -> int:
     return _FIRST + len(node.entries) + place
 
 
-def kind_of(node: FoldNode, part: int) -> str:
-    """What a part of a fold is: "main", "aside", "entries" or "doubles"."""
-    if part < _FIRST:
-        return "aside" if part == ASIDE else "main"
+def kind_of(node: Node | None, part: int) -> str:
+    """What a part is: "events" of records, "contributions" to groups, "entries" or "doubles"; a DELTA has events."""
+    if not isinstance(node, FoldNode) or part < 0:
+        return "events"
+    if part == MAIN:
+        return "contributions"
     return "entries" if part < _FIRST + len(node.entries) else "doubles"

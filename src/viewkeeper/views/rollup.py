@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.plan.physical import FoldNode, Rollup
+from viewkeeper.plan.nodes import FoldNode, Rollup
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.duck import run_sql
 from viewkeeper.views.fold import sides, signed_contribution
@@ -51,7 +51,7 @@ def _serve(
 ) -> None:
     """Add what counted rows give to each node; one that fails on them leaves `rollups` and is served no more."""
     for number in list(rollups):
-        with blamed(nodes[number].table):
+        with blamed(nodes[number].view):
             grouped = run_sql(rollups[number].contribute, images=counted)
             if "failed" in grouped.column_names and pc.any(grouped["failed"]).as_py():
                 del rollups[number]

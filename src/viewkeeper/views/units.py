@@ -50,6 +50,7 @@ def plan_units(plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit
     return units
 
 
-def chunk_of(epoch: Inflight, table: int) -> int | None:
-    """Which of the epoch's chunks fills a view."""
-    return next((number for number, chunk in enumerate(epoch.chunks) if table in chunk.tables), None)
+def chunk_of(epoch: Inflight, view: int, source: int) -> int | None:
+    """Which of the epoch's chunks fills a view from a table."""
+    chunks = enumerate(epoch.chunks)
+    return next((number for number, chunk in chunks if chunk.source == source and view in chunk.tables), None)

@@ -11,7 +11,8 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING
 from viewkeeper.plan.catalog import Catalog, physical_plan
 from viewkeeper.plan.define import define_index, define_view
-from viewkeeper.plan.physical import PhysicalPlan, Shown
+from viewkeeper.plan.nodes import Shown
+from viewkeeper.plan.physical import PhysicalPlan
 
 COLUMNS = (Column("A", STRING, False), Column("b", INT, False), Column("c", DOUBLE), Column("d", BIGINT))
 

@@ -13,7 +13,7 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT128, decimal
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.define import define_view
-from viewkeeper.plan.physical import FoldNode
+from viewkeeper.plan.nodes import FoldNode
 
 COLUMNS = (
     Column("k", BIGINT, nullable=False),

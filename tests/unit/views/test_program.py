@@ -19,7 +19,8 @@ from viewkeeper.model.fills import Chunk
 from viewkeeper.model.positions import Cut
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
-from viewkeeper.plan.physical import CopyNode, PhysicalPlan
+from viewkeeper.plan.nodes import CopyNode, Feed
+from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.views.copy import last_events
 from viewkeeper.views.inputs import read_unit
 from viewkeeper.views.program import apply_inputs, split_by_manager
@@ -30,7 +31,8 @@ RANGES = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 30), st.int
 
 
 def node(table: int, source: int) -> CopyNode:
-    return CopyNode(table, source, (), (Column("k", STRING),), (), "", None)
+    key = (Column("k", STRING),)
+    return CopyNode(table, table, (Feed(source, (), key, "", None),), key, ())
 
 
 @given(RANGES, st.integers(1, 9), st.booleans(), st.booleans())

@@ -68,8 +68,8 @@ def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(
     for number, tables in served.items():
         alone = Gathering(plan)
         monkeypatch.setattr(rollup, "_SAMPLE", 1_000)
-        keys = pa.chunked_array([[b"k"] * len(relation)], pa.binary())
-        alone.add_images([number], Images(relation, keys, tuple(plan.tables[0].key_columns)))
+        keys = pa.array([b"k"] * len(relation), pa.binary())
+        alone.add_images([(number, 0)], Images(relation, plan.tables[0].key_columns, lambda keys=keys: keys))
 
         assert totals(tables) == totals([table for _, _, table in alone.inputs()])
         assert totals(tables)

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import lmdb
 import numpy as np
@@ -32,6 +33,7 @@ _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
 _SCAN_RECORDS = 50_000
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,26 @@ class Place:
             if is_there and versions.version_at(chain, epoch.epoch - 1, epoch.void) is not None:
                 return entry
         return None
+
+    def scan_prefixes(
+        self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        size = _SCAN_RECORDS if rows_max is None else min(rows_max, _SCAN_RECORDS)
+        with self._environment.read("records") as transaction:
+            for part in _batched(self._entries(transaction, table, prefixes), size):
+                numbers, keys, chains = zip(*part, strict=True)
+                rows, _, _ = versions.rows_before(pa.array(chains, pa.binary()), epoch.epoch, epoch.void)
+                there = rows.is_valid()
+                arrays = [pa.array(numbers, pa.int32()), pa.array(keys, pa.binary()), rows]
+                yield pa.record_batch([array.filter(there) for array in arrays], names=["prefix", "key", "row"])
+
+    def _entries(
+        self, transaction: lmdb.Transaction, table: int, prefixes: Sequence[bytes]
+    ) -> Iterator[tuple[int, bytes, bytes]]:
+        head = tree.table_prefix(table)
+        for number, prefix in enumerate(prefixes):
+            for key, chain in tree.scan_prefix(transaction, head + prefix):
+                yield number, key[len(head) :], chain
 
     def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
         """As of a node, over the records of a table."""
@@ -222,6 +244,11 @@ class Place:
         fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]
         if fence != epoch:
             raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
+
+
+def _batched(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    while part := list(itertools.islice(items, size)):
+        yield part
 
 
 def _graves(epoch: int, keys: Sequence[bytes]) -> list[bytes]:

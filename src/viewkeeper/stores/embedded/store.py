@@ -303,6 +303,11 @@ class EmbeddedStore:
     ) -> list[bytes | None]:
         return self.place(place).next_keys(table, ranges, left_out, epoch, reverse=reverse)
 
+    def scan_prefixes(
+        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.place(place).scan_prefixes(table, prefixes, epoch, rows_max=rows_max)
+
     def has_records(self, place: int, table: int) -> bool:
         return self.place(place).has_records(table)
 

@@ -96,6 +96,22 @@ def scan(
                 yield key, one
 
 
+def scan_prefix(transaction: lmdb.Transaction, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Pairs whose key begins with `prefix`, in key order."""
+    cursor = transaction.cursor()
+    if not cursor.set_range(prefix[:LIMIT]):
+        return
+    for stored, value in cursor.iternext():
+        if len(stored) >= LIMIT:
+            yield from (pair for pair in _expand(stored, value, reverse=False) if pair[0].startswith(prefix))
+            if not stored.startswith(prefix[:LIMIT]):
+                return
+        elif stored.startswith(prefix):
+            yield stored, value
+        else:
+            return
+
+
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
     """Delete up to `limit` stored entries under a table's prefix; answers how many went."""
     cursor, gone = transaction.cursor(), 0

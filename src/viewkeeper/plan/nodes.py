@@ -1,0 +1,286 @@
+"""Nodes: what an epoch runs to keep views, each complete in itself.
+
+In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node reads
+base tables, or what nodes before it give; it is known by its table, which no other node writes (`epochs.md`, R6).
+
+The images of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by the position of a
+column in its table, or in what a node gives. Every source has a row key, and at any time one row under each key.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from viewkeeper.model.schema import Column, TableId
+from viewkeeper.model.types import BIGINT, BINARY, INT
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One column of a record: where in it the value stands."""
+
+    column: Column
+    part: str  # "key" or "row"
+    index: int  # place in the node's `key` or `row`
+
+    def to_json(self) -> list[object]:
+        return [self.column.to_json(), self.part, self.index]
+
+    @staticmethod
+    def from_json(value: list) -> Shown:
+        return Shown(Column.from_json(value[0]), value[1], value[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """An edge of the plan: what the images of a source mean to a node.
+
+    `rows` reads the relation `images` (the `c…` of `columns`) and returns `ord`, `sign` and what the node asks for, of the
+    images that pass. Where an expression can fail, it also returns `fails`, and then `aside` is the table that lists the
+    keys (columns `key`) of the source's rows that are set aside.
+    """
+
+    source: TableId
+    columns: tuple[int, ...]
+    key: tuple[Column, ...]
+    rows: str
+    aside: TableId | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyNode:
+    """σ, π and INDEX: one record for each row that passes, under a key made of that row.
+
+    Its feeds return the key columns `k0…` and the row columns `v0…`.
+    """
+
+    table: TableId
+    view: TableId
+    feeds: tuple[Feed, ...]
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that the node writes, its own first."""
+        return _tables(self.table, self.feeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
+
+    `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
+    number changes, `n`, which is not 0. The group's record keeps what it is asked for: how many entries there are, the
+    first value, the last one.
+    """
+
+    table: TableId
+    values: tuple[Column, ...]
+    contribute: str
+    counted: bool
+    first: bool
+    last: bool
+
+    @property
+    def kept(self) -> tuple[Column, ...]:
+        """The columns of the group's record that come from these entries."""
+        text = ", ".join(column.name for column in self.values)
+        counted = (Column(f"count(distinct {text})", BIGINT, nullable=False),) if self.counted else ()
+        ends = [name for name, wanted in (("min", self.first), ("max", self.last)) if wanted]
+        return counted + tuple(Column(f"{name}({text})", self.values[0].type, nullable=True) for name in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """How a γ can do with counted rows in place of images, which several views then share.
+
+    Counted rows are images grouped by the columns of `grain`, which alone decide what passes, where it belongs and whether
+    it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` images, and for each column of
+    `summed` how many of its values are there, `n…`, and their sum, `t…`. `contribute` reads them as `images` and returns
+    what the node's own `contribute` would; where an expression can fail also `failed`, whether one did in a group.
+    """
+
+    grain: tuple[int, ...]
+    summed: tuple[int, ...]
+    contribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoldNode:
+    """γ: one record for each group, holding exact accumulators and the values shown.
+
+    Its feeds return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
+    `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
+    what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never
+    NULL; `s0` is always the row count. `doubles` are the arguments (places among `a0…`) of which an exact sum of DOUBLE is
+    kept. `rollup`: the same from counted rows, where that can be.
+
+    `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`
+    and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its input;
+    with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table `degraded`. A
+    group's record is the states, sums, entries' facts and values. With `having` the groups stand in the table `groups`,
+    and the view has a record of the values alone for each group that is shown. `always`: the group stays when its row
+    count is 0 (aggregates without GROUP BY). `gives`: where the columns stand that the node gives to those that read it.
+    """
+
+    table: TableId
+    view: TableId
+    feeds: tuple[Feed, ...]
+    key: tuple[Column, ...]
+    contribute: str
+    state: tuple[Column, ...]
+    doubles: tuple[int, ...]
+    entries: tuple[Entries, ...]
+    values: tuple[Column, ...]
+    finish: str
+    having: bool
+    always: bool
+    groups: TableId | None
+    degraded: TableId | None
+    rollup: Rollup | None
+    gives: tuple[Shown, ...]
+
+    @property
+    def group_table(self) -> TableId:
+        return self.table if self.groups is None else self.groups
+
+    @property
+    def group_row(self) -> tuple[Column, ...]:
+        """What a group's record holds."""
+        sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.doubles)
+        return self.state + sums + self.kept + (() if self.having else self.values)
+
+    @property
+    def kept(self) -> tuple[Column, ...]:
+        """What a group's record keeps of all its entries."""
+        return tuple(column for entries in self.entries for column in entries.kept)
+
+    @property
+    def row(self) -> tuple[Column, ...]:
+        """What a record of the node's table holds."""
+        return self.values if self.having else self.group_row
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that the node writes, its own first."""
+        return _tables(self.table, self.feeds, self.groups, self.degraded, *(e.table for e in self.entries))
+
+    @property
+    def finish_reads_key(self) -> bool:
+        """Whether `finish` names a `k…`; most do not, and then `states` need not carry them."""
+        return any(re.search(rf"\bk{place}\b", self.finish) for place in range(len(self.key)))
+
+
+SIDE = Column("side", INT, nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One input of a join. Its feeds return the join key `j0…`, the row key `k0…` and the columns kept, `v0…`.
+
+    `places` are the positions of the `v…` in what the join gives, `key_places` those of the `k…`. `preserved`: each of its
+    rows stands in the result, matched or not. A NULL in the join key comes from a preserved side alone.
+    """
+
+    feeds: tuple[Feed, ...]
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
+    places: tuple[int, ...]
+    key_places: tuple[int, ...]
+    preserved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinNode:
+    """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side.
+
+    `on` are the columns of the join key. `kind` is that of `sql.relations.Join`. `residual` is a condition over the `c…`
+    that the join gives, on which matching depends too. To know which rows have no match, a join that is not inner keeps how
+    many rows each side has under a join key, in the table `counts`, or, with a `residual`, how many matches each row of a
+    preserved side has, in the table `matches`. `tag_place`: the position of a column of the row key that tells which sides
+    a row has (0: all, 1: the first alone, 2: the second), where two rows without a partner could have one key otherwise.
+    """
+
+    table: TableId
+    view: TableId
+    kind: str
+    on: tuple[Column, ...]
+    sides: tuple[Side, ...]
+    residual: str | None
+    counts: TableId | None
+    matches: TableId | None
+    tag_place: int | None
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        return tuple(feed for side in self.sides for feed in side.feeds)
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that the node writes, its own first."""
+        return _tables(self.table, self.feeds, self.counts, self.matches)
+
+    @property
+    def shown_sides(self) -> tuple[Side, ...]:
+        """The sides whose columns are in the result."""
+        return self.sides[:1] if self.kind in ("semi", "anti") else self.sides
+
+    @property
+    def given(self) -> dict[int, Column]:
+        """What the join gives, by position."""
+        columns: dict[int, Column] = {}
+        for side in self.shown_sides:
+            columns |= dict(zip((*side.places, *side.key_places), (*side.row, *side.key), strict=True))
+        return columns if self.tag_place is None else columns | {self.tag_place: SIDE}
+
+    @property
+    def given_key(self) -> tuple[int, ...]:
+        """The positions of the row key of what the join gives."""
+        tag = () if self.tag_place is None else (self.tag_place,)
+        return (*tag, *(place for side in self.shown_sides for place in side.key_places))
+
+    def entry_key(self, side: int) -> tuple[Column, ...]:
+        """The columns of an entry's key."""
+        return (*self.on, SIDE, *self.sides[side].key)
+
+    def side_of(self, feed: int) -> int:
+        """The side that the feed at `feed` belongs to."""
+        ends = [len(side.feeds) for side in self.sides]
+        return next(number for number in range(len(ends)) if feed < sum(ends[: number + 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class TopNode:
+    """ORDER BY … LIMIT: its table holds every row under (order, row key); it gives the first `limit` of them.
+
+    Its feeds return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those of
+    each part of the order. It gives the `v…` at `places`, and the rank from 1 as the row key at `rank_place`.
+    """
+
+    table: TableId
+    view: TableId
+    feeds: tuple[Feed, ...]
+    order: tuple[Column, ...]
+    descending: tuple[bool, ...]
+    nulls_first: tuple[bool, ...]
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
+    places: tuple[int, ...]
+    rank_place: int
+    limit: int
+
+    @property
+    def tables(self) -> tuple[TableId, ...]:
+        """Every table that the node writes, its own first."""
+        return _tables(self.table, self.feeds)
+
+
+Node = CopyNode | FoldNode | JoinNode | TopNode
+NODE_KINDS: dict[str, type] = {"copy": CopyNode, "fold": FoldNode, "join": JoinNode, "top": TopNode}
+
+
+def _tables(own: TableId, feeds: tuple[Feed, ...], *others: TableId | None) -> tuple[TableId, ...]:
+    beside = [*others, *(feed.aside for feed in feeds)]
+    return (own, *(table for table in beside if table is not None))

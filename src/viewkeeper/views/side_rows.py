@@ -1,0 +1,144 @@
+"""Rows of one side of a join: entries of the REVERSE-JOIN as relations that SQL can join.
+
+In: events of entries, or join keys to look up. Out: relations with `n` (the row's number), `st`, `j` (the join key's bytes),
+the row key `k0…` and the columns `v0…`. Always: `st` is -1 for a row that went, 1 for one that came, 0 for one that stays, as
+of the epoch before; `j` is NULL where the join key has a NULL, for it matches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.model.keybatches import decode_keys, encode_keys
+from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.plan.nodes import SIDE, JoinNode
+from viewkeeper.views.copy import events
+from viewkeeper.views.settle import Settling, differs
+
+PIECE_ROWS = 50_000  # of a side that is read, before it meets the other
+
+
+def entry_events(node: JoinNode, side: int, rows: pa.Table) -> pa.Table:
+    """The events of a side's entries; `size` bytes of a key are the join key, and entries lie where their join key lies."""
+    prefixes, hashes = encode_keys(node.on, [rows[f"j{i}"] for i in range(len(node.on))], len(rows))
+    parts = [pa.array(np.full(len(rows), side, np.int32)), *(rows[f"k{i}"] for i in range(len(node.sides[side].key)))]
+    behind, _ = encode_keys((SIDE, *node.sides[side].key), parts, len(rows))
+    whole = Ragged.from_arrow(prefixes)
+    keys = join([whole, Ragged.from_arrow(behind)]).to_arrow()
+    found = events(keys, hashes, rows, node.sides[side].row)
+    return found.append_column("size", pa.array(whole.lengths.astype(np.int32)))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKeys:
+    """Join keys, each once, in the order of their places."""
+
+    keys: pa.Array
+    hashes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def only(self, chosen: np.ndarray) -> JoinKeys:
+        return JoinKeys(self.keys.filter(pa.array(chosen)), self.hashes[chosen])
+
+    def table(self) -> pa.Table:
+        return pa.table({"key": self.keys, "hash": pa.array(self.hashes)})
+
+
+@dataclass(frozen=True, slots=True)
+class SideRows:
+    """Rows of a side: the relation, the keys of their entries, and the hashes of their places."""
+
+    relation: pa.Table
+    keys: pa.Array
+    hashes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def states(self) -> np.ndarray:
+        return np.asarray(self.relation["st"])
+
+    def join_keys(self) -> JoinKeys:
+        """The join keys of the rows that can match."""
+        column = self.relation["j"].combine_chunks()
+        places = np.flatnonzero(np.asarray(column.is_valid()))
+        distinct = column.take(pa.array(places)).dictionary_encode()
+        _, first = np.unique(np.asarray(distinct.indices), return_index=True)
+        return JoinKeys(distinct.dictionary, self.hashes[places][first])
+
+    def slice(self, start: int, stop: int) -> SideRows:
+        return SideRows(self.relation.slice(start, stop - start), self.keys[start:stop], self.hashes[start:stop])
+
+
+def no_rows(node: JoinNode, side: int) -> SideRows:
+    empty = pa.array([], pa.binary())
+    return _side_rows(node, side, empty, empty, np.zeros(0, np.int32), np.zeros(0, np.uint32))
+
+
+def changed_rows(settling: Settling, node: JoinNode, side: int, part: pa.Table) -> SideRows:
+    """Put the entries of a side; answers the rows that went, then those that came."""
+    found = settling.find(node.table, part)
+    after = found.input["row"].combine_chunks()
+    settling.put(found, after)
+    chosen = differs(found.rows, after)
+    keys, hashes = found.input["key"].combine_chunks(), np.asarray(found.input["hash"])
+    went, came = (np.flatnonzero(chosen & np.asarray(rows.is_valid())) for rows in (found.rows, after))
+    places = np.concatenate([went, came])
+    rows = pa.concat_arrays([found.rows.take(pa.array(went)), after.take(pa.array(came))])
+    states = np.concatenate([np.full(len(went), -1, np.int32), np.ones(len(came), np.int32)])
+    return _side_rows(node, side, keys.take(pa.array(places)), rows, states, hashes[places])
+
+
+def unchanged_rows(
+    settling: Settling, node: JoinNode, side: int, under: JoinKeys, changed: SideRows
+) -> Iterator[SideRows]:
+    """The rows of a side under join keys that did not change, in pieces."""
+    places = under.hashes % settling.store.places
+    (tail,) = encode_keys((SIDE,), [pa.array([side], pa.int32())], 1)[0].to_pylist()
+    waiting: list[SideRows] = []
+    for place in np.unique(places).tolist():
+        mine = np.flatnonzero(places == place)
+        prefixes = [key + tail for key in under.keys.take(pa.array(mine)).to_pylist()]
+        for batch in settling.store.scan_prefixes(place, node.table, prefixes, settling.epoch):
+            stays = pc.invert(pc.is_in(batch["key"], value_set=changed.keys))
+            hashes = under.hashes[mine][np.asarray(batch["prefix"])][np.asarray(stays)]
+            keys, rows = batch["key"].filter(stays), batch["row"].filter(stays)
+            waiting.append(SideRows(pa.table({"row": rows}), keys, hashes))
+            if sum(map(len, waiting)) >= PIECE_ROWS:
+                yield _stored_rows(node, side, waiting)
+                waiting = []
+    if any(map(len, waiting)):
+        yield _stored_rows(node, side, waiting)
+
+
+def _stored_rows(node: JoinNode, side: int, parts: Sequence[SideRows]) -> SideRows:
+    keys = pa.concat_arrays([part.keys for part in parts])
+    rows = pa.concat_tables([part.relation for part in parts])["row"].combine_chunks()
+    hashes = np.concatenate([part.hashes for part in parts])
+    return _side_rows(node, side, keys, rows, np.zeros(len(keys), np.int32), hashes)
+
+
+def _side_rows(
+    node: JoinNode, side: int, keys: pa.Array, rows: pa.Array, states: np.ndarray, hashes: np.ndarray
+) -> SideRows:
+    width = len(node.on)
+    decoded = decode_keys((*node.on, SIDE, *node.sides[side].key), keys)
+    prefixes, _ = encode_keys(node.on, decoded[:width], len(keys))
+    if any(part.null_count for part in decoded[:width]):
+        whole = np.ones(len(keys), bool)
+        for part in decoded[:width]:
+            whole &= np.asarray(part.is_valid())
+        prefixes = pc.if_else(pa.array(whole), prefixes, pa.scalar(None, pa.binary()))
+    columns = {"n": pa.array(np.arange(len(keys))), "st": pa.array(states), "j": prefixes}
+    columns |= {f"k{i}": part for i, part in enumerate(decoded[width + 1 :])}
+    columns |= {f"v{i}": part for i, part in enumerate(decode_rows(node.sides[side].row, rows))}
+    return SideRows(pa.table(columns), keys, hashes)

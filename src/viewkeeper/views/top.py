@@ -1,0 +1,105 @@
+"""Top-n: the first rows of an order, kept by rank.
+
+In: events of rows under (order, row key). Out: the ranks that hold another row than before. Always: the order is total, for
+the row key is its last part; only the first entries are read, as of the epoch before, and never more than the limit and the
+number of those that went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.model.keybatches import encode_keys
+from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import INT
+from viewkeeper.plan.nodes import TopNode
+from viewkeeper.views.copy import events
+from viewkeeper.views.images import Images, images_of_output
+from viewkeeper.views.settle import Settling, differs
+
+_RANK = Column("rank", INT, nullable=False)
+_NULL_FIRST, _PRESENT, _NULL_LAST = b"\x00", b"\x01", b"\x02"
+
+
+def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
+    """The events of entries; all lie in one place, for all may stand beside each other."""
+    count = len(rows)
+    parts: list[Ragged] = []
+    for i, column in enumerate(node.order):
+        parts += _ordered(column, rows[f"o{i}"], descending=node.descending[i], nulls_first=node.nulls_first[i])
+    behind, _ = encode_keys(node.key, [rows[f"k{i}"] for i in range(len(node.key))], count)
+    keys = join([*parts, Ragged.from_arrow(behind)]).to_arrow() if count else pa.array([], pa.binary())
+    _, hashes = encode_keys((), [], count)
+    return events(keys, hashes, rows, node.row)
+
+
+def settle_top(settling: Settling, node: TopNode, part: pa.Table) -> Images | None:
+    """Put the entries; answers the rows that left or came to a rank."""
+    found = settling.find(node.table, part)
+    after = found.input["row"].combine_chunks()
+    settling.put(found, after)
+    changed = np.flatnonzero(differs(found.rows, after))
+    if not len(changed):
+        return None
+    keys = found.input["key"].combine_chunks().take(pa.array(changed))
+    rows = after.take(pa.array(changed))
+    went = int((np.asarray(found.rows.is_valid())[changed]).sum())
+    place = int(found.versions.places[0])
+    old_keys, old_rows = _first_entries(settling, node, place, node.limit + went)
+    stays = np.asarray(pc.invert(pc.is_in(old_keys, value_set=keys)))
+    there = np.asarray(rows.is_valid())
+    now_keys = pa.concat_arrays([old_keys.filter(pa.array(stays)), keys.filter(pa.array(there))])
+    now_rows = pa.concat_arrays([old_rows.filter(pa.array(stays)), rows.filter(pa.array(there))])
+    order = pc.sort_indices(now_keys)[: node.limit]
+    before = [array[: node.limit] for array in (old_keys, old_rows)]
+    return _images(node, before, [now_keys.take(order), now_rows.take(order)])
+
+
+def _first_entries(settling: Settling, node: TopNode, place: int, wanted: int) -> tuple[pa.Array, pa.Array]:
+    """The first entries as of the epoch before."""
+    keys, rows, count = [pa.array([], pa.binary())], [pa.array([], pa.binary())], 0
+    for batch in settling.store.scan_prefixes(place, node.table, [b""], settling.epoch, rows_max=wanted):
+        keys.append(batch["key"])
+        rows.append(batch["row"])
+        count += len(batch)
+        if count >= wanted:
+            break
+    return pa.concat_arrays(keys), pa.concat_arrays(rows)
+
+
+def _images(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> Images:
+    """The ranks whose row is another; a rank that is at the end of one list only has a row there alone."""
+    width = max(len(before[0]), len(after[0]))
+    padded = [
+        [pa.concat_arrays([array, pa.nulls(width - len(array), pa.binary())]) for array in side]
+        for side in (before, after)
+    ]
+    other = differs(padded[0][1], padded[1][1])
+    columns = dict(zip(node.places, node.row, strict=True)) | {node.rank_place: _RANK}
+
+    def side(rows: pa.Array) -> dict[int, pa.Array]:
+        chosen = np.flatnonzero(other & np.asarray(rows.is_valid()))
+        values = decode_rows(node.row, rows.take(pa.array(chosen)))
+        ranks = pa.array((chosen + 1).astype(np.int32))
+        return dict(zip(node.places, values, strict=True)) | {node.rank_place: ranks}
+
+    return images_of_output(side(padded[1][1]), side(padded[0][1]), columns, (node.rank_place,))
+
+
+def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[Ragged]:
+    """A mark for NULL and the value's bytes, in the order asked for; of a NULL the mark alone counts."""
+    flat = array.combine_chunks()
+    there = np.asarray(flat.is_valid())
+    mark = _NULL_FIRST if nulls_first else _NULL_LAST
+    marks = pa.array([_PRESENT if is_there else mark for is_there in there.tolist()], pa.binary())
+    encoded, _ = encode_keys((column,), [flat], len(flat))
+    whole = Ragged.from_arrow(encoded)
+    if descending:
+        whole = Ragged(np.bitwise_not(whole.data), whole.offsets)
+    return [Ragged.from_arrow(marks), whole]
