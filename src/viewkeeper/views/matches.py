@@ -42,22 +42,26 @@ class SideCounts:
 
     def is_matched(self, rows: SideRows, other: int) -> tuple[np.ndarray, np.ndarray]:
         """For each row whether side `other` had, and has, rows under its join key."""
-        places, there = self._places(rows.relation["j"].combine_chunks())
-        return there & (self._old[other][places] > 0), there & (self._new[other][places] > 0)
+        places = self._places(rows.relation["j"].combine_chunks())
+        return _at(self._old[other], places) > 0, _at(self._new[other], places) > 0
 
     def crossing(self, keys: JoinKeys, other: int) -> np.ndarray:
         """Of join keys those under which side `other` had rows and has none, or the other way round."""
-        places, _ = self._places(keys.keys)
-        return (self._old[other][places] > 0) != (self._new[other][places] > 0)
+        places = self._places(keys.keys)
+        return (_at(self._old[other], places) > 0) != (_at(self._new[other], places) > 0)
 
     def _changes(self, rows: SideRows) -> np.ndarray:
-        places, there = self._places(rows.relation["j"].combine_chunks())
-        change = np.bincount(places[there], rows.states[there], minlength=len(self._keys))
-        return change.astype(np.int64)
+        places = self._places(rows.relation["j"].combine_chunks())
+        known = places < len(self._keys)
+        return np.bincount(places[known], rows.states[known], minlength=len(self._keys)).astype(np.int64)
 
-    def _places(self, keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        found = pc.index_in(keys, value_set=self._keys)
-        return np.asarray(found.fill_null(0)), np.asarray(keys.is_valid()) & np.asarray(found.is_valid())
+    def _places(self, keys: pa.Array) -> np.ndarray:
+        """Where each key stands; behind the last where it matches nothing, for NULL is none of them."""
+        return np.asarray(pc.index_in(keys, value_set=self._keys).fill_null(len(self._keys)))
+
+
+def _at(numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return np.append(numbers, 0)[places]
 
 
 def put_matches(settling: Settling, table: int, rows: SideRows, matches: np.ndarray) -> None:

@@ -81,7 +81,8 @@ def test_a_fill_that_dies_goes_on_behind_its_last_committed_chunk(db: vk.Databas
     again = Coordinator(db.store, ManagersRunner(db.store, 3), rows_max=1_000)
     again.step()
 
-    assert {part: keys[0] for part, keys in inflight.chunks[0].borders.items()} == before.cursors
+    borders = inflight.chunks[0].borders
+    assert {inflight.chunks[0].source: {part: keys[0] for part, keys in borders.items()}} == before.cursors
     assert db.store.read_epoch_record().committed == inflight.epoch
     again.catch_up()
     assert wrong_views(db, first + second) == []

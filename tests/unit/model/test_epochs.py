@@ -70,10 +70,19 @@ def test_begin_stores_what_a_rerun_needs_and_commit_moves_the_positions() -> Non
 
 def test_a_view_is_readable_when_its_last_chunk_is_committed() -> None:
     record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"),)))
-    assert (record.filled, record.filling) == ({}, {5: Filling({0: b"m"}, 3, 10)})
+    assert (record.filled, record.filling) == ({}, {5: Filling({1: {0: b"m"}}, 3, 10)})
     record = committed(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)))
 
     assert (record.filled, record.filling) == ({5: 2}, {})
+
+
+def test_a_view_of_two_tables_is_readable_when_both_are_in() -> None:
+    other = Chunk(2, (5,), {0: (b"", None)}, 4, 4, opens=True)
+    record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"), other)))
+    assert (record.filled, record.filling[5]) == ({}, Filling({1: {0: b"m"}, 2: {}}, 7, 14))
+    record = committed(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)))
+
+    assert record.filled == {5: 2}
 
 
 def test_a_chunk_of_a_voided_epoch_is_not_behind_the_cursor() -> None:
@@ -86,7 +95,7 @@ def test_a_chunk_of_a_voided_epoch_is_not_behind_the_cursor() -> None:
 def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_committed() -> None:
     record = epochs.forget_views(committed(begun(owned(), 3)), {0: 9})
     record = committed(epochs.begin(record, "me", cut(5), PLAN, (chunk(5),)))
-    assert record.filled == {} and record.filling[5].cursors == {}
+    assert record.filled == {} and record.filling[5].is_done
     record = committed(epochs.begin(record, "me", cut(9), PLAN, (Chunk(1, (5,), {}, 0, 10, opens=False),)))
 
     assert record.filled == {5: record.committed}
