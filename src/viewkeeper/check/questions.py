@@ -135,7 +135,7 @@ def _index_question(view: ViewDefinition, table: TableSchema) -> str:
     keys = [exp.alias_(exp.column(c.name, quoted=True), KEY_NAME.format(i)) for i, c in enumerate(view.node.key)]
     shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
     bounds = [exp.alias_(_parsed("0D"), name) for name in names_of_bounds(view)]
-    return exp.select(*keys, *shown, *bounds).from_(exp.to_table(table.name)).sql(dialect=ViewSpark)
+    return exp.select(*keys, *shown, *bounds).from_(exp.to_table(view.names[0][0])).sql(dialect=ViewSpark)
 
 
 def _resolve(tree: exp.Select, item: exp.Expression, table: TableSchema) -> exp.Expression:

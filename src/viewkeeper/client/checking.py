@@ -127,7 +127,7 @@ def _recomputed(
     """
     horizon, node = snapshot.horizon, view.node
     listed = node.feeds[0].aside
-    bases = [Base(table.name, table, frozenset() if listed is None else frozenset(snapshot.keys_of(listed)))]
+    bases = [Base(view.names[0][0], table, frozenset() if listed is None else frozenset(snapshot.keys_of(listed)))]
     left_out = [[_literal(*pair) for pair in zip(node.key, group, strict=True)] for group in degraded]
     moment = Moment(snapshot.epoch, horizon.positions, horizon.void)
     try:

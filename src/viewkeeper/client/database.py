@@ -213,10 +213,11 @@ class Database:
                 return changed
 
     def current_view(self, definition: ViewDefinition, version: int) -> ViewDefinition:
-        """The view as of catalog `version`: the same, unless it was dropped."""
-        if not any(view.id == definition.id for view in self._catalog_at(version).views):
-            raise UnknownName(f"view {definition.name} was dropped")
-        return definition
+        """The view as of catalog `version`: the same, or what replaced it, unless it was dropped."""
+        for view in self._catalog_at(version).views:
+            if definition.id in (view.id, *view.replaces):
+                return view
+        raise UnknownName(f"view {definition.name} was dropped")
 
     def current_table(self, schema: TableSchema) -> TableSchema:
         """The table as of now: the same, unless columns were added or it was dropped."""

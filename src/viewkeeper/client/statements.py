@@ -43,6 +43,11 @@ def _run(database: Database, statement: sql.Statement) -> Result:
             return _create_table(database, statement)
         case sql.AddColumns():
             return _add_columns(database, statement)
+        case sql.Rename(name=name, new_name=new_name, is_table=is_table):
+            database.change_catalog(lambda catalog: catalog.with_name(name, new_name, is_table=is_table))
+            return Result(message=f"{'table' if is_table else 'view'} {name} is called {new_name} now")
+        case sql.CreateView(or_replace=True):
+            return _replace_view(database, statement)
         case sql.CreateView() | sql.CreateIndex():
             return _create_view(database, statement)
         case sql.DropTable() | sql.DropView():
@@ -101,6 +106,24 @@ def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex
     return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
 
 
+def _replace_view(database: Database, statement: sql.CreateView) -> Result:
+    epoch = database.store.read_horizon().committed
+    name = statement.name
+
+    def change(catalog: Catalog) -> Catalog:
+        view = define_view(catalog, name, statement.query_text)
+        if not catalog.has(name):
+            return catalog.with_view(view)
+        if any(meant == catalog.view(name).id for _, meant in view.names):
+            raise InputError(f"view {name} would read itself", "name its tables")
+        return catalog.with_replacement(view, epoch)
+
+    there = database.catalog().has(name)
+    database.change_catalog(change)
+    told = "is being replaced: the old one is read until the new one is filled" if there else "created"
+    return Result(message=f"view {name} {told}")
+
+
 def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:
     is_table = isinstance(statement, sql.DropTable)
     epoch = database.store.read_horizon().committed
@@ -117,10 +140,11 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
 
 
 def _show_views(database: Database) -> Result:
-    filled = database.store.read_horizon().filled
+    filled, waiting = database.store.read_horizon().filled, database.catalog().replacements
     rows = []
     for view in database.catalog().views:
-        state = "ready" if view.node.table in filled else "to be filled"
+        state = "ready" if view.id in filled else "to be filled"
+        state += ", being replaced" if any(other.replaces[-1] == view.id for other in waiting) else ""
         rows.append((view.name, view.kind, ", ".join(column.name for column in view.key), state))
     return Result(("view", "kind", "key", "state"), tuple(rows))
 

@@ -55,12 +55,12 @@ class View:
         self, *key: object, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS
     ) -> dict[str, object] | None:
         """The record under a key; None when there is none."""
-        node = self._definition.node
-        encoded = key_bytes(self._label, node.key, key)
-        first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
-        place = self._database.store.place_of(first)
         while True:
             moment = self._moment(read, timeout)
+            node = self._definition.node
+            encoded = key_bytes(self._label, node.key, key)
+            first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
+            place = self._database.store.place_of(first)
             if self._is_unfilled(moment):
                 return self._unfilled(encoded)
             chain = self._chain(place, encoded)

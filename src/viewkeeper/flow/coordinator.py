@@ -86,6 +86,7 @@ class Coordinator:
             record = self._store.read_epoch_record()
         epoch = record.inflight
         record = self._commit(epoch)
+        self._replace_views(record)
         changes = count_between(epoch.start, epoch.stop.positions)
         done = Committed(epoch.epoch, changes, self._clock() - started)
         self._events(Event("committed", {"epoch": done.epoch, "changes": changes, "seconds": done.seconds}))
@@ -109,7 +110,7 @@ class Coordinator:
         """Whether `goal` is committed, nothing is in flight and every view is filled."""
         record = self._store.read_epoch_record()
         catalog = Catalog.from_json(self._store.read_catalog())
-        filled = all(view.node.table in record.filled | record.stopped for view in catalog.views)
+        filled = all(view.id in record.filled | record.stopped for view in catalog.kept)
         return record.inflight is None and filled and covers(record.positions, goal)
 
     def close(self) -> None:
@@ -130,6 +131,8 @@ class Coordinator:
                 f"views were written by a later epoch than {record.last}, the last in the epoch record",
                 "restore the whole store, not a part of it",
             )
+        if record.inflight is None:
+            self._replace_views(record)  # one that died behind its commit may have left this
         self._events(Event("took over", {"owner": self._owner}))
 
     def _begin(self, record: EpochRecord) -> EpochRecord:
@@ -196,12 +199,24 @@ class Coordinator:
         failpoint("commit.synced")
         checksums = self._store.checksums(epoch.stop.positions)
         catalog = Catalog.from_json(self._store.read_catalog())
-        tables = frozenset(view.node.table for view in catalog.views)
+        tables = frozenset(view.id for view in catalog.kept)
         record = self._swap(lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables))
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
         return record
+
+    def _replace_views(self, record: EpochRecord) -> None:
+        """Between two epochs: views that are filled take the place of those they replace."""
+        while True:
+            catalog = Catalog.from_json(self._store.read_catalog())
+            changed = catalog.with_replaced(record.filled, record.committed)
+            if changed is catalog:
+                return
+            failpoint("replace.ready")
+            if self._store.swap_catalog(catalog.version, changed.to_json()):
+                failpoint("replace.swapped")
+                return
 
     def _require_same_log(self, record: EpochRecord) -> None:
         """R9: the entry at a committed position must be the one that was committed."""

@@ -22,7 +22,8 @@ class ViewDefinition:
     """A view: its text as written, what it shows, and the nodes that keep it, its own last.
 
     `names` says which table or view each name in the text means, so that a later RENAME changes nothing about it.
-    `sources` are the base tables that it is computed from, also by way of other views.
+    `sources` are the base tables that it is computed from, also by way of other views. `replaces` are the views in whose
+    place it is, or will be once it is filled; the last is the one before it.
     """
 
     id: TableId
@@ -33,6 +34,7 @@ class ViewDefinition:
     sources: tuple[TableId, ...]
     shown: tuple[Shown, ...]
     nodes: tuple[Node, ...]
+    replaces: tuple[TableId, ...] = ()
 
     @property
     def node(self) -> CopyNode | FoldNode:
@@ -70,6 +72,7 @@ class ViewDefinition:
             "sources": list(self.sources),
             "shown": [shown.to_json() for shown in self.shown],
             "nodes": [node_to_json(node) for node in self.nodes],
+            "replaces": list(self.replaces),
         }
 
     @staticmethod
@@ -83,18 +86,28 @@ class ViewDefinition:
             tuple(TableId(source) for source in value["sources"]),
             tuple(Shown.from_json(shown) for shown in value["shown"]),
             tuple(node_from_json(node) for node in value["nodes"]),
+            tuple(TableId(other) for other in value["replaces"]),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """`dropped`: ids whose records wait to be removed, with the epoch at which they were dropped."""
+    """`dropped`: ids whose records wait to be removed, with the epoch at which they were dropped.
+
+    `replacements` are views that are filled beside those they will replace; readers do not know them yet.
+    """
 
     version: int = 0
     next_id: int = 1
     tables: tuple[TableSchema, ...] = ()
     views: tuple[ViewDefinition, ...] = ()
     dropped: tuple[tuple[int, int], ...] = ()
+    replacements: tuple[ViewDefinition, ...] = ()
+
+    @property
+    def kept(self) -> tuple[ViewDefinition, ...]:
+        """All views that the pipeline keeps, in order of id."""
+        return tuple(sorted((*self.views, *self.replacements), key=lambda view: view.id))
 
     def table(self, name: str) -> TableSchema:
         """The base table of that name; UnknownName otherwise."""
@@ -152,6 +165,43 @@ class Catalog:
         behind = max(view.tables) + 1
         return replace(self, version=self.version + 1, next_id=behind, views=(*self.views, view))
 
+    def with_replacement(self, view: ViewDefinition, epoch: int) -> Catalog:
+        """Let a view be filled beside the one of its name, to take its place; one that was on its way there goes."""
+        old = self.view(view.name)
+        self._check_id(view.id, view.name)
+        self._refuse_read(f"view {old.name}", old.id)
+        waiting = [other for other in self.replacements if other.replaces[-1] == old.id]
+        gone = tuple((table, epoch) for other in waiting for table in other.tables)
+        kept = tuple(other for other in self.replacements if other not in waiting)
+        new = replace(view, name=old.name, replaces=(*old.replaces, old.id))
+        behind = max(view.tables) + 1
+        version, dropped = self.version + 1, (*self.dropped, *gone)
+        return replace(self, version=version, next_id=behind, replacements=(*kept, new), dropped=dropped)
+
+    def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
+        """Put the replacements that are filled in the place of what they replace; the same catalog when there are none."""
+        ready = {view.replaces[-1]: view for view in self.replacements if view.id in filled}
+        if not ready:
+            return self
+        gone = tuple((table, epoch) for view in self.views if view.id in ready for table in view.tables)
+        return replace(
+            self,
+            version=self.version + 1,
+            views=tuple(ready.get(view.id, view) for view in self.views),
+            replacements=tuple(view for view in self.replacements if view.replaces[-1] not in ready),
+            dropped=(*self.dropped, *gone),
+        )
+
+    def with_name(self, name: str, new: str, *, is_table: bool) -> Catalog:
+        """Give a table or view another name; those that read it know it by its id."""
+        entry = self.table(name) if is_table else self.view(name)
+        if new.lower() != entry.name.lower():
+            self._refuse_taken(new)
+        tables = tuple(replace(t, name=new) if t.id == entry.id else t for t in self.tables)
+        views = tuple(replace(v, name=new) if v.id == entry.id else v for v in self.views)
+        waiting = tuple(replace(v, name=new) if v.replaces[-1] == entry.id else v for v in self.replacements)
+        return replace(self, version=self.version + 1, tables=tables, views=views, replacements=waiting)
+
     def with_columns(self, name: str, columns: tuple[Column, ...]) -> Catalog:
         """Add columns to a table, behind all it has. The change takes an id, so that views made before keep theirs."""
         table = self.table(name)
@@ -177,8 +227,11 @@ class Catalog:
         view = self.view(name)
         self._refuse_read(f"view {view.name}", view.id)
         views = tuple(other for other in self.views if other.id != view.id)
-        gone = tuple((table, epoch) for table in view.tables)
-        return replace(self, version=self.version + 1, views=views, dropped=(*self.dropped, *gone))
+        waiting = tuple(other for other in self.replacements if other.replaces[-1] == view.id)
+        kept = tuple(other for other in self.replacements if other.replaces[-1] != view.id)
+        gone = tuple((table, epoch) for other in (view, *waiting) for table in other.tables)
+        dropped = (*self.dropped, *gone)
+        return replace(self, version=self.version + 1, views=views, replacements=kept, dropped=dropped)
 
     def without_dropped(self, ids: Iterable[int]) -> Catalog:
         """Forget dropped tables whose records are removed."""
@@ -187,7 +240,7 @@ class Catalog:
         return replace(self, version=self.version + 1, dropped=left)
 
     def _refuse_read(self, what: str, entry: TableId) -> None:
-        readers = [view.name for view in self.views if view.reads(entry)]
+        readers = list(dict.fromkeys(view.name for view in self.kept if view.reads(entry)))
         if readers:
             raise NameInUse(f"{what} is read by {', '.join(readers)}", "drop the views first")
 
@@ -208,6 +261,7 @@ class Catalog:
             "tables": [table.to_json() for table in self.tables],
             "views": [view.to_json() for view in self.views],
             "dropped": [list(entry) for entry in self.dropped],
+            "replacements": [view.to_json() for view in self.replacements],
         }
 
     @staticmethod
@@ -220,6 +274,7 @@ class Catalog:
             tuple(TableSchema.from_json(table) for table in value["tables"]),
             tuple(ViewDefinition.from_json(view) for view in value["views"]),
             tuple((entry[0], entry[1]) for entry in value["dropped"]),
+            tuple(ViewDefinition.from_json(view) for view in value["replacements"]),
         )
 
 
@@ -231,7 +286,7 @@ def physical_plan(catalog: Catalog, *, without: Collection[int] = ()) -> Physica
 
     A table that has a DELTA is read in any case: DELTA must know every row. `without`: views that are not kept up.
     """
-    views = [view for view in sorted(catalog.views, key=lambda view: view.id) if view.id not in without]
+    views = [view for view in catalog.kept if view.id not in without]
     read = {source for view in views for source in view.sources}
     tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
     return PhysicalPlan(tables, tuple(node for view in views for node in view.nodes))

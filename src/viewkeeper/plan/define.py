@@ -94,7 +94,7 @@ def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool 
     """The unoptimized plan of a view, from its text."""
     then = catalog.as_of(view.id)
     if view.kind == "INDEX":
-        plan = _index_plan(then, view.name, view.text, view.id, before_images=before_images)
+        plan = _index_plan(then, view, before_images=before_images)
     else:
         plan = build_view(relation_of(catalog, view), view_id=view.id, name=view.name, before_images=before_images)
     # The base is the table of today, whose first columns are those of then: views of any age share it.
@@ -116,15 +116,15 @@ def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...
     return f"CREATE INDEX {name} ON {schema.name} ({', '.join(spelled)}){include}"
 
 
-def _index_plan(catalog: Catalog, name: str, text: str, view_id: TableId, *, before_images: bool = True) -> LogicalPlan:
-    statement = parse_statements(text)[0]
+def _index_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
+    statement = parse_statements(view.text)[0]
     if not isinstance(statement, CreateIndex):
-        raise UnsupportedSql(f"index {name} has no definition", None)
-    schema = catalog.table(statement.table)
+        raise UnsupportedSql(f"index {view.name} has no definition", None)
+    schema = catalog.table_by_id(view.sources[0])
     return build_index(
         schema,
-        view_id=view_id,
-        name=name,
+        view_id=view.id,
+        name=view.name,
         columns=tuple(schema.position(column) for column in statement.columns),
         covered=tuple(schema.position(column) for column in statement.covered),
         before_images=before_images,

@@ -263,19 +263,3 @@ def columns_read(query: BoundQuery) -> tuple[int, ...]:
     else:
         expressions += [*query.grouping.groups, *query.grouping.aggregates]
     return columns_of(*expressions)
-
-
-_bind_query = bind_query
-
-
-def bind_query(text, relation_named):  # type: ignore
-    from viewkeeper.sql import relations as r
-    q = _bind_query(text, lambda name: relation_named(name).table)
-    rel = r.Scan(q.table)
-    if q.where is not None:
-        rel = r.Select(rel, q.where)
-    if q.grouping is not None:
-        rel = r.Fold(rel, r.Grouping(q.grouping.groups, q.grouping.aggregates))
-    if q.having is not None:
-        rel = r.Select(rel, q.having)
-    return r.Project(rel, tuple(r.Output(o.name, o.expression) for o in q.outputs))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType, parse_type
-from viewkeeper.sql.syntax import AddColumns, CreateIndex, CreateTable, CreateView, DropTable, DropView
+from viewkeeper.sql.syntax import AddColumns, CreateIndex, CreateTable, CreateView, DropTable, DropView, Rename
 from viewkeeper.sql.tokens import Cursor
 
 _COLUMN_CLAUSES = {
@@ -22,7 +22,7 @@ _COLUMN_CLAUSES = {
     "COMMENT": "write -- comments in the SQL text",
 }
 _TABLE_CLAUSES = ("FOREIGN", "CONSTRAINT", "UNIQUE", "CHECK")
-_ALTER_HINT = "ALTER TABLE name ADD COLUMN column TYPE, or ADD COLUMNS (column TYPE, …)"
+_ALTER_HINT = "ALTER TABLE name ADD COLUMN column TYPE, ADD COLUMNS (column TYPE, …), or RENAME TO name"
 _ADDED_CLAUSES = _COLUMN_CLAUSES | {
     "NOT": "rows that are there read NULL in a new column",
     "PRIMARY": "the key is fixed when the table is made",
@@ -34,7 +34,9 @@ _ADDED_CLAUSES = _COLUMN_CLAUSES | {
 def parse_create(cursor: Cursor) -> CreateTable | CreateView | CreateIndex:
     cursor.expect("CREATE")
     if cursor.take("OR", "REPLACE"):
-        raise UnsupportedSql("CREATE OR REPLACE is not supported", "DROP first, or use IF NOT EXISTS")
+        if not cursor.take("MATERIALIZED", "VIEW"):
+            raise UnsupportedSql("only a materialized view can be replaced", "CREATE OR REPLACE MATERIALIZED VIEW")
+        return _create_view(cursor, or_replace=True)
     if cursor.word in ("TEMPORARY", "TEMP", "EXTERNAL", "GLOBAL"):
         raise UnsupportedSql(f"CREATE {cursor.word} is not supported")
     if cursor.take("TABLE"):
@@ -55,8 +57,10 @@ def _if_not_exists(cursor: Cursor) -> bool:
     return cursor.take("IF", "NOT", "EXISTS")
 
 
-def _create_view(cursor: Cursor) -> CreateView:
+def _create_view(cursor: Cursor, *, or_replace: bool = False) -> CreateView:
     if_not_exists = _if_not_exists(cursor)
+    if or_replace and if_not_exists:
+        raise SqlError("OR REPLACE and IF NOT EXISTS contradict each other", "leave one of them out")
     name = cursor.name("view")
     if cursor.word == "(":
         raise UnsupportedSql(
@@ -67,7 +71,7 @@ def _create_view(cursor: Cursor) -> CreateView:
         raise cursor.error(f"expected SELECT, found {cursor.found}")
     text = cursor.rest()
     cursor.parse_rest()
-    return CreateView(name, text, if_not_exists)
+    return CreateView(name, text, if_not_exists, or_replace)
 
 
 def _create_index(cursor: Cursor) -> CreateIndex:
@@ -84,12 +88,22 @@ def _create_index(cursor: Cursor) -> CreateIndex:
     return CreateIndex(name, table, columns, covered, if_not_exists)
 
 
-def parse_alter(cursor: Cursor) -> AddColumns:
+def parse_alter(cursor: Cursor) -> AddColumns | Rename:
     cursor.expect("ALTER")
     if cursor.word in ("VIEW", "MATERIALIZED", "INDEX"):
-        raise UnsupportedSql(f"ALTER {cursor.word} is not supported", "drop the view and create it anew")
+        cursor.take("MATERIALIZED")
+        cursor.place += 1
+        name = cursor.name("view")
+        if cursor.word != "RENAME":
+            raise UnsupportedSql(
+                f"ALTER MATERIALIZED VIEW … {cursor.found.upper()} is not supported",
+                "RENAME TO name, or CREATE OR REPLACE MATERIALIZED VIEW",
+            )
+        return _rename(cursor, name, is_table=False)
     cursor.expect("TABLE", hint=_ALTER_HINT)
     table = cursor.name("table")
+    if cursor.word == "RENAME":
+        return _rename(cursor, table, is_table=True)
     if not cursor.take("ADD"):
         raise UnsupportedSql(f"ALTER TABLE … {cursor.found.upper()} is not supported", _ALTER_HINT)
     if not cursor.take("COLUMNS"):
@@ -103,6 +117,16 @@ def parse_alter(cursor: Cursor) -> AddColumns:
     cursor.finish(_ALTER_HINT)
     _refuse_duplicates(tuple(column.name for column in columns), f"ALTER TABLE {table}")
     return AddColumns(table, tuple(columns))
+
+
+def _rename(cursor: Cursor, name: str, *, is_table: bool) -> Rename:
+    cursor.expect("RENAME")
+    if cursor.word == "COLUMN":
+        raise UnsupportedSql("RENAME COLUMN is not supported", "name it otherwise in a view, with AS")
+    cursor.expect("TO", hint="ALTER … RENAME TO name")
+    new_name = cursor.name("table" if is_table else "view")
+    cursor.finish("ALTER … RENAME TO name")
+    return Rename(name, new_name, is_table)
 
 
 def _added_column(cursor: Cursor) -> Column:

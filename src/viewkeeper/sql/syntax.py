@@ -44,6 +44,16 @@ class CreateView:
     name: str
     query_text: str
     if_not_exists: bool
+    or_replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """ALTER … RENAME TO."""
+
+    name: str
+    new_name: str
+    is_table: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,7 @@ class DeleteRow:
 Statement = (
     CreateTable
     | AddColumns
+    | Rename
     | DropTable
     | CreateView
     | DropView
