@@ -17,10 +17,10 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.compile_fold import EntryPlan, FoldLayout, lay_out_fold
 from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalPlan, Project, Select, View
 from viewkeeper.plan.physical import CopyNode, Entries, FoldNode, Node, Rollup, Shown
-from viewkeeper.sql.bind import Output
 from viewkeeper.sql.construct import logical
 from viewkeeper.sql.duckdb_sql import emit, group_key, guarded
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of
+from viewkeeper.sql.relations import Output
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, INT, INT128, SqlType, decimal
 from viewkeeper.plan.physical import Shown
 from viewkeeper.sql import duckdb_decimal
-from viewkeeper.sql.bind import Grouping, Output
 from viewkeeper.sql.duckdb_sql import emit, guarded
 from viewkeeper.sql.expressions import Aggregate, Case, ColumnRef, Expression, FoldRef, Literal
+from viewkeeper.sql.relations import Grouping, Output
 
 
 @dataclass(frozen=True, slots=True)
