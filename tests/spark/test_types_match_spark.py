@@ -19,6 +19,7 @@ from viewkeeper.model.schema import TableId
 from viewkeeper.plan.build import build_view
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
+from viewkeeper.sql.relations import Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +139,7 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
     wrong: list[tuple[object, ...]] = []
     for name, text in names.items():
         query = f"SELECT {text} AS o FROM t{group}"
-        ours_type = bind_query(query, lambda _: TABLE).outputs[0].expression.type.spark.lower()
+        ours_type = bind_query(query, lambda _: Scan(TABLE)).columns[0].type.spark.lower()
         if ours_type != frame.schema[name].dataType.simpleString():
             wrong.append((text, ours_type, frame.schema[name].dataType.simpleString()))
         ours = sorted(map(repr, _fold(query, images)))
@@ -149,7 +150,7 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
 
 
 def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
-    query = bind_query(text, lambda name: TABLE)
+    query = bind_query(text, lambda name: Scan(TABLE))
     node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
     connection = duckdb.default_connection()
     renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}

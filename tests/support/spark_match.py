@@ -22,6 +22,7 @@ from viewkeeper.plan.build import build_view
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import Expression, columns_of
+from viewkeeper.sql.relations import Relation, Scan, expressions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +86,11 @@ class Sample:
         spark.sql(f"SELECT * FROM VALUES {listed} AS t({names})").createOrReplaceTempView(self.name)
 
     def bound(self, text: str) -> Expression:
-        return bind_query(f"SELECT {text} AS o FROM {self.name}", lambda name: self.table).outputs[0].expression
+        (expression,) = expressions_of(self._query(text))
+        return expression
+
+    def _query(self, text: str) -> Relation:
+        return bind_query(f"SELECT {text} AS o FROM {self.name}", lambda name: Scan(self.table))
 
     def distinct(self, text: str, rows: Sequence[tuple[object, ...]]) -> list[object]:
         """Keys of the rows: one for each value that the expression reads; of combinations of values a few."""
@@ -95,8 +100,7 @@ class Sample:
 
     def ours(self, text: str, images: pa.Table) -> dict[object, object]:
         """Key → value, without the rows that are set aside."""
-        query = bind_query(f"SELECT {text} AS o FROM {self.name}", lambda name: self.table)
-        node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
+        node, shown = compile_view(build_view(self._query(text), view_id=TableId(2), name="v"))
         place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
         renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
         renamed |= {f"c{position}": images.column(position) for position in node.columns}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalNode, LogicalPlan, Project, Select, View
-from viewkeeper.sql.bind import BoundQuery
 from viewkeeper.sql.expressions import conjuncts
+from viewkeeper.sql.relations import Relation
 
 
-def build_view(query: BoundQuery, *, view_id: TableId, name: str, before_images: bool = True) -> LogicalPlan:
+def build_view(query: Relation, *, view_id: TableId, name: str, before_images: bool = True) -> LogicalPlan:
     nodes: list[LogicalNode] = [Base(query.table), Delta(0, before_images)]
     for part in conjuncts(query.where) if query.where is not None else ():
         nodes.append(Select(len(nodes) - 1, part))

@@ -1,7 +1,7 @@
 """Constants that fail: refused when a view is defined.
 
-In: a bound query. Out: nothing, or a SqlError. Always: what remains can fail only on some rows. A constant that fails fails
-on every row, and an engine that folds constants would stop the whole query for it instead of setting rows aside.
+In: a bound relation. Out: nothing, or a SqlError. Always: what remains can fail only on some rows. A constant that fails
+fails on every row, and an engine that folds constants would stop the whole query for it instead of setting rows aside.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef
 from viewkeeper.sql.relations import Relation, expressions_of, walk_relations
 
 
-def refuse_failing_constants(query: Relation) -> None:
-    """Raise where a part of the query that speaks of no column fails."""
-    parts = [part for relation in walk_relations(query) for e in expressions_of(relation) for part in _constants(e)]
+def refuse_failing_constants(relation: Relation) -> None:
+    """Raise where a part of the relation that speaks of no column fails."""
+    expressions = (expression for node in walk_relations(relation) for expression in expressions_of(node))
+    parts = [part for expression in expressions for part in _constants(expression)]
     if not parts:
         return
     import duckdb

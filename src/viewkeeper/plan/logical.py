@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import types
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.sql.bind import Grouping, Output
 from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, walk
+from viewkeeper.sql.relations import Grouping, Output
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ text in every process, and equal nodes over equal inputs have equal lines.
 from __future__ import annotations
 
 from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalPlan, Project, Select, View
-from viewkeeper.sql.bind import Output
+from viewkeeper.sql.relations import Output
 
 
 def plan_text(plan: LogicalPlan) -> str:

@@ -6,18 +6,18 @@ view whose meaning was not decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
-from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
+from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
-from viewkeeper.model.schema import TableSchema
 from viewkeeper.sql import construct, date_functions, functions
-from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, Literal, walk
+from viewkeeper.sql.expressions import Aggregate, Expression, Literal, walk
 from viewkeeper.sql.literals import VOID, read_literal, target_type
-from viewkeeper.sql.refusals import refuse_expression
+from viewkeeper.sql.refusals import refuse_expression, refuse_subquery
+from viewkeeper.sql.scope import Scope
 
 DEPTH_MAX = 100
 
@@ -40,20 +40,6 @@ _AGGREGATES = {
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What names mean: one table, under one name. `barred` names the place where aggregates may not stand, if any.
-
-    `aliases` are names that stand for expressions bound already.
-    """
-
-    table: TableSchema
-    qualifier: str
-    barred: str | None
-    depth: int = 0
-    aliases: Mapping[str, Expression] = field(default_factory=dict)
 
 
 def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
@@ -104,17 +90,12 @@ def _bind_arithmetic(node: exp.Expression, scope: Scope) -> Expression:
 def _bind_column(node: exp.Column, scope: Scope) -> Expression:
     if isinstance(node.this, exp.Star):
         raise SqlError("* stands alone in a select list or in COUNT(*)")
-    if node.args.get("db") or (node.table and node.table.lower() != scope.qualifier.lower()):
-        known = f"the table is called {scope.qualifier} here"
-        raise UnknownName(f"unknown table in {node.sql(dialect='spark')}", known)
     if not node.table and node.name.lower() in scope.aliases:
         meant = scope.aliases[node.name.lower()]
         if scope.barred is not None and any(isinstance(part, Aggregate) for part in walk(meant)):
             raise SqlError(f"{node.name} is an aggregate and cannot stand in {scope.barred}")
         return meant
-    position = scope.table.position(node.name)
-    column = scope.table.columns[position]
-    return ColumnRef(position, column.name, column.type, column.nullable)
+    return scope.find(node).expression
 
 
 def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
@@ -166,8 +147,10 @@ def _bind_is(node: exp.Is, scope: Scope) -> Expression:
 
 
 def _bind_in(node: exp.In, scope: Scope) -> Expression:
-    if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-        raise UnsupportedSql("IN over a subquery is not supported in a view", "list the values")
+    if node.args.get("query"):
+        raise refuse_subquery(node)
+    if node.args.get("unnest") or node.args.get("field"):
+        raise UnsupportedSql("IN takes a list of values or a subquery in parentheses")
     entries = [bind_expression(entry, scope) for entry in node.expressions]
     if not entries:
         raise SqlError("IN () lists nothing", "list at least one value")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from viewkeeper.errors import UnsupportedSql
+from viewkeeper.sql.expressions import Expression
 
 _NOT_DETERMINISTIC = frozenset(
     "rand random randn uuid now current_date current_timestamp current_time localtimestamp curdate unix_timestamp "
@@ -35,17 +36,14 @@ _HINTS = {
     "trycast": "use CAST: a row whose CAST fails is set aside",
 }
 CLAUSES = {
-    "joins": ("JOIN", "make one view for each table"),
     "laterals": ("LATERAL VIEW", None),
     "order": ("ORDER BY", "a view is ordered by its key"),
     "sort": ("SORT BY", "a view is ordered by its key"),
     "cluster": ("CLUSTER BY", "a view is ordered by its key"),
     "distribute": ("DISTRIBUTE BY", None),
-    "limit": ("LIMIT", "limit the scan of the view"),
-    "offset": ("OFFSET", None),
+    "offset": ("OFFSET", "keep the first rows with ORDER BY … LIMIT n, and skip when reading"),
     "windows": ("WINDOW", None),
     "qualify": ("QUALIFY", None),
-    "with_": ("WITH", "write the query over the table itself"),
     "hint": ("a hint", "leave it out"),
     "sample": ("TABLESAMPLE", None),
     "match": ("MATCH_RECOGNIZE", None),
@@ -62,11 +60,60 @@ def refuse_clause(name: str) -> UnsupportedSql:
     return UnsupportedSql(f"{clause} is not supported in a view", hint)
 
 
+def refuse_keyless(join: str, left: str, right: str) -> UnsupportedSql:
+    """The refusal of a join that would pair every row with every row."""
+    return UnsupportedSql(
+        f"the {join} of {left} with {right} has no equality between its sides",
+        "a join needs a condition like a.x = b.y",
+    )
+
+
+def refuse_fallible(where: str, condition: Expression) -> UnsupportedSql:
+    """The refusal of a condition that may fail where no row could be set aside for it."""
+    return UnsupportedSql(
+        f"the condition {condition.text} of {where} may fail",
+        "compute its parts in a subquery of FROM, where a row that fails is set aside",
+    )
+
+
+_PLACES: dict[type[exp.Expression], str] = {
+    exp.Or: "under OR",
+    exp.Case: "in CASE",
+    exp.If: "in IF",
+    exp.Not: "under NOT",
+    exp.Having: "in HAVING",
+    exp.Join: "in ON",
+    exp.Group: "in GROUP BY",
+    exp.Order: "in ORDER BY",
+    exp.Where: "inside of an expression in WHERE",
+    exp.Select: "in the select list",
+}
+
+
+def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
+    """The refusal of a subquery that is not a condition of WHERE by itself; it names the place."""
+    if isinstance(node, (exp.Any, exp.All)):
+        quantifier = node.key.upper()
+        return UnsupportedSql(f"{quantifier} over a subquery is not supported in a view", "use IN or EXISTS")
+    place, around = "here", node.parent
+    while around is not None:
+        if type(around) in _PLACES:
+            place = _PLACES[type(around)]
+            break
+        around = around.parent
+    if isinstance(node, (exp.In, exp.Exists)):
+        hint = "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs"
+        return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported in a view", hint)
+    return UnsupportedSql(
+        f"a subquery as a value ({place}) is not supported in a view", "join with a subquery in FROM instead"
+    )
+
+
 def refuse_expression(node: exp.Expression) -> UnsupportedSql:
     """The refusal of a function or construct that has no rule."""
     match node:
-        case exp.Subquery() | exp.Select() | exp.SetOperation() | exp.Exists():
-            return UnsupportedSql("a subquery is not supported in a view", "make a view of its own")
+        case exp.Subquery() | exp.Select() | exp.SetOperation() | exp.Exists() | exp.Any() | exp.All():
+            return refuse_subquery(node)
         case exp.Window():
             return UnsupportedSql("a window function (OVER) is not supported in a view")
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.sql.expressions import Aggregate, Expression
+from viewkeeper.sql.expressions import Aggregate, Expression, FoldRef, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,9 @@ class Output:
 
     @property
     def column(self) -> Column:
-        return Column(self.name, self.expression.type, self.expression.nullable)
+        # A value of a group that fails reads as NULL; a row whose value fails is not there.
+        fails = self.expression.fallible and any(isinstance(part, FoldRef) for part in walk(self.expression))
+        return Column(self.name, self.expression.type, self.expression.nullable or fails)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,20 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, decimal
-from viewkeeper.sql.bind import BoundQuery, bind_query, columns_read
-from viewkeeper.sql.bind_expression import Scope, bind_expression
-from viewkeeper.sql.expressions import ColumnRef, FoldRef
+from viewkeeper.sql.bind import bind_query
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.expressions import ColumnRef, FoldRef, columns_of
+from viewkeeper.sql.relations import (
+    Fold,
+    Grouping,
+    Output,
+    Project,
+    Relation,
+    Scan,
+    expressions_of,
+    walk_relations,
+)
+from viewkeeper.sql.scope import Scope, Source, names_of
 
 TABLE = TableSchema(
     TableId(1),
@@ -25,12 +36,28 @@ TABLE = TableSchema(
 )
 
 
-def bind(text: str) -> BoundQuery:
-    return bind_query(text, lambda name: TABLE)
+def bind(text: str) -> Relation:
+    return bind_query(text, lambda name: Scan(TABLE))
+
+
+def outputs(relation: Relation) -> tuple[Output, ...]:
+    assert isinstance(relation, Project)
+    return relation.outputs
+
+
+def grouping(relation: Relation) -> Grouping:
+    """The only γ of the tree."""
+    (fold,) = [node for node in walk_relations(relation) if isinstance(node, Fold)]
+    return fold.grouping
 
 
 def names(text: str) -> list[str]:
-    return [output.name for output in bind(text).outputs]
+    return [output.name for output in outputs(bind(text))]
+
+
+def columns_read(relation: Relation) -> tuple[int, ...]:
+    """Positions of the table's columns that the tree speaks of."""
+    return columns_of(*(part for node in walk_relations(relation) for part in expressions_of(node)))
 
 
 def test_a_column_keeps_its_declared_spelling_and_an_expression_its_canonical_text() -> None:
@@ -49,10 +76,9 @@ def test_only_the_columns_read_are_named() -> None:
 
 def test_group_by_takes_columns_expressions_places_and_aliases() -> None:
     grouped = bind("SELECT amount % 2 AS parity, region, COUNT(*) FROM orders GROUP BY parity, 2")
-    assert grouped.grouping is not None
-    assert [group.text for group in grouped.grouping.groups] == ["amount % 2", "region"]
+    assert [group.text for group in grouping(grouped).groups] == ["amount % 2", "region"]
     again = bind("SELECT 1 + amount % 2 AS x, COUNT(*) FROM orders GROUP BY amount % 2")
-    assert isinstance(again.outputs[0].expression.args[1], FoldRef)  # type: ignore[union-attr]
+    assert isinstance(outputs(again)[0].expression.args[1], FoldRef)  # type: ignore[union-attr]
 
 
 def test_a_column_goes_before_an_alias_of_the_same_name_in_group_by() -> None:
@@ -62,19 +88,18 @@ def test_a_column_goes_before_an_alias_of_the_same_name_in_group_by() -> None:
 
 def test_one_aggregate_written_twice_is_one() -> None:
     query = bind("SELECT SUM(amount) AS a, SUM(amount) / COUNT(*) AS b FROM orders")
-    assert query.grouping is not None
-    assert [aggregate.text for aggregate in query.grouping.aggregates] == ["sum(amount)", "count(*)"]
-    assert query.outputs[1].expression.type == DOUBLE
+    assert [aggregate.text for aggregate in grouping(query).aggregates] == ["sum(amount)", "count(*)"]
+    assert outputs(query)[1].expression.type == DOUBLE
 
 
 def test_nullability_and_failure_are_known() -> None:
     query = bind("SELECT Id, amount + 1 AS a, coalesce(amount, 0) AS b, price + 1 AS c, Id / 2 AS d FROM orders")
-    facts = [(output.expression.nullable, output.expression.fallible) for output in query.outputs]
+    facts = [(output.expression.nullable, output.expression.fallible) for output in outputs(query)]
     assert facts == [(False, False), (True, True), (False, False), (True, False), (False, False)]
 
 
 def test_equal_expressions_are_equal_values() -> None:
-    assert bind("SELECT amount+1 AS x FROM orders").outputs == bind("SELECT ( Amount + 1 ) AS x FROM ORDERS").outputs
+    assert bind("SELECT amount+1 AS x FROM orders") == bind("SELECT ( Amount + 1 ) AS x FROM ORDERS")
     assert bind("SELECT amount + 1 AS x FROM orders") != bind("SELECT amount + 1L AS x FROM orders")
 
 
@@ -86,7 +111,7 @@ def test_a_nest_that_is_too_deep_is_refused_and_not_a_recursion_error() -> None:
 
 
 def test_positions_are_those_of_the_table() -> None:
-    assert bind("SELECT price FROM orders").outputs[0].expression == ColumnRef(3, "price", decimal(10, 2), True)
+    assert outputs(bind("SELECT price FROM orders"))[0].expression == ColumnRef(3, "price", decimal(10, 2), True)
 
 
 def test_not_like_is_the_negation_of_like() -> None:
@@ -99,7 +124,7 @@ def test_a_flag_of_the_tree_that_has_no_rule_is_refused_and_never_passed_over() 
     tree = exp.Abs(this=exp.column("amount"))
     tree.args["surprise"] = True
     with pytest.raises(UnsupportedSql, match="surprise"):
-        bind_expression(tree, Scope(TABLE, "orders", barred=None))
+        bind_expression(tree, Scope(names_of(TABLE.columns, "orders"), (Source("orders", "table Orders"),)))
 
 
 @pytest.mark.parametrize("expression", ["IF(amount > 1, 1)", "amount IN ()", "COUNT()"])

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import BIGINT, INT, STRING, SqlType, decimal
-from viewkeeper.plan.build import build_view
-from viewkeeper.plan.compile import compile_view
+from viewkeeper.model.types import BIGINT, BOOLEAN, INT, STRING, SqlType, decimal
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.duckdb_decimal import divide, scaled, unscaled
+from viewkeeper.sql.duckdb_sql import emit, guarded
+from viewkeeper.sql.expressions import Literal
+from viewkeeper.sql.relations import Project, Scan, Select
 
 COLUMNS = (
     Column("k", INT, nullable=False),
@@ -37,16 +38,19 @@ CONNECTION = duckdb.connect()
 
 
 def run(query: str) -> dict[int, tuple[object, ...]]:
-    """Key → row columns of a view over ROWS."""
-    node, _ = compile_view(build_view(bind_query(query, lambda _: TABLE), view_id=TableId(2), name="v"))
-    columns = {f"c{i}": pa.array([row[i] for row in ROWS], COLUMNS[i].type.arrow) for i in node.columns}
-    CONNECTION.register(
-        "images", pa.table({"ord": pa.array(range(len(ROWS))), "sign": pa.array([1] * len(ROWS)), **columns})
-    )
-    rows = CONNECTION.sql(node.project).fetchall()  # type: ignore[union-attr]
-    if node.aside is None:
-        return {row[2]: row[3:] for row in rows}
-    return {row[2]: row[3:-1] for row in rows if not row[-1]}  # the last column says that the row fails
+    """Key → the other columns, of the rows of ROWS that pass and on which nothing fails; the key is the first column."""
+    tree = bind_query(query, lambda _: Scan(TABLE))
+    assert isinstance(tree, Project)
+    predicate = tree.input.predicate if isinstance(tree.input, Select) else Literal(True, BOOLEAN)
+    images = {
+        f"c{place}": pa.array([row[place] for row in ROWS], column.type.arrow) for place, column in enumerate(COLUMNS)
+    }
+    CONNECTION.register("images", pa.table({"ord": pa.array(range(len(ROWS))), **images}))
+    passing = f"(SELECT *, {guarded([emit(predicate)], 'ord')} AS w FROM images) WHERE w.v0"
+    fields = guarded([emit(output.expression) for output in tree.outputs], "ord")
+    rows = CONNECTION.sql(f"SELECT {fields} AS t FROM {passing}").fetchall()
+    found = [tuple(struct.values()) for (struct,) in rows if struct is not None]
+    return {row[0]: row[1:] for row in found}
 
 
 @pytest.mark.parametrize(

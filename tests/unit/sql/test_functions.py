@@ -10,6 +10,7 @@ from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.duckdb_sql import emit
 from viewkeeper.sql.expressions import Expression
+from viewkeeper.sql.relations import Scan, expressions_of
 
 TABLE = TableSchema(
     TableId(1),
@@ -26,7 +27,8 @@ TABLE = TableSchema(
 
 
 def bind(text: str) -> Expression:
-    return bind_query(f"SELECT {text} AS x FROM t", lambda _: TABLE).outputs[0].expression
+    (expression,) = expressions_of(bind_query(f"SELECT {text} AS x FROM t", lambda _: Scan(TABLE)))
+    return expression
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""Binding of one SELECT: FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT, ORDER BY and LIMIT.
+
+In: a SELECT and its environment. Out: a relation. Always: a clause without a rule is refused; WHERE keeps the order in
+which its conditions are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import UnsupportedSql
+from viewkeeper.sql import construct
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.bind_from import From, bind_from
+from viewkeeper.sql.bind_grouping import aggregates_in, bind_groups, bind_having, distinct_rows, fold, fold_distinct
+from viewkeeper.sql.bind_order import bind_order, order_over, refuse_aggregates, speak_of_outputs, top, with_hidden
+from viewkeeper.sql.bind_subqueries import apply_predicate, split_where
+from viewkeeper.sql.environment import Block, Environment
+from viewkeeper.sql.expressions import Expression, conjuncts, walk
+from viewkeeper.sql.join_tree import Leaf, build
+from viewkeeper.sql.positions import project
+from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.relations import Relation
+from viewkeeper.sql.scope import OuterRef, Scope
+from viewkeeper.sql.select_list import select_items
+
+_CLAUSES = "expressions from_ joins where group having distinct order limit offset with_".split()
+
+
+def open_block(tree: exp.Select, env: Environment) -> Block:
+    """FROM and WHERE: joins, conditions, and the subqueries among the conditions."""
+    _refuse_clauses(tree)
+    source = bind_from(tree, env)
+    scope = Scope(source.names, source.sources, outer=env.outer)
+    where = tree.args.get("where")
+    if where is None:
+        return Block(build(source.tree, ()), scope)
+    plain, predicates = split_where(where.this)
+    reach = replace(scope, barred="WHERE", reaches_out=env.reaches_out)
+    conditions = [construct.boolean(bind_expression(node, reach), "WHERE") for node in plain]
+    relation, correlated = _select_rows(source, conditions)
+    for predicate in predicates:
+        relation = apply_predicate(relation, predicate, replace(scope, barred="WHERE"), env)
+    return Block(relation, scope, correlated)
+
+
+def _select_rows(source: From, conditions: list[Expression]) -> tuple[Relation, tuple[Expression, ...]]:
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    correlated = tuple(part for part in parts if any(isinstance(node, OuterRef) for node in walk(part)))
+    if isinstance(source.tree, Leaf) and not correlated:
+        return build(source.tree, conditions), ()
+    return build(source.tree, [part for part in parts if part not in correlated]), correlated
+
+
+def bind_block(tree: exp.Select, env: Environment) -> Relation:
+    block = open_block(tree, env)
+    scope = block.scope
+    items = select_items(tree, scope)
+    group, having = tree.args.get("group"), tree.args.get("having")
+    condition = bind_having(having.this, items, scope) if having is not None else None
+    groups = bind_groups(group, items, replace(scope, barred="GROUP BY")) if group is not None else ()
+    order = bind_order(tree, items, scope)
+    is_plain = group is None and condition is None and not any(aggregates_in(item.expression) for item in items)
+    if is_plain:
+        refuse_aggregates(order)
+    if tree.args.get("distinct"):
+        relation = block.relation
+        relation = (
+            fold_distinct(relation, items) if is_plain else distinct_rows(fold(relation, groups, items, condition))
+        )
+        return order_over(relation, None if order is None else speak_of_outputs(order, items, relation))
+    outputs, order = with_hidden(items, order)
+    if is_plain:
+        return top(project(block.relation, outputs), order, len(items))
+    return top(fold(block.relation, groups, outputs, condition), order, len(items))
+
+
+def _refuse_clauses(tree: exp.Select) -> None:
+    for name, value in tree.args.items():
+        if value and name not in _CLAUSES:
+            raise refuse_clause(name)
+    if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
+        raise UnsupportedSql(
+            "DISTINCT ON is not supported in a view", "GROUP BY the columns, with MIN or MAX of the rest"
+        )

@@ -1,0 +1,211 @@
+"""Binding of FROM: tables, views, subqueries and joins.
+
+In: the FROM of a SELECT and its environment. Out: a join tree, and the names its columns go by. Always: a column's
+position is its place in FROM order; the columns of a side that may be absent are nullable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import InvariantBroken, SqlError, UnsupportedSql
+from viewkeeper.sql import construct
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.environment import Environment, Named
+from viewkeeper.sql.expressions import Call, Cast, ColumnRef, Expression, conjuncts
+from viewkeeper.sql.join_tree import Leaf, Outer, Tree, inner_join, width
+from viewkeeper.sql.positions import shift
+from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.scope import Name, Scope, Source, names_of
+from viewkeeper.sql.tokens import check_name
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    tree: Tree
+    names: tuple[Name, ...]
+    sources: tuple[Source, ...]
+
+
+_KINDS = {
+    ("", ""): "inner",
+    ("", "INNER"): "inner",
+    ("", "CROSS"): "inner",
+    ("LEFT", ""): "left",
+    ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right",
+    ("RIGHT", "OUTER"): "right",
+    ("FULL", ""): "full",
+    ("FULL", "OUTER"): "full",
+    ("LEFT", "SEMI"): "semi",
+    ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti",
+    ("", "ANTI"): "anti",
+}
+
+
+def bind_from(tree: exp.Select, env: Environment) -> From:
+    node = tree.args.get("from_")
+    if node is None:
+        raise UnsupportedSql("a SELECT without FROM is not a view", "name the table it reads")
+    found = _bind_source(node.this, env)
+    for join in tree.args.get("joins") or ():
+        found = _join(found, join, env)
+    return found
+
+
+def _bind_source(node: exp.Expression, env: Environment) -> From:
+    match node:
+        case exp.Table(this=exp.Identifier()):
+            found = _bind_table(node, env)
+            for join in node.args.get("joins") or ():
+                found = _join(found, join, env)
+            return found
+        case exp.Subquery():
+            return _bind_parentheses(node, env)
+        case exp.Lateral():
+            raise UnsupportedSql("LATERAL is not supported in a view", "join with a subquery that names its own tables")
+        case exp.Values():
+            raise UnsupportedSql("VALUES in FROM is not supported in a view", "put the rows into a table")
+    raise UnsupportedSql("FROM takes tables, views and subqueries")
+
+
+def _bind_table(node: exp.Table, env: Environment) -> From:
+    for name, value in node.args.items():
+        if name == "db" and value:
+            raise UnsupportedSql(f"table {node.sql(dialect='spark')} is qualified", "a table has a name of one part")
+        if value and name not in ("this", "alias", "joins"):
+            raise refuse_clause(name)
+    return _leaf(env.named(node.name), node.alias or node.name, node.args.get("alias"))
+
+
+def _bind_parentheses(node: exp.Subquery, env: Environment) -> From:
+    """A query, or tables and joins in parentheses."""
+    for name, value in node.args.items():
+        if value and name not in ("this", "alias"):
+            raise refuse_clause(name)
+    alias = node.args.get("alias")
+    inner = node.this
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    if isinstance(inner, exp.Table):
+        found = _bind_source(node.this, env)
+        return found if alias is None else _under_alias(found, alias)
+    relation = env.bind_nested(node.this, env)
+    columns = tuple(column.name for column in relation.columns)
+    label = f"subquery {node.alias}" if node.alias else "the subquery of FROM"
+    return _leaf(Named(relation, label, columns), node.alias or None, alias)
+
+
+def _leaf(found: Named, qualifier: str | None, alias: exp.TableAlias | None) -> From:
+    columns = column_aliases(alias, found.columns, qualifier or found.label)
+    names = names_of(found.relation.columns, qualifier, names=columns)
+    source = Source(qualifier, found.label)
+    return From(Leaf(found.relation, qualifier or found.label), names, (source,))
+
+
+def _under_alias(found: From, alias: exp.TableAlias) -> From:
+    """Joined tables under one name: `(a JOIN b ON …) AS t`."""
+    shown = [name for name in found.names if name.shown]
+    columns = column_aliases(alias, [name.name for name in shown], alias.name)
+    names = tuple(replace(one, name=name, qualifier=alias.name) for one, name in zip(shown, columns, strict=True))
+    return From(found.tree, names, (Source(alias.name, f"subquery {alias.name}"),))
+
+
+def column_aliases(alias: exp.TableAlias | None, columns: Sequence[str], what: str) -> tuple[str, ...]:
+    """The names that `AS t(a, b)` gives, else those that are there."""
+    given = tuple(column.name for column in alias.columns) if alias is not None else ()
+    if not given:
+        return tuple(columns)
+    for name in given:
+        check_name(name, "column")
+    if len(given) != len(columns):
+        raise SqlError(f"{what} has {len(columns)} columns, its alias names {len(given)}", "name each column, or none")
+    return given
+
+
+def _join(left: From, node: exp.Join, env: Environment) -> From:
+    kind = _kind(node)
+    right = _bind_source(node.this, env)
+    by = width(left.tree)
+    moved = tuple(replace(name, expression=shift(name.expression, by)) for name in right.names)
+    scope = Scope((*left.names, *moved), (*left.sources, *right.sources), barred="ON", outer=env.outer)
+    pairs = _using(node, left, replace(right, names=moved))
+    conditions: list[Expression] = [construct.compare("=", a.expression, b.expression) for a, b in pairs]
+    if node.args.get("on") is not None:
+        conditions += conjuncts(construct.boolean(bind_expression(node.args["on"], scope), "ON"))
+    names = _names_after(kind, left.names, moved, pairs)
+    sources = left.sources if kind in ("semi", "anti") else scope.sources
+    if kind == "inner":
+        return From(inner_join(left.tree, right.tree, conditions), names, sources)
+    return From(Outer(kind, left.tree, right.tree, tuple(conditions)), names, sources)
+
+
+def _kind(node: exp.Join) -> str:
+    if node.method == "NATURAL":
+        raise UnsupportedSql("NATURAL JOIN is not supported in a view", "name the columns: JOIN … USING (a, b)")
+    shown = " ".join(part for part in (node.method, node.side, node.kind) if part)
+    for name, value in node.args.items():
+        if value and name not in ("this", "on", "using", "side", "kind", "method"):
+            raise refuse_clause(name)
+    if node.method or (node.side, node.kind) not in _KINDS:
+        hint = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI JOIN are"
+        raise UnsupportedSql(f"{shown} JOIN is not supported in a view", hint)
+    return _KINDS[node.side, node.kind]
+
+
+def _using(node: exp.Join, left: From, right: From) -> list[tuple[Name, Name]]:
+    """The columns of USING on both sides."""
+    pairs = []
+    for item in node.args.get("using") or ():
+        column = exp.column(item.name)
+        first, second = (Scope(side.names, side.sources).find(column) for side in (left, right))
+        pairs.append((first, second))
+    return pairs
+
+
+def _names_after(
+    kind: str, left: tuple[Name, ...], right: tuple[Name, ...], pairs: Sequence[tuple[Name, Name]]
+) -> tuple[Name, ...]:
+    """The names of a join: with USING each key is shown once and first, as Spark does.
+
+    It is the left side's, with RIGHT JOIN the right side's, and with FULL JOIN whichever is there.
+    """
+    kept = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
+    others = [name for name in left if name not in kept[0]]
+    if kind in ("semi", "anti"):
+        return (*(pair[0] for pair in pairs), *others)
+    if kind in ("right", "full"):
+        pairs, others = [(_absent(a), b) for a, b in pairs], [_absent(name) for name in others]
+    behind = [name for name in right if name not in kept[1]]
+    if kind in ("left", "full"):
+        pairs, behind = [(a, _absent(b)) for a, b in pairs], [_absent(name) for name in behind]
+    shown, hidden = [], []
+    for first, second in pairs:
+        if kind == "full":
+            either = construct.coalesce([first.expression, second.expression])
+            shown.append(Name(first.name, None, either))
+            hidden += [first, second]
+        else:
+            shown.append(second if kind == "right" else first)
+            hidden.append(first if kind == "right" else second)
+    return (*shown, *(replace(name, shown=False) for name in hidden), *others, *behind)
+
+
+def _absent(name: Name) -> Name:
+    """The column of a side that may be absent."""
+    return replace(name, expression=_nullable(name.expression))
+
+
+def _nullable(expression: Expression) -> Expression:
+    match expression:
+        case ColumnRef():
+            return replace(expression, nullable=True)
+        case Call(name="coalesce", args=args):
+            return construct.coalesce([_nullable(arg) for arg in args])
+        case Cast(arg=arg):
+            return replace(expression, arg=_nullable(arg))
+    raise InvariantBroken(f"{expression.text} is no column of FROM")

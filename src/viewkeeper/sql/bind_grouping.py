@@ -1,0 +1,109 @@
+"""Binding of GROUP BY, HAVING and DISTINCT.
+
+In: the relation of FROM and WHERE, and the select list over it. Out: γ, σ above it and π. Always: above γ an expression
+speaks of groups and aggregates only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.sql import construct
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, rewrite, walk
+from viewkeeper.sql.positions import column_refs
+from viewkeeper.sql.relations import Fold, Grouping, Output, Project, Relation, Select
+from viewkeeper.sql.scope import Scope
+
+
+def aggregates_in(expression: Expression) -> list[Aggregate]:
+    return [node for node in walk(expression) if isinstance(node, Aggregate)]
+
+
+def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
+    """HAVING may speak of aliases of the select list; one that is a column's name too would be ambiguous."""
+    named = {item.name.lower(): item.expression for item in items}
+    aliases = {}
+    for column in node.find_all(exp.Column):
+        name = column.name.lower()
+        if column.table or name not in named:
+            continue
+        meant = named[name]
+        if not scope.has_column(name):
+            aliases[name] = meant
+        elif not (isinstance(meant, ColumnRef) and meant.name.lower() == name):
+            raise SqlError(f"{column.name} in HAVING is a column and an alias", "give the alias another name")
+    return construct.boolean(bind_expression(node, replace(scope, aliases=aliases)), "HAVING")
+
+
+def bind_groups(group: exp.Group, items: Sequence[Output], scope: Scope) -> tuple[Expression, ...]:
+    for name, value in group.args.items():
+        if value and name != "expressions":
+            raise UnsupportedSql(
+                f"GROUP BY {name.upper()} is not supported in a view", "make one view for each grouping"
+            )
+    groups: list[Expression] = []
+    for node in group.expressions:
+        bound = _bind_group(node, items, scope)
+        if bound not in groups:
+            groups.append(bound)
+    if not groups:
+        raise SqlError("GROUP BY names nothing")
+    return tuple(groups)
+
+
+def _bind_group(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
+    """A column of FROM, else an alias of the select list; a number is a place in the select list (Spark)."""
+    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+        place = int(node.this)
+        if not 1 <= place <= len(items):
+            raise SqlError(f"GROUP BY {place} is outside the select list", f"it has {len(items)} columns")
+        return _ungrouped(items[place - 1].expression)
+    if isinstance(node, exp.Column) and not node.table:
+        for item in items:
+            if not scope.has_column(node.name) and item.name.lower() == node.name.lower():
+                return _ungrouped(item.expression)
+    return construct.typed(bind_expression(node, scope), "GROUP BY")
+
+
+def _ungrouped(expression: Expression) -> Expression:
+    for node in aggregates_in(expression):
+        raise SqlError(f"{node.text} cannot stand in GROUP BY", "aggregates belong in the select list")
+    return expression
+
+
+def fold(
+    relation: Relation, groups: tuple[Expression, ...], items: Sequence[Output], having: Expression | None = None
+) -> Relation:
+    """γ by `groups`, σ of HAVING, and π of `items`."""
+    aggregates: list[Aggregate] = []
+
+    def refer(node: Expression) -> Expression | None:
+        if node in groups:
+            return FoldRef("group", groups.index(node), node)
+        if isinstance(node, Aggregate):
+            if node not in aggregates:
+                aggregates.append(node)
+            return FoldRef("aggregate", aggregates.index(node), node)
+        if isinstance(node, ColumnRef):
+            raise SqlError(f"{node.name} is neither grouped nor aggregated", f"add {node.name} to GROUP BY")
+        return None
+
+    outputs = tuple(Output(item.name, rewrite(item.expression, refer)) for item in items)
+    condition = None if having is None else rewrite(having, refer)
+    folded: Relation = Fold(relation, Grouping(groups, tuple(aggregates)))
+    return Project(folded if condition is None else Select(folded, condition), outputs)
+
+
+def fold_distinct(relation: Relation, items: Sequence[Output]) -> Relation:
+    """SELECT DISTINCT: the groups by all outputs; each is shown from the key."""
+    return fold(relation, tuple(dict.fromkeys(item.expression for item in items)), items)
+
+
+def distinct_rows(relation: Relation) -> Relation:
+    """Each row of `relation` once."""
+    return fold_distinct(relation, [Output(ref.name, ref) for ref in column_refs(relation)])

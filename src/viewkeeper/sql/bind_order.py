@@ -1,0 +1,148 @@
+"""Binding of ORDER BY … LIMIT.
+
+In: a query's ORDER BY and LIMIT, and what it may order by. Out: a `Top`. Always: an order is by columns of the relation
+below, hidden ones where the query does not show them, so that a row whose order fails is set aside before it is ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.sql import construct
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, rewrite, walk
+from viewkeeper.sql.positions import column_refs, keep_columns, project
+from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.relations import Ordering, Output, Relation, Top
+from viewkeeper.sql.scope import Scope, Source, ambiguous, names_of
+
+_LIMIT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """ORDER BY … LIMIT, bound where the select list is bound."""
+
+    terms: tuple[Ordering, ...]
+    limit: int
+
+
+def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Order | None:
+    """The order of a query whose select list is `items` over `scope`; a name is an output before it is a column."""
+    order, limit = node.args.get("order"), node.args.get("limit")
+    if node.args.get("offset"):
+        raise refuse_clause("offset")
+    if order is None and limit is None:
+        return None
+    if limit is None:
+        raise refuse_clause("order")
+    if order is None:
+        raise UnsupportedSql("LIMIT without ORDER BY is not deterministic", "say with ORDER BY which rows come first")
+    return Order(tuple(_term(term, items, scope) for term in order.expressions), _count(limit))
+
+
+def _count(limit: exp.Expression) -> int:
+    count = limit.args.get("expression")
+    if isinstance(limit, exp.Limit) and isinstance(count, exp.Literal) and not count.is_string and count.this.isdigit():
+        if limit.args.get("offset") or limit.args.get("expressions"):
+            raise refuse_clause("offset")
+        if 1 <= int(count.this) <= _LIMIT_MAX:
+            return int(count.this)
+    raise UnsupportedSql(
+        f"{limit.sql(dialect='spark').strip()} is not supported in a view", "LIMIT takes a number from 1"
+    )
+
+
+def _term(node: exp.Ordered, items: Sequence[Output], scope: Scope) -> Ordering:
+    for name, value in node.args.items():
+        if value and name not in ("this", "desc", "nulls_first"):
+            raise refuse_clause(name)
+    # sqlglot fills in Spark's defaults: NULLs come first, with DESC last.
+    return Ordering(_expression(node.this, items, scope), bool(node.args.get("desc")), bool(node.args["nulls_first"]))
+
+
+def _expression(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
+    if isinstance(node, exp.Var) and node.name.upper() == "ALL":
+        raise UnsupportedSql("ORDER BY ALL is not supported in a view", "list the columns")
+    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+        place = int(node.this)
+        if not 1 <= place <= len(items):
+            raise SqlError(f"ORDER BY {place} is outside the select list", f"it has {len(items)} columns")
+        return items[place - 1].expression
+    aliases = {}
+    for column in node.find_all(exp.Column):
+        meant = {item.expression for item in items if item.name.lower() == column.name.lower()}
+        if column.table or not meant:
+            continue
+        if len(meant) > 1:
+            raise ambiguous(column.name, [None])
+        aliases[column.name.lower()] = meant.pop()
+    return construct.typed(bind_expression(node, replace(scope, aliases=aliases)), "ORDER BY")
+
+
+def with_hidden(items: Sequence[Output], order: Order | None) -> tuple[tuple[Output, ...], Order | None]:
+    """The select list with what it lacks for the order, and the order by columns of that list."""
+    if order is None:
+        return tuple(items), None
+    extended = list(items)
+    terms = []
+    for term in order.terms:
+        place = next((i for i, item in enumerate(extended) if item.expression == term.expression), len(extended))
+        if place == len(extended):
+            extended.append(Output(term.expression.text, term.expression))
+        terms.append(replace(term, expression=_ref(place, extended[place])))
+    return tuple(extended), Order(tuple(terms), order.limit)
+
+
+def _ref(place: int, output: Output) -> ColumnRef:
+    return ColumnRef(place, output.name, output.column.type, output.column.nullable)
+
+
+def top(relation: Relation, order: Order | None, shown: int) -> Relation:
+    """The first rows of `relation`, whose first `shown` columns are the query's."""
+    if order is None:
+        return relation
+    return keep_columns(Top(relation, order.terms, order.limit), range(shown))
+
+
+def order_relation(node: exp.Expression, relation: Relation) -> Relation:
+    """ORDER BY … LIMIT of a query that is no SELECT of its own: by names and places of its columns."""
+    scope = Scope(names_of(relation.columns, None), (Source(None, "the query"),), barred="ORDER BY")
+    items = [Output(ref.name, ref) for ref in column_refs(relation)]
+    return order_over(relation, bind_order(node, items, scope))
+
+
+def order_over(relation: Relation, order: Order | None) -> Relation:
+    """The first rows by expressions over the relation's own columns."""
+    refs = column_refs(relation)
+    items, order = with_hidden([Output(ref.name, ref) for ref in refs], order)
+    return top(relation if len(items) == len(refs) else project(relation, items), order, len(refs))
+
+
+def speak_of_outputs(order: Order, items: Sequence[Output], relation: Relation) -> Order:
+    """The order of SELECT DISTINCT, whose rows are the outputs and nothing else, over the columns of `relation`."""
+    refs = column_refs(relation)
+
+    def refer(node: Expression) -> Expression | None:
+        for item, ref in zip(items, refs, strict=True):
+            if item.expression == node:
+                return ref
+        if isinstance(node, ColumnRef | Aggregate):
+            raise SqlError(
+                f"ORDER BY {node.text} is not in the select list", "SELECT DISTINCT orders by what it selects"
+            )
+        return None
+
+    return replace(order, terms=tuple(replace(t, expression=rewrite(t.expression, refer)) for t in order.terms))
+
+
+def refuse_aggregates(order: Order | None) -> None:
+    """Aggregates in the ORDER BY of a query without groups."""
+    for term in order.terms if order is not None else ():
+        for node in walk(term.expression):
+            if isinstance(node, Aggregate):
+                raise SqlError(f"{node.text} in ORDER BY needs GROUP BY", "aggregates belong in the select list")

@@ -1,0 +1,119 @@
+"""Binding of UNION, INTERSECT and EXCEPT.
+
+In: a set operation and its environment. Out: a relation. Always: all branches have the same number of columns, brought to
+common types; names are the first branch's; rows are the same where all columns are equal, NULL to NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.model.types import SqlType
+from viewkeeper.sql import construct
+from viewkeeper.sql.bind_grouping import distinct_rows, fold
+from viewkeeper.sql.environment import Environment
+from viewkeeper.sql.expressions import ColumnRef, Expression, Literal
+from viewkeeper.sql.positions import column_refs, project
+from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.relations import Output, Relation, Union
+from viewkeeper.sql.type_rules import common_type
+
+_MODIFIERS = ("order", "limit", "offset", "with_")
+
+
+def bind_set(node: exp.SetOperation, env: Environment) -> Relation:
+    _refuse_clauses(node)
+    if isinstance(node, exp.Union):
+        branches = _same_types([env.bind_nested(branch, env) for branch in _branches(node)], "UNION")
+        return distinct_rows(Union(branches)) if node.args.get("distinct") else Union(branches)
+    name = node.key.upper()
+    if not node.args.get("distinct"):
+        raise UnsupportedSql(f"{name} ALL is not supported in a view", f"use {name}, or join counts of equal rows")
+    sides = _same_types([env.bind_nested(side, env) for side in (node.this, node.expression)], name)
+    return _compare_sides(sides, keep_common=isinstance(node, exp.Intersect))
+
+
+def _refuse_clauses(node: exp.SetOperation) -> None:
+    if node.args.get("by_name"):
+        raise UnsupportedSql("UNION BY NAME is not supported in a view", "list the columns of each branch in one order")
+    for name, value in node.args.items():
+        if value and name not in ("this", "expression", "distinct", *_MODIFIERS):
+            raise refuse_clause(name)
+
+
+def _branches(node: exp.Union) -> list[exp.Expression]:
+    """The branches of UNIONs side by side; under UNION DISTINCT it does not matter whether a branch is distinct."""
+    distinct = bool(node.args.get("distinct"))
+    found: list[exp.Expression] = []
+    waiting: list[exp.Expression] = [node]
+    while waiting:
+        branch = waiting.pop()
+        bare = _without_parentheses(branch)
+        if isinstance(bare, exp.Union) and (bare is node or _can_be_flat(bare, distinct=distinct)):
+            _refuse_clauses(bare)
+            waiting += [bare.expression, bare.this]
+        else:
+            found.append(branch)
+    return found
+
+
+def _without_parentheses(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Subquery) and not any(value for name, value in node.args.items() if name != "this"):
+        node = node.this
+    return node
+
+
+def _can_be_flat(node: exp.Union, *, distinct: bool) -> bool:
+    return not any(node.args.get(name) for name in _MODIFIERS) and (distinct or not node.args.get("distinct"))
+
+
+def _same_types(branches: Sequence[Relation], where: str) -> tuple[Relation, ...]:
+    first = branches[0].columns
+    for branch in branches[1:]:
+        if len(branch.columns) != len(first):
+            raise SqlError(
+                f"{where} of {len(first)} and {len(branch.columns)} columns", "each branch needs the same columns"
+            )
+    wanted = [_common([branch.columns[place].type for branch in branches], where) for place in range(len(first))]
+    return tuple(_coerced(branch, wanted) for branch in branches)
+
+
+def _common(given: Sequence[SqlType], where: str) -> SqlType:
+    type_ = given[0]
+    for other in given[1:]:
+        type_ = common_type(type_, other, where)
+    return type_
+
+
+def _coerced(relation: Relation, wanted: Sequence[SqlType]) -> Relation:
+    refs = column_refs(relation)
+    if [ref.type for ref in refs] == list(wanted):
+        return relation
+    outputs = (Output(ref.name, construct.coerce(ref, type_)) for ref, type_ in zip(refs, wanted, strict=True))
+    return project(relation, tuple(outputs))
+
+
+def _compare_sides(sides: Sequence[Relation], *, keep_common: bool) -> Relation:
+    """Rows of both sides, each counted by side: INTERSECT keeps those that both have, EXCEPT those of the first alone."""
+    tagged = tuple(_tagged(side, place) for place, side in enumerate(sides))
+    rows = Union(tagged)
+    *refs, tag = column_refs(rows)
+    first, second = (_count(tag, place) for place in (0, 1))
+    none = Literal(0, types.BIGINT)
+    found = construct.compare(">", second, none) if keep_common else construct.compare("=", second, none)
+    condition = construct.logical("and", construct.compare(">", first, none), found)
+    return fold(rows, tuple(refs), [Output(ref.name, ref) for ref in refs], condition)
+
+
+def _tagged(side: Relation, place: int) -> Relation:
+    outputs = [Output(ref.name, ref) for ref in column_refs(side)]
+    return project(side, (*outputs, Output("side", Literal(place, types.INT))))
+
+
+def _count(tag: ColumnRef, place: int) -> Expression:
+    condition = construct.compare("=", tag, Literal(place, types.INT))
+    return construct.filtered(construct.aggregate("count", ()), condition)

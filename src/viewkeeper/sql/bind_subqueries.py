@@ -1,0 +1,210 @@
+"""Binding of subqueries in WHERE: IN and EXISTS become semi and anti joins.
+
+In: the conditions of a WHERE, and the relation they are about. Out: that relation, joined. Always: NOT IN follows SQL's
+rules for NULL; a subquery that stands anywhere else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.sql import construct
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.bind_grouping import fold
+from viewkeeper.sql.bind_with import bind_with
+from viewkeeper.sql.environment import Environment
+from viewkeeper.sql.expressions import Call, ColumnRef, Expression, Literal, rewrite, walk
+from viewkeeper.sql.positions import column_refs, conjunction, keep_columns
+from viewkeeper.sql.refusals import refuse_fallible
+from viewkeeper.sql.relations import Join, Output, Relation, Select
+from viewkeeper.sql.scope import OuterRef, Scope
+from viewkeeper.sql.select_list import select_items
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """`x IN (query)` or `EXISTS (query)`, perhaps under NOT."""
+
+    node: exp.Expression
+    negated: bool
+
+    @property
+    def text(self) -> str:
+        return ("NOT " if self.negated else "") + self.node.key.upper()
+
+
+@dataclass(frozen=True, slots=True)
+class _Subquery:
+    """The rows of a subquery, its columns over them, and the conditions that tie it to the query around."""
+
+    relation: Relation
+    outputs: tuple[Expression, ...]
+    correlated: tuple[Expression, ...] = ()
+
+
+@dataclass(slots=True)
+class _Ties:
+    """The keys of both sides, and what else a match needs."""
+
+    left: list[Expression]
+    right: list[Expression]
+    residual: list[Expression]
+
+
+def split_where(node: exp.Expression) -> tuple[list[exp.Expression], list[Predicate]]:
+    """The conditions of a WHERE without subqueries, and those that are one."""
+    parts = _conjuncts(node)
+    found = [_predicate(part) for part in parts]
+    predicates = [one for one in found if one is not None]
+    if not predicates:
+        return [node], []
+    return [part for part, one in zip(parts, found, strict=True) if one is None], predicates
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    inner = node.unnest()
+    if isinstance(inner, exp.And):
+        return [part for side in (inner.this, inner.expression) for part in _conjuncts(side)]
+    return [node]
+
+
+def _predicate(node: exp.Expression) -> Predicate | None:
+    negated = False
+    while isinstance(node, exp.Not | exp.Paren):
+        negated ^= isinstance(node, exp.Not)
+        node = node.this
+    if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
+        return Predicate(node, negated)
+    return None
+
+
+def apply_predicate(relation: Relation, predicate: Predicate, scope: Scope, env: Environment) -> Relation:
+    """The rows of `relation` for which the predicate is true."""
+    node = predicate.node
+    query = node.this if isinstance(node, exp.Exists) else node.args["query"]
+    inner = _open(query, env.within(scope))
+    ties = _tie(inner, predicate, len(relation.columns))
+    if isinstance(node, exp.Exists):
+        return _join(relation, inner, ties, predicate)
+    pairs = _compared(node, inner, scope)
+    if predicate.negated and any(side.nullable for pair in pairs for side in pair):
+        return _not_in(relation, inner, ties, pairs)
+    ties.left += [pair[0] for pair in pairs]
+    ties.right += [pair[1] for pair in pairs]
+    return _join(relation, inner, ties, predicate)
+
+
+def _open(node: exp.Expression, env: Environment) -> _Subquery:
+    bare = node.unnest() if isinstance(node, exp.Subquery) else node
+    if isinstance(bare, exp.Select) and _is_plain(bare):
+        env = bind_with(bare, env)
+        block = env.open_block(bare, env)
+        # DISTINCT says nothing here: a row is in the subquery, however often.
+        outputs = tuple(item.expression for item in select_items(bare, block.scope))
+        return _Subquery(block.relation, outputs, block.correlated)
+    relation = env.bind_nested(node, env)
+    return _Subquery(relation, column_refs(relation))
+
+
+def _is_plain(tree: exp.Select) -> bool:
+    """Whether each row of FROM and WHERE is a row of the subquery."""
+    if any(tree.args.get(name) for name in ("group", "having", "order", "limit", "offset")):
+        return False
+    return not any(node.find(exp.AggFunc) for node in tree.expressions)
+
+
+def _tie(inner: _Subquery, predicate: Predicate, width: int) -> _Ties:
+    """Correlated equalities become keys, other correlated conditions the residual."""
+    ties = _Ties([], [], [])
+    for condition in inner.correlated:
+        sides = _outer_and_inner(condition)
+        if sides is None:
+            ties.residual.append(rewrite(condition, lambda node: _side_by_side(node, width)))
+        else:
+            ties.left.append(rewrite(sides[0], lambda node: _side_by_side(node, 0)))
+            ties.right.append(sides[1])
+    residual = conjunction(ties.residual)
+    if residual is not None and residual.fallible:
+        raise refuse_fallible(f"the subquery of {predicate.text}", residual)
+    if ties.residual and not ties.left and isinstance(predicate.node, exp.Exists):
+        raise UnsupportedSql(
+            f"the subquery of {predicate.text} is tied to the query around without an equality",
+            "it needs a condition like b.y = a.x in its WHERE",
+        )
+    return ties
+
+
+def _outer_and_inner(condition: Expression) -> tuple[Expression, Expression] | None:
+    if not (isinstance(condition, Call) and condition.name == "="):
+        return None
+    left, right = condition.args
+    kinds = [{type(node) for node in walk(side) if isinstance(node, ColumnRef)} for side in (left, right)]
+    if kinds == [{OuterRef}, {ColumnRef}]:
+        return left, right
+    return (right, left) if kinds == [{ColumnRef}, {OuterRef}] else None
+
+
+def _side_by_side(node: Expression, width: int) -> Expression | None:
+    """Columns of the query around stand first, those of the subquery behind them."""
+    if isinstance(node, OuterRef):
+        return ColumnRef(node.position, node.name, node.type, node.nullable)
+    return replace(node, position=node.position + width) if isinstance(node, ColumnRef) else None
+
+
+def _compared(node: exp.In, inner: _Subquery, scope: Scope) -> list[tuple[Expression, Expression]]:
+    """The values before IN, each with the subquery's column, of equal types."""
+    bare = node.this.unnest()
+    nodes = bare.expressions if isinstance(bare, exp.Tuple) else [node.this]
+    if len(nodes) != len(inner.outputs):
+        hint = "write (a, b) IN (SELECT c, d …)"
+        raise SqlError(f"IN compares {len(nodes)} values with {len(inner.outputs)} columns", hint)
+    pairs = []
+    for part, output in zip(nodes, inner.outputs, strict=True):
+        call = construct.compare("=", bind_expression(part, scope), output)
+        pairs.append((call.args[0], call.args[1]))  # type: ignore[union-attr]
+    return pairs
+
+
+def _join(relation: Relation, inner: _Subquery, ties: _Ties, predicate: Predicate) -> Relation:
+    kind = "anti" if predicate.negated else "semi"
+    sides, keys = (relation, inner.relation), (tuple(ties.left), tuple(ties.right))
+    return Join(kind, sides, keys, conjunction(ties.residual))
+
+
+def _not_in(
+    relation: Relation, inner: _Subquery, ties: _Ties, pairs: Sequence[tuple[Expression, Expression]]
+) -> Relation:
+    """NOT IN where a side may be NULL: x is left out when it is found, and when a NULL might be it.
+
+    Beside the anti join one row for each tied group (or for all) says whether the subquery has rows there, and NULLs.
+    """
+    if len(pairs) > 1 or ties.residual:
+        what = "of several columns that may be NULL" if len(pairs) > 1 else "tied by more than equalities"
+        raise UnsupportedSql(f"NOT IN {what} is not supported in a view", "use NOT EXISTS")
+    ((value, listed),) = pairs
+    width, keys = len(relation.columns), len(ties.right)
+    found = Join("anti", (relation, inner.relation), ((*ties.left, value), (*ties.right, listed)))
+    told = _tell(inner.relation, ties.right, listed)
+    together = Join("left", (found, told), (tuple(ties.left), column_refs(told)[:keys]))
+    *empty, has_null = column_refs(together)[width + keys :]
+    decided = construct.negation(has_null)
+    if value.nullable:
+        decided = construct.logical("and", construct.negation(construct.is_null(value)), decided)
+    # A tied group without rows is not there at all, so that the left join gives NULL for it.
+    absent = construct.is_null(has_null) if keys else empty[0]
+    return keep_columns(Select(together, construct.logical("or", absent, decided)), range(width))
+
+
+def _tell(relation: Relation, keys: Sequence[Expression], listed: Expression) -> Relation:
+    """For each key, or once: whether a value is NULL, and, where it is told once, whether there are no rows."""
+    rows, values = construct.aggregate("count", ()), construct.aggregate("count", (listed,))
+    is_empty = construct.compare("=", rows, Literal(0, types.BIGINT))
+    items = [Output(key.text, key) for key in keys]
+    items += [] if keys else [Output("is_empty", is_empty)]
+    items += [Output("has_null", construct.compare(">", rows, values))]
+    return fold(relation, tuple(dict.fromkeys(keys)), items)

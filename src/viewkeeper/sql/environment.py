@@ -1,0 +1,75 @@
+"""Environment: what a query finds around it.
+
+In: nothing; each query hands it on to the queries inside. Out: relations by name, the way to bind a nested query, and the
+scope around. Always: a name of WITH goes before a table or view of the same name, the innermost first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import UnsupportedSql
+from viewkeeper.sql.expressions import Expression
+from viewkeeper.sql.relations import Relation, Scan
+from viewkeeper.sql.scope import Scope
+
+QUERY_DEPTH_MAX = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A relation as FROM finds it: what messages call it, and the names of its columns."""
+
+    relation: Relation
+    label: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """FROM and WHERE of one SELECT; `correlated` are the conditions of WHERE that speak of the query around."""
+
+    relation: Relation
+    scope: Scope
+    correlated: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
+
+    `outer` is the scope around a subquery; its WHERE may speak of it where `reaches_out`.
+    """
+
+    relation_named: Callable[[str], Relation]
+    bind_nested: Callable[[exp.Expression, Environment], Relation]
+    open_block: Callable[[exp.Select, Environment], Block]
+    queries: Mapping[str, Named] = field(default_factory=dict)
+    outer: Scope | None = None
+    reaches_out: bool = False
+    depth: int = 0
+
+    def named(self, name: str) -> Named:
+        """What FROM `name` reads; UnknownName when there is no such thing."""
+        found = self.queries.get(name.lower())
+        if found is not None:
+            return found
+        relation = self.relation_named(name)
+        label = f"table {relation.table.name}" if isinstance(relation, Scan) else f"view {name}"
+        return Named(relation, label, tuple(column.name for column in relation.columns))
+
+    def deeper(self) -> Environment:
+        """For a query inside: it does not see the columns of this one."""
+        if self.depth >= QUERY_DEPTH_MAX:
+            raise UnsupportedSql(f"queries are nested more than {QUERY_DEPTH_MAX} deep", "make views of the inner ones")
+        return replace(self, depth=self.depth + 1, reaches_out=False)
+
+    def within(self, scope: Scope) -> Environment:
+        """For a subquery of WHERE: its own WHERE may speak of the columns of `scope`."""
+        return replace(self.deeper(), outer=scope, reaches_out=True)
+
+    def with_query(self, name: str, query: Named) -> Environment:
+        return replace(self, queries={**self.queries, name.lower(): query})

@@ -1,0 +1,88 @@
+"""Positions: the columns of expressions moved, and the small relations that only move columns.
+
+In: bound expressions and relations. Out: the same with other positions. Always: names, types and nullability are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from viewkeeper.sql import construct
+from viewkeeper.sql.expressions import Cast, ColumnRef, Expression, Literal, rewrite
+from viewkeeper.sql.relations import Output, Project, Relation, Select
+
+
+def relocate(expression: Expression, place: Callable[[int], int]) -> Expression:
+    """The expression with each column at `place(position)`."""
+
+    def move(node: Expression) -> Expression | None:
+        return replace(node, position=place(node.position)) if isinstance(node, ColumnRef) else None
+
+    return rewrite(expression, move)
+
+
+def shift(expression: Expression, by: int) -> Expression:
+    return relocate(expression, lambda position: position + by) if by else expression
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """All of `parts`, in their order; None for none."""
+    whole: Expression | None = None
+    for part in parts:
+        whole = part if whole is None else construct.logical("and", whole, part)
+    return whole
+
+
+def is_true(expression: Expression) -> bool:
+    return isinstance(expression, Literal) and expression.value is True
+
+
+def select(relation: Relation, conditions: Sequence[Expression]) -> Relation:
+    """The rows for which all conditions are true."""
+    predicate = conjunction([part for part in conditions if not is_true(part)])
+    return relation if predicate is None else Select(relation, predicate)
+
+
+def column_refs(relation: Relation) -> tuple[ColumnRef, ...]:
+    columns = relation.columns
+    return tuple(ColumnRef(place, one.name, one.type, one.nullable) for place, one in enumerate(columns))
+
+
+def project(relation: Relation, outputs: Sequence[Output]) -> Relation:
+    """π; one that only moves columns goes into its neighbour, so that no two stand above each other for nothing."""
+    if isinstance(relation, Project) and (_only_moves(relation.outputs) or _keeps_all(relation, outputs)):
+        below = [output.expression for output in relation.outputs]
+
+        def refer(node: Expression) -> Expression | None:
+            return below[node.position] if isinstance(node, ColumnRef) else None
+
+        outputs = [Output(output.name, rewrite(output.expression, refer)) for output in outputs]
+        return Project(relation.input, tuple(outputs))
+    return Project(relation, tuple(outputs))
+
+
+def _only_moves(outputs: Sequence[Output]) -> bool:
+    return all(isinstance(output.expression, ColumnRef) for output in outputs)
+
+
+def _keeps_all(relation: Project, outputs: Sequence[Output]) -> bool:
+    """Whether the outputs are all columns of `relation`, perhaps widened, and constants.
+
+    More must not go into π above γ: there a value that fails reads as NULL, here its row is set aside.
+    """
+    bare = [_without_widening(output.expression) for output in outputs]
+    used = {one.position for one in bare if isinstance(one, ColumnRef)}
+    return len(used) == len(relation.outputs) and all(isinstance(one, ColumnRef | Literal) for one in bare)
+
+
+def _without_widening(expression: Expression) -> Expression:
+    return expression.arg if isinstance(expression, Cast) and expression.implicit else expression
+
+
+def keep_columns(relation: Relation, positions: Iterable[int]) -> Relation:
+    """The columns at `positions`, in that order."""
+    refs, wanted = column_refs(relation), list(positions)
+    if wanted == list(range(len(refs))):
+        return relation
+    return project(relation, [Output(refs[place].name, refs[place]) for place in wanted])

@@ -1,0 +1,146 @@
+"""Scope: what a name means inside a query.
+
+In: the columns of FROM in order, under the names they go by. Out: the expression that a name stands for. Always: a name
+that could mean two columns is an error and never a guess; a column of the query around a subquery is an `OuterRef`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
+from viewkeeper.model.schema import Column
+from viewkeeper.sql.expressions import ColumnRef, Expression, rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class OuterRef(ColumnRef):
+    """A column of the query around, by its position there; none is left when the subquery has become a join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A column under one name. One that is not `shown` needs its qualifier: the other side's key after USING."""
+
+    name: str
+    qualifier: str | None
+    expression: Expression
+    shown: bool = True
+
+    def goes_by(self, name: str, qualifier: str | None) -> bool:
+        if self.name.lower() != name.lower():
+            return False
+        return self.shown if not qualifier else self.belongs_to(qualifier)
+
+    def belongs_to(self, qualifier: str) -> bool:
+        return self.qualifier is not None and self.qualifier.lower() == qualifier.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What FROM reads: the name it goes by, if any, and what messages call it."""
+
+    qualifier: str | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean. `barred` names the place where aggregates may not stand, if any.
+
+    `aliases` are names that stand for expressions bound already. `outer` is the query around a subquery; its columns
+    may be spoken of where `reaches_out`.
+    """
+
+    names: tuple[Name, ...]
+    sources: tuple[Source, ...]
+    barred: str | None = None
+    depth: int = 0
+    aliases: Mapping[str, Expression] = field(default_factory=dict)
+    outer: Scope | None = None
+    reaches_out: bool = False
+
+    def find(self, node: exp.Column) -> Name:
+        """The column that `node` names, here or, where that is allowed, in the query around."""
+        found = self._lookup(node)
+        if found is not None:
+            return found
+        if self.outer is not None and self.reaches_out:
+            around = self.outer._lookup(node)
+            if around is not None:
+                return replace(around, expression=rewrite(around.expression, _as_outer))
+        self._refuse_outer(node)
+        raise self._unknown(node)
+
+    def has_column(self, name: str) -> bool:
+        return any(entry.goes_by(name, None) for entry in self.names)
+
+    def _lookup(self, node: exp.Column) -> Name | None:
+        if node.args.get("db"):
+            return None
+        found = [entry for entry in self.names if entry.goes_by(node.name, node.table)]
+        if len(found) > 1:
+            raise ambiguous(node.name, [entry.qualifier for entry in found])
+        return found[0] if found else None
+
+    def _refuse_outer(self, node: exp.Column) -> None:
+        around = self.outer
+        while around is not None:
+            if around._lookup(node) is not None:
+                raise UnsupportedSql(
+                    f"{node.sql(dialect='spark')} belongs to the query around the subquery",
+                    "a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation",
+                )
+            around = around.outer
+
+    def _unknown(self, node: exp.Column) -> UnknownName:
+        called = self.sources
+        if node.table or node.args.get("db"):
+            called = tuple(one for one in called if (one.qualifier or "").lower() == node.table.lower())
+            if node.args.get("db") or not called:
+                return UnknownName(f"unknown table in {node.sql(dialect='spark')}", self.hint_of_sources())
+        if len(called) == 1:
+            own = called[0].qualifier if len(self.sources) > 1 else None
+            columns = [one.name for one in self.names if own is None or one.belongs_to(own)]
+            return UnknownName(f"{called[0].label} has no column {node.name}", f"its columns are {', '.join(columns)}")
+        columns = [_dotted(one.name, one.qualifier) for one in self.names if one.shown]
+        return UnknownName(f"no table of FROM has a column {node.name}", f"the columns are {', '.join(columns)}")
+
+    def hint_of_sources(self) -> str:
+        """How the tables of FROM are called."""
+        names = [source.qualifier for source in self.sources if source.qualifier is not None]
+        if not names:
+            return "what FROM reads has no name here; give it one with AS"
+        return f"the table is called {names[0]} here" if len(names) == 1 else f"FROM names {', '.join(names)}"
+
+
+def names_of(
+    columns: Sequence[Column], qualifier: str | None, *, names: Sequence[str] | None = None
+) -> tuple[Name, ...]:
+    """The columns of one source, by their own names or by the `names` they are given."""
+    given = [column.name for column in columns] if names is None else names
+    return tuple(
+        Name(name, qualifier, ColumnRef(position, name, column.type, column.nullable))
+        for position, (name, column) in enumerate(zip(given, columns, strict=True))
+    )
+
+
+def ambiguous(name: str, qualifiers: Sequence[str | None]) -> SqlError:
+    """The refusal of a name that two columns go by."""
+    distinct = list(dict.fromkeys(_dotted(name, qualifier) for qualifier in qualifiers))
+    if len(distinct) == 1:
+        return SqlError(f"{name} is ambiguous", f"two columns are called {distinct[0]}; give one another name with AS")
+    return SqlError(f"{name} is ambiguous", f"write {' or '.join(distinct)}")
+
+
+def _dotted(name: str, qualifier: str | None) -> str:
+    return name if qualifier is None else f"{qualifier}.{name}"
+
+
+def _as_outer(node: Expression) -> Expression | None:
+    if isinstance(node, ColumnRef):
+        return OuterRef(node.position, node.name, node.type, node.nullable)
+    return None
