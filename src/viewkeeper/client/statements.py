@@ -43,9 +43,9 @@ def _run(database: Database, statement: sql.Statement) -> Result:
             return _create_table(database, statement)
         case sql.AddColumns():
             return _add_columns(database, statement)
-        case sql.Rename(name=name, new_name=new_name, is_table=is_table):
-            database.change_catalog(lambda catalog: catalog.with_name(name, new_name, is_table=is_table))
-            return Result(message=f"{'table' if is_table else 'view'} {name} is called {new_name} now")
+        case sql.Rename(name=old_name, new_name=new_name, is_table=is_table):
+            database.change_catalog(lambda catalog: catalog.with_name(old_name, new_name, is_table=is_table))
+            return Result(message=f"{'table' if is_table else 'view'} {old_name} is called {new_name} now")
         case sql.CreateView(or_replace=True):
             return _replace_view(database, statement)
         case sql.CreateView() | sql.CreateIndex():
