@@ -7,7 +7,6 @@ would otherwise add up to more than any one epoch needs.
 from __future__ import annotations
 
 import ctypes
-import gc
 
 import pyarrow as pa
 
@@ -17,7 +16,6 @@ from viewkeeper.views.duck import forget_relations
 def give_back_memory() -> None:
     """Called at the end of a task."""
     forget_relations()
-    gc.collect()
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
     if trim is not None:
