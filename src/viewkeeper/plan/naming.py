@@ -7,16 +7,20 @@ columns have one name, except where a single table or select list gives it twice
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from viewkeeper.plan.logical import (
     Base,
+    Delta,
     Fold,
     Index,
     Join,
     LogicalPlan,
     Project,
     ReverseJoin,
+    Select,
+    Top,
     Union,
     columns_at,
     fold_position,
@@ -56,23 +60,50 @@ def names_at(plan: LogicalPlan, place: int) -> tuple[Expression, ...]:
             return names_at(plan, node.input)
 
 
-def side_names(plan: LogicalPlan, table: ReverseJoin) -> tuple[str, ...]:
-    """What to call the sides of a join: by their base table where that tells them apart, else by number."""
-    bases = [plan.bases_of(source) for source in table.inputs]
-    names = [tables[0].name if len(tables) == 1 else "" for tables in bases]
-    often = Counter(name.lower() for name in names)
-    return tuple(name if name and often[name.lower()] == 1 else f"side{number}" for number, name in enumerate(names, 1))
+def owners_at(plan: LogicalPlan, place: int) -> tuple[str, ...]:
+    """For each column that a node gives, the base table whose column it is; empty for what is computed."""
+    match plan.nodes[place]:
+        case Base(table=table):
+            return (table.name,) * len(table.columns)
+        case ReverseJoin(inputs=inputs, widths=widths):
+            sides = zip(inputs, widths, strict=True)
+            return tuple(owner for source, width in sides for owner in owners_at(plan, source)[:width])
+        case Delta(input=source) | Select(input=source) | Top(input=source) | Join(input=source):
+            return owners_at(plan, source)[: len(columns_at(plan, place))]
+    return ("",) * len(columns_at(plan, place))
+
+
+def told_apart(
+    plan: LogicalPlan, table: ReverseJoin, sides: Sequence[Sequence[tuple[str, str]]], often: Counter[str]
+) -> list[str]:
+    """Names (owner, name) of all sides in a row; before one that is there more often stands whose it is.
+
+    That is its base table where only one side reads it, else the number of the side.
+    """
+    bases = [{base.name for base in plan.bases_of(source)} for source in table.inputs]
+    found = []
+    for number, side in enumerate(sides, 1):
+        alone = next(iter(bases[number - 1])) if len(bases[number - 1]) == 1 else ""
+        for owner, name in side:
+            tells = sum((owner or alone) in names for names in bases) == 1
+            found.append(
+                f"{(owner or alone) if tells else f'side{number}'}.{name}" if often[name.lower()] > 1 else name
+            )
+    return found
 
 
 def _of_sides(plan: LogicalPlan, table: ReverseJoin) -> tuple[Expression, ...]:
-    """The names of all sides in a row, with the side before those that several have."""
     widths = zip(table.inputs, table.widths, strict=True)
-    sides = zip(side_names(plan, table), [names_at(plan, source)[:width] for source, width in widths], strict=True)
-    named = [(side, name) for side, names in sides for name in names]
-    often = Counter(name.text.lower() for _, name in named)
+    sides = [
+        list(zip(owners_at(plan, source)[:width], names_at(plan, source)[:width], strict=True))
+        for source, width in widths
+    ]
+    plain = [name for side in sides for _, name in side]
+    texts = [[(owner, name.text) for owner, name in side] for side in sides]
+    told = told_apart(plan, table, texts, Counter(name.text.lower() for name in plain))
     return tuple(
-        ColumnRef(at, f"{side}.{name.text}", name.type, name.nullable) if often[name.text.lower()] > 1 else name
-        for at, (side, name) in enumerate(named)
+        one if one.text == name else ColumnRef(at, name, one.type, one.nullable)
+        for at, (one, name) in enumerate(zip(plain, told, strict=True))
     )
 
 

@@ -21,7 +21,7 @@ from viewkeeper.plan.logical import (
     Top,
     Union,
 )
-from viewkeeper.plan.naming import names_at, order_text, side_names, text_over
+from viewkeeper.plan.naming import names_at, order_text, text_over, told_apart
 
 JOIN_SYMBOLS = {"inner": "⋈", "left": "⟕", "full": "⟗", "semi": "⋉", "anti": "▷"}
 
@@ -104,14 +104,23 @@ def join_key_text(plan: LogicalPlan, table: ReverseJoin) -> str:
 def _key_of_sides(plan: LogicalPlan, table: ReverseJoin) -> tuple[str, ...]:
     """The keys of all sides, named as the columns of the join are."""
     keys = [key_at(plan, source) for source in table.inputs]
+    owners = [_key_owners(plan, source) for source in table.inputs]
     names = [{name.text for name in names_at(plan, source)} for source in table.inputs]
     every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
     often = Counter(name for each in every for name in each)
-    return tuple(
-        f"{side}.{part}" if often[part.lower()] > 1 else part
-        for side, key in zip(side_names(plan, table), keys, strict=True)
-        for part in key
-    )
+    sides = [list(zip(*pair, strict=True)) for pair in zip(owners, keys, strict=True)]
+    return tuple(told_apart(plan, table, sides, often))
+
+
+def _key_owners(plan: LogicalPlan, place: int) -> tuple[str, ...]:
+    """For each part of the row key, the base table whose key it is part of."""
+    node = plan.nodes[_root(plan, place)]
+    if isinstance(node, Base):
+        return (node.table.name,) * len(node.table.key)
+    if isinstance(node, Join):
+        sides = plan.reverse_join(_root(plan, place)).inputs
+        return tuple(o for source in (sides[:1] if node.keeps_first else sides) for o in _key_owners(plan, source))
+    return ("",) * len(key_at(plan, place))
 
 
 def _part_of_zone(plan: LogicalPlan, place: int) -> str:
