@@ -1,8 +1,7 @@
 """Layout: where everything in the picture of a plan stands.
 
 In: a picture and the shapes of its vertices. Out: the middles of vertices, the areas of zones, the ways of edges. Always:
-everything flows to the right: a piece's rank is the longest path from the base tables; areas do not overlap, and an edge
-that passes a column without stopping there has a lane between its areas.
+everything flows to the right; areas do not overlap, and an edge bends only between columns, so that it crosses no shape.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from viewkeeper.optimize.columns import Block, Link, place_blocks
-from viewkeeper.optimize.pieces import homes, pieces_of
+from viewkeeper.optimize.columns import place_blocks
+from viewkeeper.optimize.grid import Grid, grid_of
+from viewkeeper.optimize.pieces import pieces_of
 from viewkeeper.optimize.shapes import Shape
 from viewkeeper.optimize.vertices import Picture
 
-AREA_GAP_PX = 26
-_BETWEEN_COLUMNS_PX = 64
+_AREA_GAP_PX = 26
 _ENTRY_SPREAD_PX = 12
 
 Point = tuple[float, float]
@@ -33,7 +32,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`routes[i]` are the points that edge i goes through; it arrives level at each."""
+    """`routes[i]` are the points that edge i goes through, level at each."""
 
     middles: tuple[Point, ...]
     areas: tuple[Area, ...]
@@ -43,107 +42,70 @@ class Layout:
 
 
 def lay_out(picture: Picture, shapes: Sequence[Shape]) -> Layout:
-    """Pieces into columns by rank, lanes for the edges that pass a column, then the points of every edge."""
-    return _Layout(picture, shapes).finish()
+    """Lay out each piece, then the pieces in columns, then the edges."""
+    grid = grid_of(picture, pieces_of(picture, shapes))
+    tops = place_blocks(grid.blocks, grid.links, gap=_AREA_GAP_PX)
+    starts, ends = grid.columns()
+    corners = zip(grid.pieces, grid.ranks, tops, strict=False)  # lanes, at the end of `tops`, have none
+    areas = tuple(Area(piece.label, starts[rank], top, piece.width, piece.height) for piece, rank, top in corners)
+    placed = _Placed(picture, shapes, grid, tops, starts, ends)
+    middles = tuple(placed.middle(vertex) for vertex in range(len(picture.vertices)))
+    routes = tuple(placed.route(edge) for edge in range(len(picture.edges)))
+    height = max((top + block.height for top, block in zip(tops, grid.blocks, strict=True)), default=0.0)
+    return Layout(middles, areas, routes, ends[-1] if ends else 0.0, height)
 
 
-class _Layout:
-    def __init__(self, picture: Picture, shapes: Sequence[Shape]) -> None:
-        self._picture = picture
-        self._shapes = shapes
-        self._pieces = pieces_of(picture, shapes)
-        number = {piece.root: at for at, piece in enumerate(self._pieces)}
-        self._home = [number[root] for root in homes(picture)]
-        self._ranks = self._rank_pieces()
-        self._blocks = [Block(rank, piece.height) for rank, piece in zip(self._ranks, self._pieces, strict=True)]
-        self._lanes: dict[tuple[int, int], int] = {}  # (vertex, column that its edges pass) → block
-        self._links: list[Link] = []
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A grid of which all places are known."""
 
-    def finish(self) -> Layout:
-        self._add_links()
-        tops = place_blocks(self._blocks, self._links, gap=AREA_GAP_PX)
-        starts, ends = self._columns()
-        areas = tuple(
-            Area(piece.label, starts[rank], top, piece.width, piece.height)
-            for piece, rank, top in zip(self._pieces, self._ranks, tops[: len(self._pieces)], strict=True)
-        )
-        middles = tuple(
-            self._moved(place, areas, self._pieces[home].middles[place]) for place, home in enumerate(self._home)
-        )
-        routes = tuple(self._route(at, middles, areas, tops, starts, ends) for at in range(len(self._picture.edges)))
-        height = max((top + block.height for top, block in zip(tops, self._blocks, strict=True)), default=0.0)
-        return Layout(middles, areas, routes, ends[-1] if ends else 0.0, height)
+    picture: Picture
+    shapes: Sequence[Shape]
+    grid: Grid
+    tops: Sequence[float]
+    starts: Sequence[float]
+    ends: Sequence[float]
 
-    def _rank_pieces(self) -> list[int]:
-        """Roots stand in the order of the plan, so a piece's inputs are ranked before it."""
-        ranks = [0] * len(self._pieces)
-        for target, piece in enumerate(self._pieces):
-            sources = [self._home[source] for source, vertex in self._picture.edges if vertex == piece.root]
-            ranks[target] = max((ranks[source] + 1 for source in sources), default=0)
-        return ranks
+    def middle(self, vertex: int) -> Point:
+        return self._moved(vertex, self.grid.pieces[self.grid.home[vertex]].middles[vertex])
 
-    def _add_links(self) -> None:
-        for at, (source, target) in enumerate(self._picture.edges):
-            home, goal = self._home[source], self._home[target]
-            if home == goal:
-                continue
-            before, leaves = home, self._pieces[home].exits[source][1]
-            for column in range(self._ranks[home] + 1, self._ranks[goal]):
-                lane = self._lane(source, column)
-                self._link(Link(before, leaves, lane, 0.0))
-                before, leaves = lane, 0.0
-            self._link(Link(before, leaves, goal, self._pieces[goal].middles[target][1] + self._entry(at)))
+    def route(self, edge: int) -> tuple[Point, ...]:
+        source, target = self.picture.edges[edge]
+        home, goal = self.grid.home[source], self.grid.home[target]
+        first = (self.middle(source)[0] + self.shapes[source].body / 2, self.middle(source)[1])
+        last = (self.middle(target)[0] - self.shapes[target].body / 2, self.middle(target)[1] + self._entry(edge))
+        end, start = self._span(source)[1], self._span(target)[0]
+        if home == goal:
+            return first, (end, first[1]), (start, last[1]), last
+        way_out = self._moved(source, self.grid.pieces[home].exits[source])
+        points = [first, (end, first[1]), way_out, (self.ends[self.grid.ranks[home]], way_out[1])]
+        for column in self.grid.passed(source, target):
+            level = self.tops[self.grid.lanes[source, column]]
+            points += [(self.starts[column], level), (self.ends[column], level)]
+        return (*points, (self.starts[self.grid.ranks[goal]], last[1]), last)
 
-    def _lane(self, source: int, column: int) -> int:
-        """Edges of one vertex share their lanes."""
-        if (source, column) not in self._lanes:
-            self._lanes[source, column] = len(self._blocks)
-            self._blocks.append(Block(column, 0.0))
-        return self._lanes[source, column]
+    def _moved(self, vertex: int, point: Point) -> Point:
+        """A point of the vertex's piece, counted from the corner of the whole."""
+        home = self.grid.home[vertex]
+        return self.starts[self.grid.ranks[home]] + point[0], self.tops[home] + point[1]
 
-    def _link(self, link: Link) -> None:
-        if link not in self._links:
-            self._links.append(link)
+    def _span(self, vertex: int) -> Point:
+        """From where to where the vertex's column in its piece goes."""
+        left, right = self.grid.pieces[self.grid.home[vertex]].spans[vertex]
+        return self._moved(vertex, (left, 0.0))[0], self._moved(vertex, (right, 0.0))[0]
 
     def _entry(self, edge: int) -> float:
-        """Edges into one vertex arrive one below the other."""
-        target = self._picture.edges[edge][1]
-        together = [at for at, (_, other) in enumerate(self._picture.edges) if other == target]
+        """Edges into one vertex arrive one below the other, in the order in which they come."""
+        target = self.picture.edges[edge][1]
+        together = [at for at, (_, other) in enumerate(self.picture.edges) if other == target]
+        together.sort(key=self._level)
         return (together.index(edge) - (len(together) - 1) / 2) * _ENTRY_SPREAD_PX
 
-    def _columns(self) -> tuple[list[float], list[float]]:
-        """Where each column starts and ends."""
-        starts: list[float] = []
-        ends: list[float] = []
-        for rank in range(max(self._ranks, default=-1) + 1):
-            starts.append(ends[-1] + _BETWEEN_COLUMNS_PX if ends else 0.0)
-            widths = [piece.width for piece, own in zip(self._pieces, self._ranks, strict=True) if own == rank]
-            ends.append(starts[-1] + max(widths))
-        return starts, ends
-
-    def _moved(self, place: int, areas: Sequence[Area], point: Point) -> Point:
-        area = areas[self._home[place]]
-        return area.x + point[0], area.y + point[1]
-
-    def _route(
-        self,
-        edge: int,
-        middles: Sequence[Point],
-        areas: Sequence[Area],
-        tops: Sequence[float],
-        starts: Sequence[float],
-        ends: Sequence[float],
-    ) -> tuple[Point, ...]:
-        source, target = self._picture.edges[edge]
-        home, goal = self._home[source], self._home[target]
-        first = (middles[source][0] + self._shapes[source].body / 2, middles[source][1])
-        last = (middles[target][0] - self._shapes[target].body / 2, middles[target][1] + self._entry(edge))
-        if home == goal:
-            return first, last
-        way_out = self._moved(source, areas, self._pieces[home].exits[source])
-        points = [first] if way_out == first else [first, way_out]
-        points.append((ends[self._ranks[home]], way_out[1]))
-        for column in range(self._ranks[home] + 1, self._ranks[goal]):
-            level = tops[self._lanes[source, column]]
-            points += [(starts[column], level), (ends[column], level)]
-        return (*points, (starts[self._ranks[goal]], last[1]), last)
+    def _level(self, edge: int) -> float:
+        """At which level an edge comes to the column of its target."""
+        source, target = self.picture.edges[edge]
+        passed = self.grid.passed(source, target)
+        if passed:
+            return self.tops[self.grid.lanes[source, passed[-1]]]
+        piece = self.grid.pieces[self.grid.home[source]]
+        return self._moved(source, piece.exits.get(source, piece.middles[source]))[1]

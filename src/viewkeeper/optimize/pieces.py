@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from viewkeeper.optimize.shapes import FONT_PX, Shape, shortened, text_width_px
 from viewkeeper.optimize.vertices import Picture
 
-COLUMN_GAP_PX = 30
+COLUMN_GAP_PX = 36
 ROW_GAP_PX = 16
 _SIDE_PX, _HEAD_PX, _FOOT_PX = 16, 30, 14
 _LABEL_CHARACTERS_MAX = 64
@@ -22,11 +22,15 @@ _LABEL_CHARACTERS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`middles`: where each vertex stands. `exits`: for each vertex that feeds other pieces, the way out to the right."""
+    """`middles`: where each vertex stands. `spans`: from where to where its column goes, beside which edges may bend.
+
+    `exits`: for each vertex that feeds other pieces, from where on an edge may run straight to the right.
+    """
 
     label: str
     root: int
     middles: Mapping[int, tuple[float, float]]
+    spans: Mapping[int, tuple[float, float]]
     exits: Mapping[int, tuple[float, float]]
     width: float
     height: float
@@ -80,9 +84,10 @@ class _Tree:
         zone = shortened(self._picture.vertices[root].zone, _LABEL_CHARACTERS_MAX)
         content = starts[-1] + widths[-1] + _SIDE_PX
         middles = {p: (starts[d] + widths[d] / 2, self._y[p]) for p, d in self._depth.items()}
-        exits = {place: self._way_out(place, starts, middles[place]) for place in self._depth if place in self._leaving}
+        spans = {p: (starts[d], starts[d] + widths[d]) for p, d in self._depth.items()}
+        exits = {place: self._way_out(place, starts, spans[place][1]) for place in middles if place in self._leaving}
         width = max(content, text_width_px(zone, FONT_PX) + 2 * _SIDE_PX)
-        return Piece(zone, root, middles, exits, width, bottom)
+        return Piece(zone, root, middles, spans, exits, width, bottom)
 
     def _descend(self, place: int, depth: int, top: float) -> float:
         """Place the vertex and all below it from `top` on; the answer is where the next may begin."""
@@ -109,8 +114,7 @@ class _Tree:
         for child in self._children.get(place, []):
             self._shift(child, by)
 
-    def _way_out(self, place: int, starts: list[float], middle: tuple[float, float]) -> tuple[float, float]:
-        """From where on an edge that leaves may run straight to the right."""
+    def _way_out(self, place: int, starts: list[float], end: float) -> tuple[float, float]:
         if place in self._ways_out:
             return starts[self._depth[place] + 1], self._ways_out[place]
-        return middle[0] + self._shapes[place].body / 2, middle[1]
+        return end, self._y[place]

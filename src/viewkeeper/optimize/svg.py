@@ -18,7 +18,7 @@ _LEGEND_PX = 56
 _LEGEND = ((BASE, "base table"), (AUXILIARY, "auxiliary table"), (VIEW, "view"), (EXPRESSION, "expression"))
 _LEGEND_STEP_PX = 150
 _STYLE = f"""
-text {{ font-family: "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: {FONT_PX}px; fill: #1b2a38 }}
+text {{ font-family: "DejaVu Sans Mono", Menlo, Consolas, "DejaVu Sans", monospace; font-size: {FONT_PX}px; fill: #1b2a38 }}
 .title {{ font-size: {TITLE_PX}px; font-weight: bold }}
 .symbol {{ font-size: 17px }}
 .word {{ font-size: 10px }}
@@ -77,6 +77,8 @@ def _edge(route: tuple[Point, ...]) -> str:
     """A curve that is level at every point; level stretches come out straight."""
     parts = [f"M{_number(route[0][0])},{_number(route[0][1])}"]
     for (x, y), (to_x, to_y) in zip(route, route[1:], strict=False):
+        if (x, y) == (to_x, to_y):
+            continue
         if y == to_y:
             parts.append(f"L{_number(to_x)},{_number(to_y)}")
             continue

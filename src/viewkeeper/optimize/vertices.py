@@ -72,8 +72,8 @@ def _own(plan: LogicalPlan, place: int) -> tuple[str, str, str]:
             (kept,) = tables_at(plan, place)
             return VIEW, name, kept.records
     symbol, name, rest = node_parts(plan, place)
-    caption = f"{name} {rest}".strip()
-    return EXPRESSION, symbol, caption[1:-1] if symbol in _BARE else caption
+    bare = rest[1:-1] if symbol in _BARE else rest
+    return EXPRESSION, symbol, f"{name.strip('[]')} {bare}".strip()
 
 
 def _beside(plan: LogicalPlan, place: int) -> tuple[KeptTable, ...]:
