@@ -27,7 +27,6 @@ from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, walk
 
 def validate_plan(plan: LogicalPlan) -> None:
     """Raise InvariantBroken unless inputs come first, every node is needed, and expressions fit their input."""
-    read = {source for place in range(len(plan.nodes)) for source in plan.inputs(place)}
     for place, node in enumerate(plan.nodes):
         for source in plan.inputs(place):
             if not 0 <= source < place:
@@ -36,9 +35,11 @@ def validate_plan(plan: LogicalPlan) -> None:
                 raise InvariantBroken(f"node r{place} reads the view r{source}")
             if isinstance(plan.nodes[source], ReverseJoin) and not isinstance(node, Join):
                 raise InvariantBroken(f"node r{place} reads the REVERSE-JOIN r{source}, but is no join")
+        _check_node(plan, place)
+    read = {source for place in range(len(plan.nodes)) for source in plan.inputs(place)}
+    for place, node in enumerate(plan.nodes):
         if not isinstance(node, View) and place not in read:
             raise InvariantBroken(f"nobody reads node r{place}")
-        _check_node(plan, place)
 
 
 def _check_node(plan: LogicalPlan, place: int) -> None:
