@@ -38,9 +38,9 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
     "orders": ORDERS,
     "users": [(1, "ann"), (2, None), (7, "bob")],
     "shops": [(1, "eu", "north"), (2, "eu", "south"), (3, "us", "west"), (4, None, "moon"), (5, "asia", "east")],
-    "items": [(1, 1, "pen", 2), (1, 2, "ink", 1), (3, 1, "pen", 5), (4, 1, None, 7), (9, 1, "cap", 1)],
+    "items": [(1, 1, "pen", 2), (1, 2, "ink", 4), (3, 1, "pen", 5), (4, 1, None, 7), (9, 1, "cap", 1)],
     "payments": [(1, "card", date(2024, 1, 2)), (3, "cash", None), (8, "card", date(2024, 3, 1))],
-    "archive": [(1, "eu", 3), (2, "us", None), (3, "eu", 3)],
+    "archive": [(1, "eu", 3), (2, "eu", None), (3, "eu", 3), (4, "us", 5)],
 }
 
 
