@@ -5,6 +5,7 @@ In: nothing. Out: schemas, rows, and relations by name. Always: `empty` has no r
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 
 from viewkeeper.errors import UnknownName, ViewKeeperError
@@ -49,6 +50,24 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
     ],
     "empty": [],
 }
+
+
+def rows_drawn(seed: int) -> dict[str, list[tuple[object, ...]]]:
+    """Other rows for the same tables: few values, many NULLs."""
+    draw = random.Random(seed)
+    drawn: dict[str, list[tuple[object, ...]]] = {"empty": []}
+    for name, table in TABLES.items():
+        keys = draw.sample(range(12), draw.choice([5, 8, 11])) if name != "empty" else []
+        drawn[name] = [(key, *(_value(draw, column.type) for column in table.columns[1:])) for key in keys]
+    return drawn
+
+
+def _value(draw: random.Random, type_: SqlType) -> object:
+    if draw.random() < 0.25:
+        return None
+    if type_ == STRING:
+        return draw.choice("rstu")
+    return Decimal(draw.randint(0, 8)) if type_.kind == "DECIMAL" else draw.randint(0, 8)
 
 
 def relation_named(name: str) -> Relation:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from tests.support.bind_tables import ROWS, TABLES, bind
+from tests.support.bind_tables import ROWS, TABLES, bind, rows_drawn
 from tests.support.relation_sql import relation_sql
 
 JOINS = """
@@ -149,16 +149,17 @@ SELECT a.k, b.z FROM a JOIN b ON a.x = b.x ORDER BY b.k DESC, a.k LIMIT 2
 """
 
 
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+@pytest.fixture(scope="module", params=[None, 1, 2], ids=["written", "drawn 1", "drawn 2"])
+def connection(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection]:
+    rows = ROWS if request.param is None else rows_drawn(request.param)
     with duckdb.connect() as connection:
         connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         for name, table in TABLES.items():
             columns = ", ".join(f"{column.name} {column.type.duckdb}" for column in table.columns)
             connection.execute(f"CREATE TABLE {name} ({columns})")
-            if ROWS[name]:
+            if rows[name]:
                 marks = ", ".join("?" for _ in table.columns)
-                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", ROWS[name])
+                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows[name])
         yield connection
 
 
@@ -166,18 +167,14 @@ def _lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-def _bag(rows: list[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
-    return Counter(rows)
-
-
 @pytest.mark.parametrize("query", [line for part in (JOINS, QUERIES, SETS, SUBQUERIES, TOPS) for line in _lines(part)])
 def test_the_tree_gives_the_rows_of_the_text(query: str, connection: duckdb.DuckDBPyConnection) -> None:
     expected = connection.sql(query).fetchall()
     found = connection.sql(relation_sql(bind(query))).fetchall()
-    assert _bag(found) == _bag(expected)
+    assert Counter(found) == Counter(expected)
 
 
-def test_the_queries_find_rows_and_leave_some_out(connection: duckdb.DuckDBPyConnection) -> None:
+def test_the_queries_find_rows(connection: duckdb.DuckDBPyConnection) -> None:
     """Answers that are all empty would prove nothing."""
     sizes = [len(connection.sql(query).fetchall()) for query in _lines(JOINS) + _lines(SUBQUERIES)]
-    assert sum(size > 0 for size in sizes) > 0.8 * len(sizes)
+    assert sum(size > 0 for size in sizes) > 0.5 * len(sizes)
