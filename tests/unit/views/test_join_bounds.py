@@ -170,8 +170,9 @@ def put_three(db: vk.Database, count: int) -> None:
 
 @dataclass
 class Handed:
-    """How many rows each piece had that a join gave, and that a level handed on."""
+    """How many rows each piece had that a join read of a side, that it gave, and that a level handed on."""
 
+    read: list[int] = field(default_factory=list)
     given: list[int] = field(default_factory=list)
     handed_on: list[int] = field(default_factory=list)
 
@@ -182,7 +183,11 @@ def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int,
     monkeypatch.setattr(side_rows, "PIECE_ROWS", rows)
     monkeypatch.setattr(place, "_SCAN_RECORDS", rows)
     monkeypatch.setattr(program, "_ROWS_HANDED_ON", handed_on)
-    seen, images, settle = Handed(), join._images, program.Level.settle
+    seen, images, settle, stored = Handed(), join._images, program.Level.settle, side_rows._stored_rows
+
+    def follow_side(node: JoinNode, side: int, parts: list) -> object:
+        seen.read.append(sum(map(len, parts)))
+        return stored(node, side, parts)
 
     def follow_images(node: JoinNode, given: pa.Table) -> object:
         seen.given.append(len(given))
@@ -195,6 +200,7 @@ def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int,
             seen.handed_on.append(size if number else max(0, size - passed_by))
             yield piece
 
+    monkeypatch.setattr(side_rows, "_stored_rows", follow_side)
     monkeypatch.setattr(join, "_images", follow_images)
     monkeypatch.setattr(program.Level, "settle", follow_level)
     return seen
@@ -228,6 +234,7 @@ def test_pairs_of_a_hot_key_are_given_in_bounded_pieces(
     handed = make_pieces_small(monkeypatch, pairs=50, rows=20, handed_on=60)
     keep_up(db)
     assert sum(handed.given) >= 40 * 30
+    assert sum(handed.read) == 40 and max(handed.read) <= 20  # each entry once
     assert max(handed.given) <= 50
     assert max(handed.handed_on) < 60 + 50
     assert wrong(db) == {}
