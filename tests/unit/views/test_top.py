@@ -371,3 +371,21 @@ def test_the_bytes_of_an_order_sort_as_the_values_do(
     for one in range(len(rows)):
         for other in range(len(rows)):
             assert (encoded[one] == encoded[other]) == (place(rows[one]) == place(rows[other]))
+
+
+def test_what_reads_the_top_is_told_of_its_ranks_alone(tmp_path: Path) -> None:
+    db = make(tmp_path, "INT", "x", limit=3)
+    db.execute(
+        "CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(x) AS s, MAX(k) AS last "
+        "FROM (SELECT k, x FROM t ORDER BY x LIMIT 3) q"
+    )
+    put(db, {name: number for number, name in enumerate("abcdefgh")})
+    assert db.view("total").get() == {"n": 3, "s": 0 + 1 + 2, "last": "c"}
+    db.table("t").delete("a")
+    put(db, {"c": 50, "h": 1})
+    assert db.view("total").get() == {"n": 3, "s": 1 + 1 + 3, "last": "h"}
+    for key in "bdefgh":
+        db.table("t").delete(key)
+    keep_up(db)
+
+    assert db.view("total").get() == {"n": 1, "s": 50, "last": "c"}
