@@ -17,6 +17,7 @@ from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.nodes import CopyNode
 from viewkeeper.views.duck import as_type, run_sql
+from viewkeeper.views.settle import differs
 
 
 def events_of(node: CopyNode, passed: pa.Table) -> pa.Table:
@@ -35,8 +36,25 @@ def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Colu
 
 
 def last_events(parts: Sequence[pa.Table]) -> pa.Table:
-    """For each record its last event, in key order."""
+    """For each record its last event, in no order."""
+    events = _numbered(parts)
+    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=events)
+    return events.drop_columns("number").take(chosen["number"])
+
+
+def last_events_in_order(parts: Sequence[pa.Table], places: int) -> pa.Table:
+    """For each record its last event, in the order of places and, in each of them, of keys."""
+    events = _numbered(parts)
+    order = run_sql("SELECT number FROM events ORDER BY key, ord", events=events)["number"].combine_chunks()
+    if len(parts) > 1:
+        keys = events["key"].take(order).combine_chunks()
+        order = order.filter(pa.array(np.append(differs(keys[:-1], keys[1:]), True)))
+    by_key = np.asarray(order)
+    at = (np.asarray(events["hash"]) % places).astype(np.min_scalar_type(places))[by_key]
+    by_place = by_key[np.argsort(at, kind="stable")]
+    return events.drop_columns("number").take(pa.array(by_place)).combine_chunks()
+
+
+def _numbered(parts: Sequence[pa.Table]) -> pa.Table:
     events = pa.concat_tables(parts).combine_chunks()
-    numbered = events.select(["key", "ord"]).append_column("number", pa.array(range(len(events)), pa.int64()))
-    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key ORDER BY key", events=numbered)
-    return events.take(chosen["number"])
+    return events.append_column("number", pa.array(np.arange(len(events))))
