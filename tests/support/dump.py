@@ -43,6 +43,12 @@ def chain_epochs(store: EmbeddedStore, table: int) -> dict[bytes, list[int]]:
     return {key: [epoch for epoch, _ in versions_of(chain)] for at, key, chain in dump(store) if at == table}
 
 
+def written_by(store: EmbeddedStore, epoch: int) -> list[tuple[int, bytes, bytes | None]]:
+    """(table, key, row) of every version that an epoch wrote, by table and key; None is a tombstone."""
+    found = ((table, key, versions_of(chain)) for table, key, chain in dump(store))
+    return sorted((table, key, row) for table, key, chain in found for at, row in chain if at == epoch)
+
+
 def contents(database: Database) -> dict[str, list[dict[str, object]]]:
     """What a snapshot read of every view gives, by view; NaN is shown as text, so that it equals itself."""
     with database.snapshot() as snapshot:

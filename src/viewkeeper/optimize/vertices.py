@@ -1,7 +1,7 @@
 """Vertices: a plan as the papers draw it, tables as boxes and expressions as circles (paper 3, figures 2 and 3).
 
 In: a plan. Out: its vertices and the edges between them. Always: an edge goes from a lower place to a higher one; the
-vertices of one node stand together, its expression first.
+vertices of one node stand together, its expression first; all texts are printable.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ def picture_of(plan: LogicalPlan) -> Picture:
     vertices: list[Vertex] = []
     edges: list[tuple[int, int]] = []
     gives: list[int] = []  # for each node the vertex that its readers are fed by
-    for place, views in enumerate(views_behind(plan)):
-        zone = zone_at(plan, place)
+    for place, names in enumerate(views_behind(plan)):
+        views = tuple(_printable(name) for name in names)
+        zone = _printable(zone_at(plan, place))
         first = len(vertices)
         edges += [(gives[source], first) for source in plan.inputs(place)]
         gives.append(first)
         kind, title, caption = _own(plan, place)
-        vertices.append(Vertex(kind, title, caption, zone, views))
+        vertices.append(Vertex(kind, _printable(title), _printable(caption), zone, views))
         for table in _beside(plan, place):
             edges.append((first, len(vertices)))
             if table.passes_on:
                 gives[place] = len(vertices)
-            vertices.append(Vertex(AUXILIARY, table.name, table.records, zone, views))
+            vertices.append(Vertex(AUXILIARY, table.name, _printable(table.records), zone, views))
     return Picture(tuple(vertices), tuple(edges))
 
 
@@ -79,3 +80,8 @@ def _own(plan: LogicalPlan, place: int) -> tuple[str, str, str]:
 def _beside(plan: LogicalPlan, place: int) -> tuple[KeptTable, ...]:
     """The tables that are vertices beside the node's own."""
     return () if isinstance(plan.nodes[place], ReverseJoin | View) else tables_at(plan, place)
+
+
+def _printable(text: str) -> str:
+    """Control characters are spelled: neither XML nor a line of a flowchart can hold them."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -105,7 +105,8 @@ def _key_of_sides(plan: LogicalPlan, table: ReverseJoin) -> tuple[str, ...]:
     """The keys of all sides, named as the columns of the join are."""
     keys = [key_at(plan, source) for source in table.inputs]
     owners = [_key_owners(plan, source) for source in table.inputs]
-    names = [{name.text for name in names_at(plan, source)} for source in table.inputs]
+    widths = zip(table.inputs, table.widths, strict=True)
+    names = [{name.text for name in names_at(plan, source)[:width]} for source, width in widths]
     every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
     often = Counter(name for each in every for name in each)
     sides = [list(zip(*pair, strict=True)) for pair in zip(owners, keys, strict=True)]

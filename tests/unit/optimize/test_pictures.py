@@ -155,6 +155,14 @@ def test_no_text_leaves_its_label() -> None:
     assert "#35;e" in mermaid_of(odd_plan())
 
 
+def test_control_characters_are_spelled() -> None:
+    steering = where(orders, construct.compare("=", Literal("\x01\t\u2028\x85", STRING), Literal("", STRING)))
+    plan = build_view(shown(steering, "id"), view_id=TableId(8), name="v")
+    ElementTree.fromstring(svg_of(plan))
+    assert r"\x01\t\u2028\x85" in mermaid_of(plan)
+    assert all(line.isprintable() for line in mermaid_of(plan).split("\n"))
+
+
 def test_a_view_over_one_table_is_drawn_too() -> None:
     plan = optimize(build_view(shown(orders, "id"), view_id=TableId(8), name="v"))
     picture, _, layout = drawn(plan)

@@ -28,6 +28,7 @@ from viewkeeper.plan.logical import (
     join_plans,
     with_inputs,
 )
+from viewkeeper.plan.text import plan_text
 from viewkeeper.plan.validate import validate_plan
 from viewkeeper.plan.zones import key_at, zone_at
 
@@ -127,10 +128,11 @@ def test_plans_side_by_side_share_nothing() -> None:
 
 def test_a_base_table_that_has_grown_moves_no_column_of_a_join() -> None:
     plan = plan_of("left")
-    wider = replace(orders.table, columns=(*orders.table.columns, Column("note", STRING)))
+    wider = replace(orders.table, columns=(*orders.table.columns, Column("name", STRING)))
     grown = changed(plan, place_of(plan, Base), table=wider)
     validate_plan(grown)
     assert columns_at(grown, len(grown.nodes) - 1) == columns_at(plan, len(plan.nodes) - 1)
+    assert plan_text(grown).splitlines()[1:] == plan_text(plan).splitlines()[1:]
 
 
 def broken_plans() -> dict[str, LogicalPlan]:
