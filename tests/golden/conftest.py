@@ -14,7 +14,11 @@ TABLES = """
 CREATE TABLE orders (
   id BIGINT PRIMARY KEY, region STRING, amount INT, price DECIMAL(10,2), huge DECIMAL(38,10), weight DOUBLE,
   paid BOOLEAN, day DATE);
-CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING)
+CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING);
+CREATE TABLE shops (id BIGINT PRIMARY KEY, region STRING, name STRING);
+CREATE TABLE items (order_id BIGINT, line INT, product STRING, pieces INT, PRIMARY KEY (order_id, line));
+CREATE TABLE payments (order_id BIGINT PRIMARY KEY, method STRING, paid_on DATE);
+CREATE TABLE archive (id BIGINT PRIMARY KEY, region STRING, amount INT)
 """
 
 

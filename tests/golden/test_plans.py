@@ -25,7 +25,7 @@ from viewkeeper.sql.statements import CreateIndex, CreateView, parse_statements
 FILES = sorted((Path(__file__).parent / "plans").glob("*.plan"))
 RULE = "\n----\n"
 
-ROWS = [
+ORDERS = [
     (1, "eu", 3, "1.25", "1", 2.5, True, date(2024, 1, 1)),
     (2, "eu", None, "-0.05", None, None, None, None),
     (3, None, 7, None, "-5.5", -1.0, False, date(2024, 2, 29)),
@@ -33,6 +33,15 @@ ROWS = [
     (5, "us", 12, "99999999.99", "3", 1e10, False, date(2024, 1, 1)),
     (6, "", -4, "0.01", "2", -0.0, None, None),
 ]
+# Keys with one match, with several, and with none on either side; a NULL that must match nothing.
+ROWS: dict[str, list[tuple[object, ...]]] = {
+    "orders": ORDERS,
+    "users": [(1, "ann"), (2, None), (7, "bob")],
+    "shops": [(1, "eu", "north"), (2, "eu", "south"), (3, "us", "west"), (4, None, "moon"), (5, "asia", "east")],
+    "items": [(1, 1, "pen", 2), (1, 2, "ink", 4), (3, 1, "pen", 5), (4, 1, None, 7), (9, 1, "cap", 1)],
+    "payments": [(1, "card", date(2024, 1, 2)), (3, "cash", None), (8, "card", date(2024, 3, 1))],
+    "archive": [(1, "eu", 3), (2, "eu", None), (3, "eu", 3), (4, "us", 5)],
+}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -49,10 +58,11 @@ def test_the_plan_is_the_recorded_one(path: Path, catalog: Catalog, recording: b
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_view_is_what_the_query_says(path: Path, catalog: Catalog, tmp_path: Path) -> None:
     connection = duckdb.connect()
-    connection.register("orders", _orders(catalog))
     database = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
     database.execute(TABLES)
-    database.table("orders").put_many(_orders(catalog))
+    for name in ROWS:
+        connection.register(name, _rows(catalog, name))
+        database.table(name).put_many(_rows(catalog, name))
     for view in _views(catalog, path.read_text(encoding="utf-8").split(RULE)[0]):
         query = view.text
         if view.kind == "INDEX":
@@ -76,10 +86,10 @@ def _views(catalog: Catalog, text: str) -> list[ViewDefinition]:
     return views
 
 
-def _orders(catalog: Catalog) -> pa.Table:
+def _rows(catalog: Catalog, name: str) -> pa.Table:
     columns = {}
-    for place, column in enumerate(catalog.table("orders").columns):
-        values = [row[place] for row in ROWS]
+    for place, column in enumerate(catalog.table(name).columns):
+        values = [row[place] for row in ROWS[name]]
         if column.type.kind == "DECIMAL":
             values = [None if value is None else Decimal(str(value)) for value in values]
         columns[column.name] = pa.array(values, column.type.arrow)
@@ -87,7 +97,7 @@ def _orders(catalog: Catalog) -> pa.Table:
 
 
 def _maintained(database: vk.Database, view: ViewDefinition) -> list[tuple[object, ...]]:
-    """The view's rows as an epoch makes them from the rows of `orders`."""
+    """The view's rows as an epoch makes them from the rows of the tables."""
     database.execute(view.text if view.kind == "INDEX" else f"CREATE MATERIALIZED VIEW {view.name} AS {view.text}")
     keep_up(database)
     return [tuple(row.values()) for row in database.view(view.name).scan()]

@@ -257,11 +257,19 @@ def explain(
     view: Annotated[
         str | None, typer.Argument(metavar="VIEW", help="A view; all when left out.", show_default=False)
     ] = None,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a picture to this file, `plan.svg`.", show_default=False)
+    ] = None,
 ) -> None:
-    """Print the plan by which a view is kept, or the merged plan of all views."""
+    """Print the plan by which a view is kept, or the merged plan of all views.
+
+    Each line is a node: a base table, δ, σ, π, γ, ⋈, ∪, top or a view. Between them stand the zones, that is, the row keys;
+    the tables that a node keeps; and the views that share it.
+    """
     from viewkeeper.cli.reports import explain as print_plan
 
-    print_plan(url, view)
+    print_plan(url, view, mermaid=mermaid, picture=picture)
 
 
 @app.command(cls=Command)

@@ -1,18 +1,20 @@
 """Reports: status, explain and check.
 
-In: a store's URL. Out: what the store says of itself, for people or as JSON. Always: nothing is changed.
+In: a store's URL. Out: what the store says of itself, for people or as JSON. Always: nothing in the store is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.output import print_facts, print_rows, print_text, size_text, working
 from viewkeeper.cli.quiet import quiet_java
+from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
@@ -31,10 +33,26 @@ def status(url: str, *, as_json: bool) -> None:
         _print_status(found)
 
 
-def explain(url: str, view: str | None) -> None:
-    """Print the plan of a view, or of all."""
+def explain(url: str, view: str | None, *, mermaid: bool, picture: Path | None) -> None:
+    """Print the plan of a view, or of all, or write it as a picture."""
+    if mermaid and picture is not None:
+        raise InputError("a plan is printed as Mermaid or written as a picture, not both", "leave one of them out")
+    if picture is not None and picture.suffix.lower() != ".svg":
+        raise InputError(f"a picture is an SVG file, and {picture} is not called one", "end its name in .svg")
     with open_database(url, read_only=True) as database:
-        print_text(database.explain(view))
+        if picture is None:
+            print_text(database.explain(view, form="mermaid" if mermaid else "text"))
+            return
+        drawn = database.explain(view, form="svg")
+    _write(picture, drawn)
+    print_text(f"{picture} written")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}", "name a file in a directory of yours") from None
 
 
 def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
 from viewkeeper.client.session import Session, Snapshot
@@ -184,11 +184,11 @@ class Database:
 
         return compact(self, progress)
 
-    def explain(self, name: str | None = None) -> str:
-        """The plan of a view, or of all views together."""
+    def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "svg"] = "text") -> str:
+        """The plan of a view, or of all views together: as text, as a Mermaid flowchart, or as an SVG picture."""
         from viewkeeper.optimize.explain import explain
 
-        return explain(self.catalog(), name, before_images=self.store.capabilities.before_images)
+        return explain(self.catalog(), name, before_images=self.store.capabilities.before_images, form=form)
 
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""

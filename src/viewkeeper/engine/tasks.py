@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from viewkeeper.engine.blocks import from_block, to_block
+from viewkeeper.engine.memory import give_back_memory
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
@@ -55,6 +56,7 @@ class EpochTask:
             for number in batch.column(0).to_pylist():
                 unit = self.units[number]
                 yield from self._blocks(read_unit(store, plan, self.epoch, unit), unit.number)
+                give_back_memory()
                 failpoint("task.read")
                 yield _block(unit.number % managers, _ACKNOWLEDGEMENT, 0, unit.number, None)
 
@@ -65,6 +67,8 @@ class EpochTask:
         units, inputs = _collect(batches)
         for handed_on in Level(store, plan, self.epoch, level, self._owned(manager)).settle(inputs):
             yield from self._blocks(handed_on, _level_of(level, manager))
+        del inputs
+        give_back_memory()
         failpoint("task.level")
         for unit in (*units, _level_of(level, manager)):
             yield _block(manager, _ACKNOWLEDGEMENT, 0, unit, None)
@@ -75,6 +79,8 @@ class EpochTask:
         store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
         units, inputs = _collect(batches)
         records = apply_inputs(store, plan, self.epoch, inputs, self._owned(manager))
+        del inputs
+        give_back_memory()
         failpoint("task.applied")
         yield pa.record_batch([[manager], [units], [records]], schema=_RECEIPTS_ARROW)
 

@@ -1,54 +1,47 @@
-"""EXPLAIN: the optimized plan of one view or of all, in zones, with who shares what.
+"""EXPLAIN: the optimized plan of one view or of all, in zones, with the tables it keeps and who shares what.
 
-In: a catalog and the name of a view, or a query that is not created. Out: text. Always: the same catalog gives the same
-text in every process.
+In: a catalog and the name of a view. Out: text, a Mermaid flowchart or an SVG picture. Always: the same catalog gives the
+same answer in every process.
 """
 
 from __future__ import annotations
 
-from viewkeeper.model.schema import TableId
+from viewkeeper.errors import InputError
+from viewkeeper.optimize.mermaid import mermaid_of
 from viewkeeper.optimize.rules import optimize
-from viewkeeper.plan.build import build_view
+from viewkeeper.optimize.sharing import views_behind
+from viewkeeper.optimize.svg import svg_of
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import logical_plan
-from viewkeeper.plan.logical import LogicalPlan, View, join_plans, zone_at
+from viewkeeper.plan.logical import LogicalPlan, join_plans
+from viewkeeper.plan.tables import tables_at
 from viewkeeper.plan.text import node_text
-from viewkeeper.sql.bind import bind_query
+from viewkeeper.plan.zones import zone_at
+
+FORMS = ("text", "mermaid", "svg")
 
 
-def explain(catalog: Catalog, name: str | None, *, before_images: bool = True) -> str:
-    """The plan of view `name`, or of all views merged."""
+def explain(catalog: Catalog, name: str | None, *, before_images: bool = True, form: str = "text") -> str:
+    """The plan of view `name`, or of all views merged, in one of `FORMS`."""
+    if form not in FORMS:
+        raise InputError(f"there is no form {form!r} of a plan", f"one of {', '.join(FORMS)}")
     views = catalog.views if name is None else (catalog.view(name),)
-    if not views:
-        return "no views"
     plans = tuple(logical_plan(catalog, view, before_images=before_images) for view in views)
-    return explain_plan(optimize(join_plans(plans)))
-
-
-def explain_query(catalog: Catalog, query_text: str, *, before_images: bool = True) -> str:
-    """The plan that a query would have as a view; nothing is created."""
-    query = bind_query(query_text, catalog.table)
-    plan = build_view(query, view_id=TableId(catalog.next_id), name="(query)", before_images=before_images)
-    return explain_plan(optimize(plan))
+    plan = optimize(join_plans(plans))
+    if form == "text":
+        return explain_plan(plan) if views else "no views"
+    return mermaid_of(plan) if form == "mermaid" else svg_of(plan)
 
 
 def explain_plan(plan: LogicalPlan) -> str:
-    """Canonical text, a heading where the zone changes, and the views behind each shared node."""
+    """Canonical text, a heading where the zone changes, the tables kept, and the views behind each shared node."""
     lines: list[str] = []
     zone = ""
-    for place in range(len(plan.nodes)):
+    for place, views in enumerate(views_behind(plan)):
         if zone_at(plan, place) != zone:
             zone = zone_at(plan, place)
             lines.append(f"-- zone {zone}")
-        views = views_behind(plan, place)
         shared = f"  -- shared by {', '.join(views)}" if len(views) > 1 else ""
         lines.append(f"r{place} := {node_text(plan, place)}{shared}")
+        lines += [f"   -- keeps {table.name}: {table.records}" for table in tables_at(plan, place)]
     return "\n".join(lines)
-
-
-def views_behind(plan: LogicalPlan, place: int) -> tuple[str, ...]:
-    """The views that need the node, in the order of the plan."""
-    node = plan.nodes[place]
-    if isinstance(node, View):
-        return (node.name,)
-    return tuple(dict.fromkeys(view for reader in plan.readers(place) for view in views_behind(plan, reader)))

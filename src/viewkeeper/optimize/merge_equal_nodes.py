@@ -1,13 +1,13 @@
 """Vertical merge of equal nodes across views (paper 3): what two views compute alike is computed once.
 
 In: a plan. Out: the plan in which no two nodes of equal text read equal inputs. Always: the same views; view nodes
-stay, because each is a table of its own.
+stay, because each is a table of its own. Joins of different kinds over equal sides share their REVERSE-JOIN.
 """
 
 from __future__ import annotations
 
 from viewkeeper.optimize.rewrite import keep_nodes
-from viewkeeper.plan.logical import Base, LogicalPlan, View, with_input
+from viewkeeper.plan.logical import LogicalPlan, View, inputs_of, with_inputs
 
 
 def merge_equal_nodes(plan: LogicalPlan) -> LogicalPlan:
@@ -17,7 +17,7 @@ def merge_equal_nodes(plan: LogicalPlan) -> LogicalPlan:
     for place, node in enumerate(plan.nodes):
         if isinstance(node, View):
             continue
-        seen = node if isinstance(node, Base) else with_input(node, stand_in.get(node.input, node.input))
+        seen = with_inputs(node, tuple(stand_in.get(source, source) for source in inputs_of(node)))
         if seen in first:
             stand_in[place] = first[seen]
         else:

@@ -6,17 +6,21 @@ lower σ that several views read stays, because sharing it is worth more than on
 
 from __future__ import annotations
 
+from collections import Counter
+
 from viewkeeper.optimize.rewrite import keep_nodes
 from viewkeeper.plan.logical import LogicalPlan, Select
 from viewkeeper.sql.construct import logical
 
 
 def merge_selections(plan: LogicalPlan) -> LogicalPlan:
-    """Merge the first pair found; the fixpoint does the rest."""
+    """From the bottom up, so that a chain becomes one σ in one pass."""
+    read_by = Counter(source for place in range(len(plan.nodes)) for source in set(plan.inputs(place)))
+    nodes = list(plan.nodes)
+    stand_in: dict[int, int] = {}
     for place, node in enumerate(plan.nodes):
-        lower = plan.nodes[node.input] if isinstance(node, Select) else None
-        if isinstance(node, Select) and isinstance(lower, Select) and plan.readers(node.input) == (place,):
-            nodes = list(plan.nodes)
+        lower = nodes[node.input] if isinstance(node, Select) else None
+        if isinstance(node, Select) and isinstance(lower, Select) and read_by[node.input] == 1:
             nodes[place] = Select(node.input, logical("and", lower.predicate, node.predicate))
-            return keep_nodes(LogicalPlan(tuple(nodes)), {node.input: lower.input})
-    return plan
+            stand_in[node.input] = lower.input
+    return keep_nodes(LogicalPlan(tuple(nodes)), stand_in) if stand_in else plan

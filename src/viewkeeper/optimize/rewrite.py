@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from viewkeeper.plan.logical import Base, LogicalNode, LogicalPlan, with_input
+from viewkeeper.plan.logical import LogicalNode, LogicalPlan, inputs_of, with_inputs
 
 
 def keep_nodes(plan: LogicalPlan, stand_in: Mapping[int, int]) -> LogicalPlan:
@@ -20,5 +20,5 @@ def keep_nodes(plan: LogicalPlan, stand_in: Mapping[int, int]) -> LogicalPlan:
             place_now[place] = place_now[stand_in[place]]
             continue
         place_now[place] = len(kept)
-        kept.append(node if isinstance(node, Base) else with_input(node, place_now[node.input]))
+        kept.append(with_inputs(node, tuple(place_now[source] for source in inputs_of(node))))
     return LogicalPlan(tuple(kept))

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.optimize.drop_delta_with_before_images import drop_delta_with_before_images
+from viewkeeper.optimize.drop_delta import drop_delta
 from viewkeeper.optimize.merge_equal_nodes import merge_equal_nodes
 from viewkeeper.optimize.merge_selections import merge_selections
-from viewkeeper.plan.logical import LogicalPlan, validate_plan
+from viewkeeper.plan.logical import LogicalPlan
+from viewkeeper.plan.validate import validate_plan
 
 # Equal nodes are merged before σ over σ, so that a shared first condition is seen as shared.
 RULES: tuple[Callable[[LogicalPlan], LogicalPlan], ...] = (
-    drop_delta_with_before_images,
+    drop_delta,
     merge_equal_nodes,
     merge_selections,
 )

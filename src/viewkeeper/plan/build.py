@@ -1,28 +1,41 @@
-"""From a bound query to a logical plan: base → δ → σ → γ → σ (having) → π → view.
+"""From a bound relation to a logical plan: base → δ → σ → ⋈ → δ → γ → δ → σ (having) → π → view (paper 3, figure 3).
 
-In: a bound query, or an index definition. Out: an unoptimized `LogicalPlan`. Always: each conjunct of WHERE is a σ of
-its own, in written order, so that views with a common first condition can share it.
+In: a relation, or an index definition. Out: an unoptimized `LogicalPlan`. Always: a base table stands once, with one δ;
+each conjunct of WHERE is a σ of its own, in written order, so that views with a common first condition can share it; what
+makes a new zone and feeds further nodes is followed by a δ.
 """
 
 from __future__ import annotations
 
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.plan.logical import Base, Delta, Fold, Index, LogicalNode, LogicalPlan, Project, Select, View
-from viewkeeper.sql.expressions import conjuncts
+from viewkeeper.plan.logical import (
+    BEFORE_IMAGES,
+    STORED,
+    VERSIONS,
+    Base,
+    Delta,
+    Fold,
+    Index,
+    Join,
+    LogicalNode,
+    LogicalPlan,
+    Project,
+    ReverseJoin,
+    Select,
+    Top,
+    Union,
+    View,
+)
+from viewkeeper.sql import relations
+from viewkeeper.sql.expressions import Expression, conjuncts
 from viewkeeper.sql.relations import Relation
 
 
-def build_view(query: Relation, *, view_id: TableId, name: str, before_images: bool = True) -> LogicalPlan:
-    nodes: list[LogicalNode] = [Base(query.table), Delta(0, before_images)]
-    for part in conjuncts(query.where) if query.where is not None else ():
-        nodes.append(Select(len(nodes) - 1, part))
-    if query.grouping is not None:
-        nodes.append(Fold(len(nodes) - 1, query.grouping))
-    if query.having is not None:
-        nodes.append(Select(len(nodes) - 1, query.having))
-    nodes.append(Project(len(nodes) - 1, query.outputs))
-    nodes.append(View(len(nodes) - 1, view_id, name))
-    return LogicalPlan(tuple(nodes))
+def build_view(relation: Relation, *, view_id: TableId, name: str, before_images: bool = True) -> LogicalPlan:
+    builder = _Builder(_old_rows(before_images=before_images))
+    top = builder.add_relation(relation, feeds=False)
+    builder.add(View(top, view_id, name))
+    return LogicalPlan(tuple(builder.nodes))
 
 
 def build_index(
@@ -34,5 +47,58 @@ def build_index(
     covered: tuple[int, ...],
     before_images: bool = True,
 ) -> LogicalPlan:
-    nodes = (Base(table), Delta(0, before_images), Index(1, columns, covered), View(2, view_id, name))
-    return LogicalPlan(nodes)
+    delta = Delta(0, _old_rows(before_images=before_images))
+    return LogicalPlan((Base(table), delta, Index(1, columns, covered), View(2, view_id, name)))
+
+
+def _old_rows(*, before_images: bool) -> str:
+    return BEFORE_IMAGES if before_images else STORED
+
+
+class _Builder:
+    """The nodes made so far."""
+
+    def __init__(self, old_rows: str) -> None:
+        self.nodes: list[LogicalNode] = []
+        self._old_rows = old_rows
+        self._bases: dict[TableId, int] = {}
+
+    def add(self, node: LogicalNode) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def add_relation(self, relation: Relation, *, feeds: bool) -> int:
+        """The place of the node that gives the rows of `relation`; `feeds`: whether more than π and a view reads them."""
+        match relation:
+            case relations.Scan(table=table):
+                return self._add_base(table)
+            case relations.Select(input=source, predicate=predicate):
+                return self._add_selections(source, predicate)
+            case relations.Project(input=source, outputs=outputs):
+                return self.add(Project(self.add_relation(source, feeds=feeds), outputs))
+            case relations.Union(inputs=inputs):
+                return self.add(Union(tuple(self.add_relation(source, feeds=True) for source in inputs)))
+            case relations.Fold(input=source, grouping=grouping):
+                place = self.add(Fold(self.add_relation(source, feeds=True), grouping))
+            case relations.Join():
+                place = self._add_join(relation)
+            case relations.Top(input=source, order=order, limit=limit):
+                place = self.add(Top(self.add_relation(source, feeds=True), order, limit))
+        return self.add(Delta(place, VERSIONS)) if feeds else place
+
+    def _add_base(self, table: TableSchema) -> int:
+        if table.id not in self._bases:
+            self._bases[table.id] = self.add(Delta(self.add(Base(table)), self._old_rows))
+        return self._bases[table.id]
+
+    def _add_selections(self, source: Relation, predicate: Expression) -> int:
+        """HAVING is one σ, WHERE one for each conjunct."""
+        place = self.add_relation(source, feeds=True)
+        for part in (predicate,) if isinstance(source, relations.Fold) else conjuncts(predicate):
+            place = self.add(Select(place, part))
+        return place
+
+    def _add_join(self, join: relations.Join) -> int:
+        sides = tuple(self.add_relation(side, feeds=True) for side in join.sides)
+        widths = tuple(len(side.columns) for side in join.sides)
+        return self.add(Join(self.add(ReverseJoin(sides, join.keys, widths)), join.kind, join.residual))

@@ -3,8 +3,8 @@
 In: nothing; `build` makes it. Out: frozen nodes that name their inputs by place. Always: an input stands before the
 node that reads it, every node is read by another or is a view, and expressions speak of their input's columns.
 
-A zone is the set of nodes that share a row key (paper 3, section on zones): between them a row does not move; a border
-between zones is a shuffle.
+Base tables, REVERSE-JOINs and views are the paper's table vertices, all else its expression vertices; `tables` says which
+further tables an expression keeps.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model import types
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, walk
-from viewkeeper.sql.relations import Grouping, Output
+from viewkeeper.sql.expressions import Expression, FoldRef
+from viewkeeper.sql.relations import Grouping, Ordering, Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +24,19 @@ class Base:
     table: TableSchema
 
 
+BEFORE_IMAGES, STORED, VERSIONS = "before-images", "stored", "versions"
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """δ: old row → new row. Needs no state of its own where the log carries before-images."""
+    """δ: old row → new row. `old_rows` says where the old row is found.
+
+    `before-images`: in the log. `stored`: in the DELTA of the base table. `versions`: behind γ, ⋈ and top-n, in the version
+    of their own records below the epoch.
+    """
 
     input: int
-    before_images: bool
+    old_rows: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,49 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
+class ReverseJoin:
+    """The table behind a join: the rows of all sides under (join key, side, row key).
+
+    `keys[i]` are expressions over the first `widths[i]` columns of `inputs[i]`; what stands behind them came with an ALTER
+    TABLE after the view was written, which knows nothing of it.
+    """
+
+    inputs: tuple[int, ...]
+    keys: tuple[tuple[Expression, ...], ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """⋈: what matches in a REVERSE-JOIN, its `input`. `kind` and `residual` are those of `relations.Join`."""
+
+    input: int
+    kind: str
+    residual: Expression | None
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether it gives rows of the first side alone."""
+        return self.kind in ("semi", "anti")
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """∪ of bags: the rows of all inputs."""
+
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """Top-n: the first `limit` rows by `order`."""
+
+    input: int
+    order: tuple[Ordering, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Index:
     """Rows under (indexed columns, base key); positions are those of the base table."""
 
@@ -75,7 +124,7 @@ class View:
     name: str
 
 
-LogicalNode = Base | Delta | Select | Fold | Project | Index | View
+LogicalNode = Base | Delta | Select | Fold | Project | ReverseJoin | Join | Union | Top | Index | View
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +132,52 @@ class LogicalPlan:
     nodes: tuple[LogicalNode, ...]
 
     def inputs(self, place: int) -> tuple[int, ...]:
-        """The inputs of a node; a join will have two."""
-        node = self.nodes[place]
-        return () if isinstance(node, Base) else (node.input,)
+        """The inputs of a node, in order; the two sides of a self-join may be one input."""
+        return inputs_of(self.nodes[place])
 
     def readers(self, place: int) -> tuple[int, ...]:
         return tuple(other for other in range(len(self.nodes)) if place in self.inputs(other))
 
-    def base_of(self, place: int) -> TableSchema:
+    def bases_of(self, place: int) -> tuple[TableSchema, ...]:
+        """The base tables below a node, each once, in the order in which they stand."""
         node = self.nodes[place]
-        return node.table if isinstance(node, Base) else self.base_of(node.input)
+        if isinstance(node, Base):
+            return (node.table,)
+        found = {table.id: table for source in self.inputs(place) for table in self.bases_of(source)}
+        return tuple(found.values())
+
+    def base_of(self, place: int) -> TableSchema:
+        """The one base table below a node."""
+        bases = self.bases_of(place)
+        if len(bases) != 1:
+            raise InvariantBroken(f"node r{place} has {len(bases)} base tables")
+        return bases[0]
+
+    def reverse_join(self, place: int) -> ReverseJoin:
+        """The REVERSE-JOIN that the ⋈ at `place` reads."""
+        table = self.nodes[self.inputs(place)[0]]
+        if not isinstance(table, ReverseJoin):
+            raise InvariantBroken(f"the join r{place} reads no REVERSE-JOIN")
+        return table
 
 
-def with_input(node: LogicalNode, place: int) -> LogicalNode:
-    return node if isinstance(node, Base) else replace(node, input=place)
+def inputs_of(node: LogicalNode) -> tuple[int, ...]:
+    match node:
+        case Base():
+            return ()
+        case ReverseJoin(inputs=inputs) | Union(inputs=inputs):
+            return inputs
+    return (node.input,)
+
+
+def with_inputs(node: LogicalNode, inputs: tuple[int, ...]) -> LogicalNode:
+    """The same node over other inputs, as many as it has."""
+    match node:
+        case Base():
+            return node
+        case ReverseJoin() | Union():
+            return replace(node, inputs=inputs)
+    return replace(node, input=inputs[0])
 
 
 def join_plans(plans: tuple[LogicalPlan, ...]) -> LogicalPlan:
@@ -104,20 +185,29 @@ def join_plans(plans: tuple[LogicalPlan, ...]) -> LogicalPlan:
     nodes: list[LogicalNode] = []
     for plan in plans:
         start = len(nodes)
-        nodes += [node if isinstance(node, Base) else with_input(node, node.input + start) for node in plan.nodes]
+        nodes += [with_inputs(node, tuple(source + start for source in inputs_of(node))) for node in plan.nodes]
     return LogicalPlan(tuple(nodes))
 
 
 def columns_at(plan: LogicalPlan, place: int) -> tuple[Column, ...]:
-    """The columns that the node at `place` gives."""
+    """The columns that the node at `place` gives; a REVERSE-JOIN gives those of all its sides."""
     match plan.nodes[place]:
         case Base(table=table):
             return table.columns
         case Fold(grouping=grouping):
             parts = (*grouping.groups, *grouping.aggregates)
-            return tuple(Column(part.text, part.type, part.nullable) for part in parts)
+            return tuple(Column(part.text, part.type, part.nullable or part.fallible) for part in parts)
         case Project(outputs=outputs):
-            return tuple(Column(out.name, out.expression.type, out.expression.nullable) for out in outputs)
+            return tuple(output.column for output in outputs)
+        case ReverseJoin(inputs=inputs, widths=widths):
+            sides = zip(inputs, widths, strict=True)
+            return tuple(column for source, width in sides for column in columns_at(plan, source)[:width])
+        case Join(input=source, kind=kind) as join:
+            width = plan.reverse_join(place).widths[0]
+            return _matched(columns_at(plan, source), width, kind, keeps_first=join.keeps_first)
+        case Union(inputs=inputs):
+            together = zip(*(columns_at(plan, source) for source in inputs), strict=False)
+            return tuple(Column(parts[0].name, parts[0].type, any(p.nullable for p in parts)) for parts in together)
         case Index(columns=columns, covered=covered):
             table = plan.base_of(place)
             key = tuple(table.position(name) for name in table.key)
@@ -127,67 +217,20 @@ def columns_at(plan: LogicalPlan, place: int) -> tuple[Column, ...]:
             return columns_at(plan, node.input)
 
 
-def zone_at(plan: LogicalPlan, place: int) -> str:
-    """The row key of the zone that the node belongs to."""
-    match plan.nodes[place]:
-        case Base(table=table):
-            return f"{table.name}({', '.join(table.key)})"
-        case Fold(grouping=grouping):
-            return f"{plan.base_of(place).name} by ({', '.join(group.text for group in grouping.groups)})"
-        case Index(columns=columns):
-            table = plan.base_of(place)
-            names = [table.columns[position].name for position in columns]
-            return f"{table.name} by ({', '.join([*names, *(name for name in table.key if name not in names)])})"
-        case node:
-            return zone_at(plan, node.input)
+def _matched(columns: tuple[Column, ...], width: int, kind: str, *, keeps_first: bool) -> tuple[Column, ...]:
+    """What a join gives of the columns of all sides, the first of which has `width`."""
+    first, others = columns[:width], columns[width:]
+    if keeps_first:
+        return first
+    left = tuple(replace(column, nullable=True) for column in first) if kind == "full" else first
+    return left + (others if kind == "inner" else tuple(replace(column, nullable=True) for column in others))
 
 
-def validate_plan(plan: LogicalPlan) -> None:
-    """Raise InvariantBroken unless the plan is one: the first and the last step of the optimizer."""
-    for place, node in enumerate(plan.nodes):
-        for source in plan.inputs(place):
-            if not 0 <= source < place:
-                raise InvariantBroken(f"node r{place} reads r{source}, which does not stand before it")
-            if isinstance(plan.nodes[source], View):
-                raise InvariantBroken(f"node r{place} reads the view r{source}")
-        if not isinstance(node, View) and not plan.readers(place):
-            raise InvariantBroken(f"nobody reads node r{place}")
-        for expression in _expressions(node):
-            _check_expression(plan, place, expression)
-        if isinstance(node, Select) and node.predicate.type != types.BOOLEAN:
-            raise InvariantBroken(f"the predicate of r{place} is {node.predicate.type}")
-
-
-def _expressions(node: LogicalNode) -> tuple[Expression, ...]:
-    match node:
-        case Select(predicate=predicate):
-            return (predicate,)
-        case Fold(grouping=grouping):
-            return (*grouping.groups, *grouping.aggregates)
-        case Project(outputs=outputs):
-            return tuple(output.expression for output in outputs)
-    return ()
-
-
-def _check_expression(plan: LogicalPlan, place: int, expression: Expression) -> None:
-    given = columns_at(plan, plan.inputs(place)[0])
-    for part in walk(expression):
-        position = _position(plan, place, part)
-        if position is None:
-            continue
-        if position >= len(given) or given[position].type != part.type:
-            raise InvariantBroken(f"{part.text} in r{place} is not a column of its input")
-
-
-def _position(plan: LogicalPlan, place: int, part: Expression) -> int | None:
-    """Which column of the input `part` speaks of."""
-    if isinstance(part, ColumnRef):
-        return part.position
-    if not isinstance(part, FoldRef):
-        return None
-    source = plan.nodes[plan.inputs(place)[0]]
-    while isinstance(source, Select):
-        source = plan.nodes[source.input]
-    if not isinstance(source, Fold):
-        raise InvariantBroken(f"{part.text} in r{place} speaks of groups, but its input is no γ")
-    return part.position + (len(source.grouping.groups) if part.source == "aggregate" else 0)
+def fold_position(plan: LogicalPlan, source: int, part: FoldRef) -> int:
+    """Which column of the γ at or below `source` a group or an aggregate is; between them no column moves."""
+    node = plan.nodes[source]
+    while isinstance(node, Select | Delta | Top):
+        node = plan.nodes[node.input]
+    if not isinstance(node, Fold):
+        raise InvariantBroken(f"{part.text} speaks of groups, but r{source} is no γ")
+    return part.position + (len(node.grouping.groups) if part.source == "aggregate" else 0)

@@ -27,7 +27,7 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(kind: type[Plain], value: dict) -> Plain:
     """The dataclass `kind` that `to_plain` made `value` of."""
-    hints = _hints(kind)
+    hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
     return kind(**{name: _read(hints[name], part) for name, part in value.items()})
 
 

@@ -22,6 +22,8 @@ from viewkeeper.sql.refusals import refuse_clause
 from viewkeeper.sql.scope import Name, Scope, Source, names_of
 from viewkeeper.sql.tokens import check_name
 
+JOINS_MAX = 50
+
 
 @dataclass(frozen=True, slots=True)
 class From:
@@ -51,8 +53,13 @@ def bind_from(tree: exp.Select, env: Environment) -> From:
     node = tree.args.get("from_")
     if node is None:
         raise UnsupportedSql("a SELECT without FROM is not a view", "name the table it reads")
-    found = _bind_source(node.this, env)
-    for join in tree.args.get("joins") or ():
+    return _join_all(_bind_source(node.this, env), tree.args.get("joins") or (), env)
+
+
+def _join_all(found: From, joins: Sequence[exp.Join], env: Environment) -> From:
+    if len(joins) > JOINS_MAX:
+        raise UnsupportedSql(f"FROM has more than {JOINS_MAX} joins", "make views of some of them")
+    for join in joins:
         found = _join(found, join, env)
     return found
 
@@ -60,10 +67,7 @@ def bind_from(tree: exp.Select, env: Environment) -> From:
 def _bind_source(node: exp.Expression, env: Environment) -> From:
     match node:
         case exp.Table(this=exp.Identifier()):
-            found = _bind_table(node, env)
-            for join in node.args.get("joins") or ():
-                found = _join(found, join, env)
-            return found
+            return _join_all(_bind_table(node, env), node.args.get("joins") or (), env)
         case exp.Subquery():
             return _bind_parentheses(node, env)
         case exp.Lateral():

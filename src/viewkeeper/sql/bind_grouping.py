@@ -35,7 +35,7 @@ def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> 
         meant = named[name]
         if not scope.has_column(name):
             aliases[name] = meant
-        elif not (isinstance(meant, ColumnRef) and meant.name.lower() == name):
+        elif scope.find(column).expression != meant:
             raise SqlError(f"{column.name} in HAVING is a column and an alias", "give the alias another name")
     return construct.boolean(bind_expression(node, replace(scope, aliases=aliases)), "HAVING")
 

@@ -42,10 +42,11 @@ def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope) -> O
         raise refuse_clause("order")
     if order is None:
         raise UnsupportedSql("LIMIT without ORDER BY is not deterministic", "say with ORDER BY which rows come first")
-    return Order(tuple(_term(term, items, scope) for term in order.expressions), _count(limit))
+    return Order(tuple(_term(term, items, scope) for term in order.expressions), read_limit(limit))
 
 
-def _count(limit: exp.Expression) -> int:
+def read_limit(limit: exp.Expression) -> int:
+    """The number behind LIMIT."""
     count = limit.args.get("expression")
     if isinstance(limit, exp.Limit) and isinstance(count, exp.Literal) and not count.is_string and count.this.isdigit():
         if limit.args.get("offset") or limit.args.get("expressions"):
@@ -53,7 +54,8 @@ def _count(limit: exp.Expression) -> int:
         if 1 <= int(count.this) <= _LIMIT_MAX:
             return int(count.this)
     raise UnsupportedSql(
-        f"{limit.sql(dialect='spark').strip()} is not supported in a view", "LIMIT takes a number from 1"
+        f"{limit.sql(dialect='spark').strip()} is not supported in a view",
+        f"LIMIT takes a number from 1 to {_LIMIT_MAX}",
     )
 
 

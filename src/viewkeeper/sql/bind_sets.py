@@ -15,7 +15,7 @@ from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_grouping import distinct_rows, fold
-from viewkeeper.sql.environment import Environment
+from viewkeeper.sql.environment import Environment, without_parentheses
 from viewkeeper.sql.expressions import ColumnRef, Expression, Literal
 from viewkeeper.sql.positions import column_refs, project
 from viewkeeper.sql.refusals import refuse_clause
@@ -52,19 +52,13 @@ def _branches(node: exp.Union) -> list[exp.Expression]:
     waiting: list[exp.Expression] = [node]
     while waiting:
         branch = waiting.pop()
-        bare = _without_parentheses(branch)
+        bare = without_parentheses(branch)
         if isinstance(bare, exp.Union) and (bare is node or _can_be_flat(bare, distinct=distinct)):
             _refuse_clauses(bare)
             waiting += [bare.expression, bare.this]
         else:
             found.append(branch)
     return found
-
-
-def _without_parentheses(node: exp.Expression) -> exp.Expression:
-    while isinstance(node, exp.Subquery) and not any(value for name, value in node.args.items() if name != "this"):
-        node = node.this
-    return node
 
 
 def _can_be_flat(node: exp.Union, *, distinct: bool) -> bool:

@@ -16,14 +16,17 @@ from viewkeeper.model import types
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.bind_grouping import fold
+from viewkeeper.sql.bind_order import read_limit
 from viewkeeper.sql.bind_with import bind_with
-from viewkeeper.sql.environment import Environment
+from viewkeeper.sql.environment import Environment, without_parentheses
 from viewkeeper.sql.expressions import Call, ColumnRef, Expression, Literal, rewrite, walk
 from viewkeeper.sql.positions import column_refs, conjunction, keep_columns
 from viewkeeper.sql.refusals import refuse_fallible
 from viewkeeper.sql.relations import Join, Output, Relation, Select
 from viewkeeper.sql.scope import OuterRef, Scope
 from viewkeeper.sql.select_list import select_items
+
+SUBQUERIES_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,23 @@ def split_where(node: exp.Expression) -> tuple[list[exp.Expression], list[Predic
     predicates = [one for one in found if one is not None]
     if not predicates:
         return [node], []
+    if len(predicates) > SUBQUERIES_MAX:
+        raise UnsupportedSql(f"WHERE has more than {SUBQUERIES_MAX} subqueries", "make views of some of them")
     return [part for part, one in zip(parts, found, strict=True) if one is None], predicates
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    inner = node.unnest()
-    if isinstance(inner, exp.And):
-        return [part for side in (inner.this, inner.expression) for part in _conjuncts(side)]
-    return [node]
+    """The parts of a conjunction; a loop, because a long one is nested deeply."""
+    found: list[exp.Expression] = []
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        inner = part.unnest()
+        if isinstance(inner, exp.And):
+            waiting += [inner.expression, inner.this]
+        else:
+            found.append(part)
+    return found
 
 
 def _predicate(node: exp.Expression) -> Predicate | None:
@@ -87,7 +99,7 @@ def apply_predicate(relation: Relation, predicate: Predicate, scope: Scope, env:
     """The rows of `relation` for which the predicate is true."""
     node = predicate.node
     query = node.this if isinstance(node, exp.Exists) else node.args["query"]
-    inner = _open(query, env.within(scope))
+    inner = _open(query, env.within(scope), for_exists=isinstance(node, exp.Exists))
     ties = _tie(inner, predicate, len(relation.columns))
     if isinstance(node, exp.Exists):
         return _join(relation, inner, ties, predicate)
@@ -99,9 +111,9 @@ def apply_predicate(relation: Relation, predicate: Predicate, scope: Scope, env:
     return _join(relation, inner, ties, predicate)
 
 
-def _open(node: exp.Expression, env: Environment) -> _Subquery:
-    bare = node.unnest() if isinstance(node, exp.Subquery) else node
-    if isinstance(bare, exp.Select) and _is_plain(bare):
+def _open(node: exp.Expression, env: Environment, *, for_exists: bool) -> _Subquery:
+    bare = without_parentheses(node)
+    if isinstance(bare, exp.Select) and _is_plain(bare, for_exists=for_exists):
         env = bind_with(bare, env)
         block = env.open_block(bare, env)
         # DISTINCT says nothing here: a row is in the subquery, however often.
@@ -111,9 +123,14 @@ def _open(node: exp.Expression, env: Environment) -> _Subquery:
     return _Subquery(relation, column_refs(relation))
 
 
-def _is_plain(tree: exp.Select) -> bool:
-    """Whether each row of FROM and WHERE is a row of the subquery."""
-    if any(tree.args.get(name) for name in ("group", "having", "order", "limit", "offset")):
+def _is_plain(tree: exp.Select, *, for_exists: bool) -> bool:
+    """Whether each row of FROM and WHERE is a row of the subquery; the first of some is as good as all for EXISTS."""
+    if any(tree.args.get(name) for name in ("group", "having", "offset")):
+        return False
+    limit = tree.args.get("limit")
+    if limit is not None and for_exists:
+        read_limit(limit)
+    elif limit is not None or tree.args.get("order"):
         return False
     return not any(node.find(exp.AggFunc) for node in tree.expressions)
 

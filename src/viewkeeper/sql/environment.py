@@ -37,6 +37,13 @@ class Block:
     correlated: tuple[Expression, ...] = ()
 
 
+def without_parentheses(node: exp.Expression) -> exp.Expression:
+    """The query inside of parentheses that say nothing of their own, such as ORDER BY."""
+    while isinstance(node, exp.Subquery) and not any(value for name, value in node.args.items() if name != "this"):
+        node = node.this
+    return node
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.

@@ -1,8 +1,8 @@
 """Inner joins: sources and equalities become joins on keys.
 
-In: relations side by side and the equalities between them, over their columns side by side. Out: one relation with these
-columns in this order, and the equalities that no join used. Always: sources that are all equal on the same keys are one
-join; others are joined two at a time, in written order where the equalities allow it.
+In: relations side by side and the equalities between them, over their columns side by side. Out: one relation, where each
+column has gone, and the equalities that no join used. Always: sources that are all equal on the same keys are one join;
+others are joined two at a time, in written order where the equalities allow it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from viewkeeper.sql.expressions import Call, Expression
-from viewkeeper.sql.positions import keep_columns, relocate, shift
+from viewkeeper.sql.positions import relocate, shift
 from viewkeeper.sql.refusals import refuse_keyless
 from viewkeeper.sql.relations import Join, Relation
 
@@ -42,15 +42,22 @@ def equality_of(condition: Expression, parts_of: Callable[[Expression], frozense
     return Equality(condition, left, right, *spoken)
 
 
-def join_inner(
-    sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str]
-) -> tuple[Relation, list[Equality]]:
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`places`: position side by side → position in `relation`."""
+
+    relation: Relation
+    places: dict[int, int]
+    unused: list[Equality]
+
+
+def join_inner(sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str]) -> Joined:
     keys = _shared_keys(len(sides), equalities) if len(sides) > 2 else None
     if keys is None:
         return _join_by_twos(sides, equalities, labels)
     starts = _starts(sides)
     local = [tuple(shift(term, -start) for term in terms) for terms, start in zip(keys, starts, strict=True)]
-    return Join("inner", tuple(sides), tuple(local)), []
+    return Joined(Join("inner", tuple(sides), tuple(local)), _places(sides, range(len(sides))), [])
 
 
 def _starts(sides: Sequence[Relation]) -> list[int]:
@@ -74,9 +81,7 @@ def _shared_keys(count: int, equalities: Sequence[Equality]) -> list[list[Expres
     return [[one[place] for one in terms] for place in range(count)]
 
 
-def _join_by_twos(
-    sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str]
-) -> tuple[Relation, list[Equality]]:
+def _join_by_twos(sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str]) -> Joined:
     starts = _starts(sides)
     joined, waiting, unused = [0], list(range(1, len(sides))), list(equalities)
     relation = sides[0]
@@ -92,8 +97,7 @@ def _join_by_twos(
         unused = [equality for equality in unused if equality not in used]
         joined.append(following)
         waiting.remove(following)
-    places = _places(sides, joined)
-    return keep_columns(relation, [places[position] for position in sorted(places)]), unused
+    return Joined(relation, _places(sides, joined), unused)
 
 
 def _usable(

@@ -84,7 +84,7 @@ def build(tree: Tree, conditions: Sequence[Expression]) -> Relation:
 
 
 def _build_inner(tree: Inner, conditions: Sequence[Expression]) -> Relation:
-    starts = [sum(map(width, tree.parts[:place])) for place in range(len(tree.parts))]
+    starts = _starts(tree)
     inside: list[list[Expression]] = [[] for _ in tree.parts]
     equalities: list[Equality] = []
     above: list[Expression] = []
@@ -92,17 +92,24 @@ def _build_inner(tree: Inner, conditions: Sequence[Expression]) -> Relation:
     for condition in written:
         spoken = _parts_of(condition, starts)
         equality = equality_of(condition, lambda side: _parts_of(side, starts))
-        if len(spoken) == 1 and not condition.fallible:
-            (place,) = spoken
-            inside[place].append(shift(condition, -starts[place]))
+        place = min(spoken, default=0)
+        local = shift(condition, -starts[place])
+        if len(spoken) == 1 and (not condition.fallible or _is_key(tree.parts[place], local)):
+            inside[place].append(local)
         elif equality is not None:
             equalities.append(equality)
         else:
             above.append(condition)
     sides = [build(part, mine) for part, mine in zip(tree.parts, inside, strict=True)]
-    relation, unused = join_inner(sides, equalities, [label(part) for part in tree.parts])
-    above += [equality.condition for equality in unused]
-    return select(relation, [condition for condition in written if condition in above])
+    joined = join_inner(sides, equalities, [label(part) for part in tree.parts])
+    above += [equality.condition for equality in joined.unused]
+    kept = [relocate(condition, joined.places.__getitem__) for condition in written if condition in above]
+    order = [joined.places[position] for position in sorted(joined.places)]
+    return keep_columns(select(joined.relation, kept), order)
+
+
+def _starts(tree: Inner) -> list[int]:
+    return [sum(map(width, tree.parts[:place])) for place in range(len(tree.parts))]
 
 
 def _parts_of(expression: Expression, starts: Sequence[int]) -> frozenset[int]:
@@ -129,7 +136,7 @@ def _build_outer(tree: Outer, conditions: Sequence[Expression]) -> Relation:
     found = _Sides()
     for condition in conditions:
         spoken = _parts_of(condition, (0, split))
-        if len(spoken) == 1 and not condition.fallible and min(spoken) in _WHERE_SIDES[tree.kind]:
+        if _goes_into(tree, condition):
             _push(found, condition, min(spoken), split)
         else:
             found.above.append(condition)
@@ -142,6 +149,25 @@ def _build_outer(tree: Outer, conditions: Sequence[Expression]) -> Relation:
         raise refuse_fallible(f"the {tree.kind.upper()} JOIN with {label(tree.right)}", residual)
     sides = (build(tree.left, found.pushed[0]), build(tree.right, found.pushed[1]))
     return select(_outer_join(tree.kind, sides, found.keys, residual), found.above)
+
+
+def _goes_into(tree: Outer, condition: Expression) -> bool:
+    """Whether a condition of WHERE goes into a side: it cannot fail, or it is a key that the side's own joins need."""
+    split = width(tree.left)
+    spoken = _parts_of(condition, (0, split))
+    if len(spoken) != 1 or min(spoken) not in _WHERE_SIDES[tree.kind]:
+        return False
+    side, local = (tree.right, shift(condition, -split)) if min(spoken) else (tree.left, condition)
+    return not condition.fallible or _is_key(side, local)
+
+
+def _is_key(tree: Tree, condition: Expression) -> bool:
+    if isinstance(tree, Outer):
+        return _goes_into(tree, condition)
+    if isinstance(tree, Leaf):
+        return False
+    starts = _starts(tree)
+    return equality_of(condition, lambda side: _parts_of(side, starts)) is not None
 
 
 def _push(found: _Sides, condition: Expression, side: int, split: int) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import Cast, ColumnRef, Expression, Literal, rewrite
 from viewkeeper.sql.relations import Output, Project, Relation, Select
+
+CONDITIONS_MAX = 100  # as deep as one expression may be nested
 
 
 def relocate(expression: Expression, place: Callable[[int], int]) -> Expression:
@@ -28,6 +31,10 @@ def shift(expression: Expression, by: int) -> Expression:
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
     """All of `parts`, in their order; None for none."""
+    if len(parts) > CONDITIONS_MAX:
+        raise UnsupportedSql(
+            f"more than {CONDITIONS_MAX} conditions are joined by AND", "split them over several views"
+        )
     whole: Expression | None = None
     for part in parts:
         whole = part if whole is None else construct.logical("and", whole, part)

@@ -72,7 +72,7 @@ def refuse_fallible(where: str, condition: Expression) -> UnsupportedSql:
     """The refusal of a condition that may fail where no row could be set aside for it."""
     return UnsupportedSql(
         f"the condition {condition.text} of {where} may fail",
-        "compute its parts in a subquery of FROM, where a row that fails is set aside",
+        "compute what may fail in a subquery of FROM on each side, and compare the results",
     )
 
 
@@ -95,12 +95,10 @@ def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
     if isinstance(node, (exp.Any, exp.All)):
         quantifier = node.key.upper()
         return UnsupportedSql(f"{quantifier} over a subquery is not supported in a view", "use IN or EXISTS")
-    place, around = "here", node.parent
-    while around is not None:
-        if type(around) in _PLACES:
-            place = _PLACES[type(around)]
-            break
+    around = node.parent
+    while around is not None and (type(around) not in _PLACES or isinstance(around.parent, exp.Case)):
         around = around.parent
+    place = "here" if around is None else _PLACES[type(around)]
     if isinstance(node, (exp.In, exp.Exists)):
         hint = "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs"
         return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported in a view", hint)

@@ -73,7 +73,7 @@ class Scope:
             if around is not None:
                 return replace(around, expression=rewrite(around.expression, _as_outer))
         self._refuse_outer(node)
-        raise self._unknown(node)
+        raise self._around(node.table)._unknown(node)
 
     def has_column(self, name: str) -> bool:
         return any(entry.goes_by(name, None) for entry in self.names)
@@ -83,8 +83,15 @@ class Scope:
             return None
         found = [entry for entry in self.names if entry.goes_by(node.name, node.table)]
         if len(found) > 1:
-            raise ambiguous(node.name, [entry.qualifier for entry in found])
+            raise self._ambiguous(node, found)
         return found[0] if found else None
+
+    def _ambiguous(self, node: exp.Column, found: Sequence[Name]) -> SqlError:
+        tables = [one for one in self.sources if one.qualifier and one.qualifier.lower() == node.table.lower()]
+        if len(tables) > 1:
+            hint = f"two tables of FROM are called {node.table}; give one another name with AS"
+            return SqlError(f"{node.sql(dialect='spark')} is ambiguous", hint)
+        return ambiguous(node.name, [entry.qualifier for entry in found])
 
     def _refuse_outer(self, node: exp.Column) -> None:
         around = self.outer
@@ -95,6 +102,15 @@ class Scope:
                     "a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation",
                 )
             around = around.outer
+
+    def _around(self, qualifier: str) -> Scope:
+        """The innermost scope that has a source of that name, else this one."""
+        scope: Scope | None = self
+        while scope is not None:
+            if any((one.qualifier or "").lower() == qualifier.lower() for one in scope.sources):
+                return scope
+            scope = scope.outer
+        return self
 
     def _unknown(self, node: exp.Column) -> UnknownName:
         called = self.sources
@@ -113,7 +129,7 @@ class Scope:
         """How the tables of FROM are called."""
         names = [source.qualifier for source in self.sources if source.qualifier is not None]
         if not names:
-            return "what FROM reads has no name here; give it one with AS"
+            return "write the column's name alone"
         return f"the table is called {names[0]} here" if len(names) == 1 else f"FROM names {', '.join(names)}"
 
 

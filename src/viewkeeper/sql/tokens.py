@@ -214,4 +214,6 @@ def parse_query(text: str) -> exp.Expression:
     cursors = split_statements(text)
     if len(cursors) != 1:
         raise SqlError(f"a view has one SELECT, not {len(cursors)}")
+    if any(word.kind == "word" and word.text == "|>" for word in cursors[0].tokens):
+        raise UnsupportedSql("|> is not supported in a view", "write the query with SELECT")
     return cursors[0].parse_rest()

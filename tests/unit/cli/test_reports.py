@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import Result
@@ -56,6 +58,41 @@ def test_explain_prints_the_plan_of_one_view_or_of_all(run: Run, shop: str) -> N
     assert "view revenue" in one and "view big" not in one
     assert "view revenue" in both and "view big" in both
     assert run("explain", shop, "nothing").exit_code == 2
+
+
+def test_explain_prints_a_flowchart(run: Run, shop: str) -> None:
+    told = run("explain", shop, "revenue", "--mermaid")
+
+    assert told.exit_code == 0
+    assert told.stdout.startswith("flowchart LR\n")
+    assert '(["γ by (region) of' in told.stdout
+
+
+def test_explain_writes_a_picture(run: Run, shop: str, tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
+    told = run("explain", shop, "--picture", str(picture))
+
+    assert (told.exit_code, told.stdout) == (0, f"{picture} written\n")
+    assert ElementTree.fromstring(picture.read_text(encoding="utf-8")).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", ["plan.png", "plan", "svg", "plan.svg.txt"])
+def test_a_picture_that_is_not_called_svg_is_refused_before_anything_is_written(
+    run: Run, shop: str, tmp_path: Path, name: str
+) -> None:
+    told = run("explain", shop, "--picture", str(tmp_path / name))
+
+    assert told.exit_code == 2
+    assert "a picture is an SVG file" in told.stderr and "end its name in .svg" in told.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_a_picture_that_cannot_be_written_is_told(run: Run, shop: str, tmp_path: Path) -> None:
+    told = run("explain", shop, "--picture", str(tmp_path / "nowhere" / "plan.svg"))
+
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "cannot be written: No such file or directory" in told.stderr
+    assert run("explain", shop, "--mermaid", "--picture", "plan.svg").exit_code == 2
 
 
 def test_a_good_check_says_what_was_compared(run: Run, shop: str, judged: Callable[[CheckReport], None]) -> None:

@@ -35,7 +35,11 @@ def test_an_unknown_name_is_told_what_was_meant(catalog: Catalog) -> None:
     with pytest.raises(UnknownName, match="there is no table bas; did you mean Base?"):
         catalog.table("bas")
     with pytest.raises(UnknownName, match="Sel is a view, not a table"):
-        define_view(catalog, "v", "SELECT x FROM Sel")
+        catalog.table("Sel")
+    with pytest.raises(UnknownName, match="there is no table or view sal; did you mean Sel?"):
+        define_view(catalog, "v", "SELECT x FROM sal")
+    with pytest.raises(UnsupportedSql, match="idx is an index, which a view cannot read"):
+        define_view(catalog, "v", "SELECT * FROM idx")
     with pytest.raises(UnknownName, match="Base is a table, not a view"):
         catalog.view("Base")
 
@@ -84,7 +88,7 @@ def test_a_selection_is_kept_under_the_base_key_shown_or_not(catalog: Catalog) -
     assert view.kind == "SELECTION"
     assert [column.name for column in view.key] == ["b", "x"]
     assert view.shown == (Shown(Column("x", STRING, False), "key", 1), Shown(Column("d", BIGINT), "row", 0))
-    assert view.node.columns == (0, 1, 2, 3)
+    assert view.node.feeds[0].columns == (0, 1, 2, 3)
 
 
 def test_an_aggregate_is_kept_under_its_groups(catalog: Catalog) -> None:

@@ -39,11 +39,11 @@ def records(
     view: ViewDefinition, node: FoldNode, rows: list[tuple[object, ...]]
 ) -> dict[tuple[object, ...], dict[str, object]]:
     numbered = [(place, *row, *[None] * (4 - len(row))) for place, row in enumerate(rows)]
-    images = {f"c{i}": pa.array([row[i] for row in numbered], COLUMNS[i].type.arrow) for i in node.columns}
+    images = {f"c{i}": pa.array([row[i] for row in numbered], COLUMNS[i].type.arrow) for i in node.feeds[0].columns}
     images["ord"] = pa.array(range(len(numbered)), pa.int64())
     images["sign"] = pa.array([1] * len(numbered), pa.int32())
     CONNECTION.register("images", pa.table(images))
-    states = CONNECTION.sql(f"WITH rows AS ({node.rows}) {node.contribute}").to_arrow_table()
+    states = CONNECTION.sql(f"WITH rows AS ({node.feeds[0].rows}) {node.contribute}").to_arrow_table()
     CONNECTION.register("states", states)
     finished = CONNECTION.sql(node.finish).to_arrow_table()
     columns = [states[f"s{i}"] for i in range(len(node.state))] + [finished[f"v{i}"] for i in range(len(node.values))]

@@ -8,15 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from viewkeeper.errors import InvariantBroken
+from viewkeeper.errors import InputError, InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING
-from viewkeeper.optimize.explain import explain, explain_query
+from viewkeeper.optimize.explain import explain
 from viewkeeper.optimize.rules import RULES, optimize
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_view, logical_plan
-from viewkeeper.plan.logical import Delta, LogicalPlan, Project, Select, View, join_plans, validate_plan, zone_at
+from viewkeeper.plan.logical import Delta, LogicalPlan, Project, Select, View, join_plans
 from viewkeeper.plan.text import plan_text
+from viewkeeper.plan.validate import validate_plan
+from viewkeeper.plan.zones import zone_at
 
 COLUMNS = (Column("k", BIGINT, nullable=False), Column("r", STRING), Column("n", INT))
 CATALOG = Catalog().with_table(TableSchema(TableId(1), "t", COLUMNS, ("k",)))
@@ -78,7 +80,16 @@ def test_explain_says_who_shares_what() -> None:
     assert "σ r0 (n > 1)  -- shared by v0, v1" in explain(catalog, None)
     assert "shared" not in explain(catalog, "V1")
     assert explain(CATALOG, None) == "no views"
-    assert explain_query(CATALOG, QUERIES[1]).endswith("view (query) r3")
+
+
+def test_explain_has_three_forms() -> None:
+    catalog = CATALOG.with_view(define_view(CATALOG, "v0", QUERIES[0]))
+    assert explain(catalog, "v0", form="mermaid").startswith("flowchart LR\n")
+    assert explain(catalog, None, form="svg").startswith("<svg ")
+    assert explain(CATALOG, None, form="mermaid") == "flowchart LR"
+    assert "no views" in explain(CATALOG, None, form="svg")
+    with pytest.raises(InputError, match="no form 'png'"):
+        explain(catalog, None, form="png")
 
 
 def test_the_text_is_the_same_in_every_process() -> None:

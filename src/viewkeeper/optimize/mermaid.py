@@ -1,0 +1,48 @@
+"""A plan as a Mermaid flowchart, which many pages and editors show as a picture.
+
+In: a plan. Out: the text of the flowchart. Always: boxes are tables, round nodes expressions, subgraphs zones; no text of
+a query can leave its label.
+"""
+
+from __future__ import annotations
+
+from viewkeeper.optimize.vertices import AUXILIARY, BASE, EXPRESSION, VIEW, Vertex, picture_of
+from viewkeeper.plan.logical import LogicalPlan
+
+_STYLES = {
+    BASE: "fill:#dbe9f8,stroke:#33658a,color:#1b2a38",
+    AUXILIARY: "fill:#fdf0d0,stroke:#a97c1f,color:#1b2a38",
+    VIEW: "fill:#dff2e1,stroke:#2e7d43,color:#1b2a38",
+    EXPRESSION: "fill:#ffffff,stroke:#55606e,color:#1b2a38",
+}
+# Mermaid reads labels as HTML; "#" begins an entity of its own.
+_ENTITIES = str.maketrans({"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"})
+
+
+def mermaid_of(plan: LogicalPlan) -> str:
+    """One subgraph for each zone, then the edges, then the colours."""
+    picture = picture_of(plan)
+    zones: dict[str, list[int]] = {}
+    for place, vertex in enumerate(picture.vertices):
+        zones.setdefault(vertex.zone, []).append(place)
+    lines = ["flowchart LR"]
+    for number, (zone, places) in enumerate(zones.items()):
+        lines.append(f'  subgraph z{number}["zone {_label(zone)}"]')
+        lines += [f"    {_vertex(place, picture.vertices[place])}" for place in places]
+        lines.append("  end")
+    lines += [f"  v{source} --> v{target}" for source, target in picture.edges]
+    lines += [f"  classDef {kind} {style}" for kind, style in _STYLES.items()] if picture.vertices else []
+    return "\n".join(lines)
+
+
+def _vertex(place: int, vertex: Vertex) -> str:
+    between = " " if vertex.kind == EXPRESSION else "<br/>"
+    text = between.join(_label(part) for part in (vertex.title, vertex.caption) if part)
+    if len(vertex.views) > 1:
+        text += f"<br/>shared by {_label(', '.join(vertex.views))}"
+    opening, closing = ("([", "])") if vertex.kind == EXPRESSION else ("[", "]")
+    return f'v{place}{opening}"{text}"{closing}:::{vertex.kind}'
+
+
+def _label(text: str) -> str:
+    return text.translate(_ENTITIES)

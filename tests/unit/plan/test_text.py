@@ -1,0 +1,155 @@
+"""The canonical text of every kind of node, and the tables that each keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.relations import column, grouped, joined, shown
+from tests.support.source_tree import ROOT
+from tests.support.views_by_hand import VIEWS, orders, plan_of
+from viewkeeper.model.schema import TableId
+from viewkeeper.model.types import INT
+from viewkeeper.optimize.rules import optimize
+from viewkeeper.plan.build import build_view
+from viewkeeper.plan.logical import LogicalPlan, Top
+from viewkeeper.plan.naming import order_text
+from viewkeeper.plan.tables import tables_at
+from viewkeeper.plan.text import node_text, plan_text
+from viewkeeper.sql import construct
+from viewkeeper.sql.expressions import FoldRef, Literal
+from viewkeeper.sql.relations import Fold, Grouping, Ordering, Output, Project, Relation
+
+LINES = {
+    "by_region": "γ r4 by (region) of (count(*), max(amount), sum(amount))",
+    "inner": "⋈ r3 [inner]",
+    "self": "reverse-join r0 (customer), r0 (customer)",
+    "left": "π r3 (orders.id as id, name)",
+    "same_key": "reverse-join r0 (id), r1 (order_id), r2 (id)",
+    "anti": "⋈ r2 [anti] where (amount > 5)",
+    "union_all": "∪ r1, r3",
+    "top": "top r4 3 by (amount desc)",
+}
+TABLES = {
+    "by_region": [
+        "REVERSE-JOIN: (customer = id, side, key) → row",
+        "PRE-AGGREGATION: (region, amount) → multiplicity",
+        "groups: (region) → count(*), max(amount), sum(amount)",
+        "view by_region: (region) → n, most, total",
+    ],
+    "nested": [
+        "groups: (customer) → count(*), sum(amount)",
+        "PRE-AGGREGATION: (total, customer) → multiplicity",
+        "view nested: (total) → n, customers",
+    ],
+    "left": [
+        "REVERSE-JOIN: (customer = id, side, key) → row",
+        "match counts: (customer = id) → rows of each side",
+        "view left: (orders.id, customers.id) → name",
+    ],
+    "anti": [
+        "REVERSE-JOIN: (id = customer, side, key) → row",
+        "match counts: (id = customer, side, key) → matches",
+        "view anti: (id) → name",
+    ],
+    "top": [
+        "REVERSE-JOIN: (customer = id, side, key) → row",
+        "TOP-N: (amount desc, orders.id, customers.id) → row",
+        "view top: (rank) → amount, name",
+    ],
+    "union": ["view union: (id, amount)"],
+}
+
+
+def built(relation: Relation) -> LogicalPlan:
+    return build_view(relation, view_id=TableId(9), name="v")
+
+
+def lines(plan: LogicalPlan) -> list[str]:
+    return [node_text(plan, place) for place in range(len(plan.nodes))]
+
+
+def kept(plan: LogicalPlan) -> list[str]:
+    return [f"{table.name}: {table.records}" for place in range(len(plan.nodes)) for table in tables_at(plan, place)]
+
+
+@pytest.mark.parametrize(("name", "line"), LINES.items())
+def test_a_node_has_its_text(name: str, line: str) -> None:
+    assert line in lines(optimize(plan_of(name)))
+
+
+@pytest.mark.parametrize(("name", "tables"), TABLES.items())
+def test_a_plan_tells_the_tables_it_keeps(name: str, tables: list[str]) -> None:
+    assert kept(optimize(plan_of(name))) == tables
+
+
+def test_a_stored_delta_is_a_table_of_each_base_table() -> None:
+    stored = kept(optimize(plan_of("union_all", before_images=False)))
+    assert stored.count("DELTA: (id) → row as of the last epoch") == 2
+
+
+def test_where_a_delta_finds_old_rows_is_part_of_the_text() -> None:
+    text = plan_text(plan_of("by_region", before_images=False))
+    assert (text.count("[stored]"), text.count("[versions]"), text.count("[before-images]")) == (2, 2, 0)
+
+
+def test_columns_that_two_sides_have_are_told_apart() -> None:
+    join = joined("inner", (orders, "customer"), (orders, "customer"))
+    totals = grouped(join, ("id",), ("max", "amount"))
+    (fold,) = [line for line in lines(built(totals)) if line.startswith("γ")]
+    assert fold == "γ r4 by (side1.id) of (max(side1.amount))"
+
+
+def test_a_nested_expression_keeps_its_brackets() -> None:
+    """A group that is itself an operator, used inside another one."""
+    sum_of = construct.arithmetic("+", column(orders, "amount"), Literal(1, INT))
+    fold = Fold(orders, Grouping((sum_of,), ()))
+    twice = construct.arithmetic("*", FoldRef("group", 0, sum_of), Literal(2, INT))
+    assert "π r2 ((amount + 1) * 2 as twice)" in lines(built(Project(fold, (Output("twice", twice),))))
+
+
+@pytest.mark.parametrize(
+    ("descending", "nulls_first", "text"),
+    [
+        (False, True, "amount"),
+        (False, False, "amount nulls last"),
+        (True, False, "amount desc"),
+        (True, True, "amount desc nulls first"),
+    ],
+)
+def test_an_order_says_where_null_stands_when_spark_would_not_put_it_there(
+    descending: bool, nulls_first: bool, text: str
+) -> None:
+    plan = plan_of("top")
+    top = next(node for node in plan.nodes if isinstance(node, Top))
+    part = Ordering(top.order[0].expression, descending, nulls_first)
+    assert order_text(plan, top.input, part) == text
+
+
+def test_a_view_does_not_store_again_what_its_key_holds() -> None:
+    renamed = built(shown(orders, "id as number", "customer as id"))
+    assert kept(renamed) == ["view v: (id) → id"]
+
+
+def test_the_text_is_the_same_in_every_process() -> None:
+    script = (
+        "from tests.support.views_by_hand import plan_of\n"
+        "from viewkeeper.optimize.explain import explain_plan\n"
+        "from viewkeeper.optimize.rules import optimize\n"
+        "from viewkeeper.optimize.svg import svg_of\n"
+        "from viewkeeper.optimize.mermaid import mermaid_of\n"
+        "plan = optimize(plan_of())\n"
+        "print(explain_plan(plan), mermaid_of(plan), svg_of(plan))"
+    )
+    texts = {_run(script, seed) for seed in ("1", "2")}
+    assert len(texts) == 1
+    assert all(f"view {name} " in next(iter(texts)) for name in VIEWS)
+
+
+def _run(script: str, seed: str) -> str:
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    return run.stdout
