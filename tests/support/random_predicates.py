@@ -81,34 +81,27 @@ class PredicateMaker:
         pair = self._pair(around.values, inside.values)
         if pair is None:
             return None
-        left, right = pair
-        outer, inner = _same_type(left, right)
-        where: list[Sql] = []
-        tied = False
-        if self._chance(0.5):
-            where.append(self._values.condition(inside.values, 1))
-        if self._chance(0.3):
-            tie = self._pair(around.values, inside.values)
-            if tie is not None:
-                where.append(_equal(*tie))
-                tied = True
-        if not negated and tied and self._chance(0.3):
-            self._seen["subquery tied by more than an equality"] += 1
-            where.append(self._values.condition([*around.values, *inside.values], 1, safe=True))
+        pairs = [_same_type(*pair)]
+        ties = self._ties_of_in(around, inside, negated)
+        where = [self._values.condition(inside.values, 1)] if self._chance(0.5) else []
         if not negated and self._chance(0.2):
             second = self._pair(around.values, inside.values)
             if second is not None:
                 self._seen["IN of several columns"] += 1
-                more = _same_type(*second)
-                outer, inner = sql("({}, {})", outer, more[0]), sql("{}, {}", inner, more[1])
-        if self._chance(0.1):
-            inner = sql("DISTINCT {}", inner)
+                pairs.append(_same_type(*second))
         self._seen["IN subquery"] += 1
         self._seen[f"{word} subquery"] += 1
-        query = sql("SELECT {} FROM {}", inner, inside.sql)
-        if where:
-            query = sql("{} WHERE {}", query, joined(" AND ", where))
-        return sql(f"{{}} {word} ({{}})", outer, query), tied
+        return _in_subquery(word, pairs, inside.sql, [*ties, *where]), bool(ties)
+
+    def _ties_of_in(self, around: From, inside: From, negated: bool) -> list[Sql]:
+        tie = self._pair(around.values, inside.values) if self._chance(0.3) else None
+        if tie is None:
+            return []
+        ties = [_equal(*tie)]
+        if not negated and self._chance(0.3):
+            self._seen["subquery tied by more than an equality"] += 1
+            ties.append(self._values.condition([*around.values, *inside.values], 1, safe=True))
+        return ties
 
     def _in_query(self, around: From, depth: int, word: str) -> tuple[Sql, bool] | None:
         """IN of a query with groups, set operations or anything else."""
@@ -129,3 +122,16 @@ def _same_type(left: Value, right: Value) -> tuple[Sql, Sql]:
     common = common_type(left.type, right.type)
     assert common is not None
     return cast_for_duck(left, common), cast_for_duck(right, common)
+
+
+def _in_subquery(word: str, pairs: Sequence[tuple[Sql, Sql]], source: Sql, where: Sequence[Sql]) -> Sql:
+    """`x IN (SELECT y …)`; of several columns DuckDB is asked by EXISTS, for it cannot tie such an IN."""
+    outer, inner = (joined(", ", [pair[place] for pair in pairs]) for place in (0, 1))
+    query = sql("SELECT {} FROM {}", inner, source)
+    if where:
+        query = sql("{} WHERE {}", query, joined(" AND ", list(where)))
+    if len(pairs) == 1:
+        return sql(f"{{}} {word} ({{}})", outer, query)
+    found = sql(f"({{}}) {word} ({{}})", outer, query)
+    conditions = joined(" AND ", [sql("({})", one) for one in (*(sql("{} = {}", *pair) for pair in pairs), *where)])
+    return Sql(found.view, found.spark, f"EXISTS (SELECT 1 FROM {source.duck} WHERE {conditions.duck})")
