@@ -52,6 +52,7 @@ class Workload:
     changes: int = 1_000_000
     seed: int = 20_240_607
     distribution: str = "uniform"
+    x_max: int = X_MAX
 
     def __post_init__(self) -> None:
         if self.distribution not in DISTRIBUTIONS:
@@ -122,7 +123,7 @@ def steps(workload: Workload, *, small_rows: int = SMALL_ROWS, large_rows: int =
         inserts = deletes
         updated = live.pick(random, size - inserts - deletes, skewed=workload.distribution != "uniform")
         puts = random.permutation(np.concatenate([updated, live.add(inserts)]))
-        x, y = _values(random, len(puts), skewed=workload.distribution == "hot_groups")
+        x, y = _values(random, len(puts), workload)
         yield Step(puts, x, y, live.remove(random, deletes))
         done += size
 
@@ -130,8 +131,7 @@ def steps(workload: Workload, *, small_rows: int = SMALL_ROWS, large_rows: int =
 def first_rows(workload: Workload) -> pa.Table:
     """The rows (k, x, y) that are there before the changes."""
     random = np.random.default_rng(workload.seed)
-    skewed = workload.distribution == "hot_groups"
-    return _arrow(np.arange(workload.rows), *_values(random, workload.rows, skewed=skewed))
+    return _arrow(np.arange(workload.rows), *_values(random, workload.rows, workload))
 
 
 def prepare(
@@ -154,7 +154,7 @@ def prepare(
 def write_step(db: Database, step: Step) -> None:
     """The rows that are put together, then those that are deleted together."""
     db.table("r").put_many(_arrow(step.puts, step.x, step.y))
-    _delete(db, step.deletes)
+    delete_keys(db, "r", [_keys(step.deletes)])
 
 
 def fill_on_spark(spark: SparkSession) -> Callable[[Database], object]:
@@ -191,8 +191,9 @@ def copy_store(source: Path, target: Path) -> Path:
     return Path(shutil.copytree(source, target, ignore=ignored))
 
 
-def _values(random: np.random.Generator, count: int, *, skewed: bool) -> tuple[np.ndarray, np.ndarray]:
-    x = draw_ranks(random, X_MAX, count).astype(np.int32) if skewed else random.integers(0, X_MAX, count, np.int32)
+def _values(random: np.random.Generator, count: int, workload: Workload) -> tuple[np.ndarray, np.ndarray]:
+    skewed, x_max = workload.distribution == "hot_groups", workload.x_max
+    x = draw_ranks(random, x_max, count).astype(np.int32) if skewed else random.integers(0, x_max, count, np.int32)
     return x, random.integers(0, Y_MAX, count, np.int32)
 
 
@@ -204,11 +205,11 @@ def _arrow(numbers: np.ndarray, x: np.ndarray, y: np.ndarray) -> pa.Table:
     return pa.table({"k": _keys(numbers), "x": pa.array(x), "y": pa.array(y)})
 
 
-def _delete(db: Database, numbers: np.ndarray) -> None:
+def delete_keys(db: Database, table: str, columns: Sequence[pa.Array]) -> None:
     """Delete rows in one transaction for each 1,000; the client has no bulk delete, so the store is asked itself."""
-    schema = db.table("r").schema
-    for start in range(0, len(numbers), SMALL_ROWS):
-        part = numbers[start : start + SMALL_ROWS]
-        keys, _ = encode_keys(schema.key_columns, [_keys(part)], len(part))
+    schema = db.table(table).schema
+    for start in range(0, len(columns[0]), SMALL_ROWS):
+        part = [column[start : start + SMALL_ROWS] for column in columns]
+        keys, _ = encode_keys(schema.key_columns, part, len(part[0]))
         group = RowWrites(schema.id, keys.to_pylist(), lambda befores: [None] * len(befores))
         db.store.write(Stream(0), [group])

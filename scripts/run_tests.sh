@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs every test. Arguments go to pytest.
 #
-# Those that need a JVM run beside the others, in a session of their own: both kinds mostly wait for one core. Without Java
-# all tests that need no JVM run; then one line says how many did not, and the exit code is 1: a run that left something
-# out must never look like a run that passed.
+# Those that need a JVM, and before them those that kill processes, run beside the others, in sessions of their own: each
+# mostly waits for one core. Without Java all tests that need no JVM run; then one line says how many did not, and the exit
+# code is 1: a run that left something out must never look like a run that passed.
 set -euo pipefail
 
 python=.venv/bin/python
-order=(style unit golden scenarios property paper sim contract)
+order=(style unit golden scenarios property paper contract)
 
 # A folder that is not in the list above still runs, at the end. tests/services needs servers and is started by itself.
 folders=()
@@ -16,7 +16,7 @@ for name in "${order[@]}"; do
 done
 for folder in tests/*/; do
     name="$(basename "$folder")"
-    case " ${order[*]} spark support services __pycache__ " in
+    case " ${order[*]} sim spark support services __pycache__ " in
     *" $name "*) ;;
     *) folders+=("tests/$name") ;;
     esac
@@ -24,7 +24,7 @@ done
 
 if ! JAVA_HOME="$(scripts/ensure_java.sh -q)"; then
     export VIEWKEEPER_JAVA=none
-    "$python" -m pytest "${folders[@]}" "$@" || true
+    "$python" -m pytest "${folders[@]}" tests/sim "$@" || true
     left_out="$("$python" -m pytest tests/spark --collect-only -q 2>/dev/null | grep -c '::' || true)"
     echo "Java 17 or newer was not found, so $left_out tests that need Spark did not run" \
         "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless)" >&2
@@ -32,18 +32,24 @@ if ! JAVA_HOME="$(scripts/ensure_java.sh -q)"; then
 fi
 export JAVA_HOME
 
+# 5: nothing was chosen, which is all right when another session had something to run.
 told="$(mktemp)"
-"$python" -m pytest tests/spark "$@" >"$told" 2>&1 &
+(
+    killed=0 jobs=0
+    "$python" -m pytest tests/sim "$@" || killed=$?
+    "$python" -m pytest tests/spark "$@" || jobs=$?
+    [ "$killed" -eq 5 ] && [ "$jobs" -eq 5 ] && exit 5
+    { [ "$killed" -eq 0 ] || [ "$killed" -eq 5 ]; } && { [ "$jobs" -eq 0 ] || [ "$jobs" -eq 5 ]; }
+) >"$told" 2>&1 &
 beside=$!
-trap 'kill "$beside" 2>/dev/null || true; rm -f "$told"' EXIT
+trap 'kill "$beside" $(pgrep -P "$beside") 2>/dev/null || true; rm -f "$told"' EXIT
 
-# 5: nothing was chosen, which is all right when the other session had something to run.
 here=0
 "$python" -m pytest "${folders[@]}" "$@" || here=$?
 there=0
 wait "$beside" || there=$?
 echo
-echo "tests that need Spark:"
+echo "tests that kill processes, and tests that need Spark:"
 cat "$told"
 [ "$here" -eq 5 ] && [ "$there" -eq 5 ] && exit 5
 { [ "$here" -eq 0 ] || [ "$here" -eq 5 ]; } && { [ "$there" -eq 0 ] || [ "$there" -eq 5 ]; }

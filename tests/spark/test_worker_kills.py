@@ -32,7 +32,9 @@ POINTS = (
     "settle.written",
     "task.applied",
 )
-DELTAS = ("deltas.settled", "task.deltas", "settle.written")  # what a plain log has besides, and more of
+# What a plain log has besides, and what views of several levels have, and more of.
+DELTAS = ("deltas.settled", "task.level", "settle.written")
+LEVELS = ("level.settled", "task.level", "settle.computed")
 HITS = (1, 3)
 CHANGES_PER_EPOCH = 60
 
@@ -47,21 +49,30 @@ def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, byte
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dict[str, tuple[Path, list]]:
-    """For each kind of log a store, and what is in it after a run without kills."""
+    """For each kind of log and of views a store, and what is in it after a run without kills."""
     found = {}
-    for log in ("images", "plain"):
-        path = tmp_path_factory.mktemp("kills") / log
-        prepare(path, 3, log)
+    for world, (log, views) in WORLDS.items():
+        path = tmp_path_factory.mktemp("kills") / world
+        prepare(path, 3, log, views)
         shutil.copytree(path, path.parent / "reference")
-        found[log] = path, run_on_spark(path.parent / "reference", spark)
+        found[world] = path, run_on_spark(path.parent / "reference", spark)
     return found
 
 
-@pytest.mark.parametrize(("log", "point"), [("images", point) for point in POINTS] + [("plain", p) for p in DELTAS])
+WORLDS = {"images": ("images", "single"), "plain": ("plain", "single"), "joined": ("images", "joined")}
+CASES = [*(("images", p) for p in POINTS), *(("plain", p) for p in DELTAS), *(("joined", p) for p in LEVELS)]
+
+
+@pytest.mark.parametrize(("world", "point"), CASES)
 def test_a_killed_worker_changes_nothing(
-    prepared: dict[str, tuple[Path, list]], spark: SparkSession, failpoints: Path, tmp_path: Path, log: str, point: str
+    prepared: dict[str, tuple[Path, list]],
+    spark: SparkSession,
+    failpoints: Path,
+    tmp_path: Path,
+    world: str,
+    point: str,
 ) -> None:
-    path, expected = prepared[log]
+    path, expected = prepared[world]
     for hit in HITS:
         store = tmp_path / f"store-{hit}"
         shutil.copytree(path, store)

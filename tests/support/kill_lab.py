@@ -26,22 +26,46 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.views.program import run_here
 
-CHANGES_PER_EPOCH = 50
-ROWS_PER_EPOCH = 18
-CHANGES = 200
+CHANGES = {"single": 200, "joined": 60}
+CHANGES_PER_EPOCH = {"single": 50, "joined": 30}
+ROWS_PER_EPOCH = {"single": 18, "joined": 30}
 ATTEMPTS_MAX = 20
-VIEWS = """
+TABLES = """
 CREATE TABLE r (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));
+CREATE TABLE s (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));
 CREATE TABLE gone (k STRING PRIMARY KEY, v INT);
+CREATE MATERIALIZED VIEW dropped AS SELECT v, COUNT(*) AS n FROM gone GROUP BY v;
+"""
+# One over single tables, one over joins, set operations and nested queries; `late` is created when rows are there.
+VIEWS = {
+    "single": """
 CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(y) AS s, AVG(d) AS a FROM r GROUP BY x;
 CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(y) AS s FROM r;
 CREATE MATERIALIZED VIEW low AS SELECT k, part, y FROM r WHERE y < 50;
 CREATE INDEX by_x ON r (x) INCLUDE (y);
 CREATE MATERIALIZED VIEW ends AS SELECT x, MIN(y) AS lo, MAX(k) AS hi, COUNT(DISTINCT part) AS n FROM r GROUP BY x;
-CREATE MATERIALIZED VIEW shown AS SELECT x, SUM(CAST(d AS DOUBLE)) AS s FROM r GROUP BY x HAVING COUNT(*) > 3;
-CREATE MATERIALIZED VIEW dropped AS SELECT v, COUNT(*) AS n FROM gone GROUP BY v
-"""
-LATE = "CREATE MATERIALIZED VIEW late AS SELECT y % 5 AS m, COUNT(*) AS n, MIN(x) AS lo FROM r GROUP BY 1"
+CREATE MATERIALIZED VIEW shown AS SELECT x, SUM(CAST(d AS DOUBLE)) AS s FROM r GROUP BY x HAVING COUNT(*) > 3
+""",
+    "joined": """
+CREATE MATERIALIZED VIEW pairs AS SELECT r.k, r.part, s.k AS sk, s.y FROM r JOIN s ON r.x = s.x AND r.y < s.y;
+CREATE MATERIALIZED VIEW kept AS SELECT r.k, r.part, s.y FROM r LEFT JOIN s ON r.x = s.x AND s.y > r.y;
+CREATE MATERIALIZED VIEW full_sums AS
+    SELECT s.x, COUNT(*) AS n, MIN(r.y) AS lo FROM r FULL JOIN s ON r.x = s.x GROUP BY s.x;
+CREATE MATERIALIZED VIEW lone AS SELECT k, part FROM r WHERE x NOT IN (SELECT x FROM s WHERE y > 20);
+CREATE MATERIALIZED VIEW both AS SELECT x FROM r INTERSECT SELECT x FROM s;
+CREATE MATERIALIZED VIEW first_rows AS
+    SELECT x, n FROM (SELECT x, COUNT(*) AS n FROM r GROUP BY x) ORDER BY n DESC, x LIMIT 3;
+CREATE MATERIALIZED VIEW replaced AS SELECT x FROM r UNION ALL SELECT x FROM s
+""",
+}
+LATE = {
+    "single": "CREATE MATERIALIZED VIEW late AS SELECT y % 5 AS m, COUNT(*) AS n, MIN(x) AS lo FROM r GROUP BY 1",
+    "joined": """
+CREATE MATERIALIZED VIEW late AS SELECT g.n, COUNT(*) AS c
+    FROM (SELECT x, COUNT(*) AS n FROM r GROUP BY x) g JOIN s ON g.x = s.x GROUP BY g.n;
+CREATE OR REPLACE MATERIALIZED VIEW replaced AS SELECT x, COUNT(*) AS n FROM s GROUP BY x
+""",
+}
 
 
 class HereRunner:
@@ -54,20 +78,18 @@ class HereRunner:
         run_here(self._store, plan, epoch)
 
 
-def prepare(path: Path, seed: int, log: str) -> None:
+def prepare(path: Path, seed: int, log: str, views: str) -> None:
     """A store with views, a first committed epoch, and changes that wait: few keys, many deletes and group moves."""
     random_source = random.Random(seed)
     database = vk.connect(f"embedded:{path}?sync=off&before_images={'on' if log == 'images' else 'off'}")
-    database.execute(VIEWS)
-    table = database.table("r")
+    database.execute(TABLES + VIEWS[views])
     database.table("gone").put("a", {"v": 1})
     Coordinator(database.store, HereRunner(database.store)).catch_up()
     database.execute("DROP MATERIALIZED VIEW dropped")
-    for number in range(CHANGES):
-        if number == CHANGES // 2:  # to be filled from the rows that are there, in several chunks
-            database.execute(
-                "CREATE MATERIALIZED VIEW late AS SELECT y % 5 AS m, COUNT(*) AS n, MIN(x) AS lo FROM r GROUP BY 1"
-            )
+    for number in range(CHANGES[views]):
+        if number == CHANGES[views] // 2:  # to be filled from the rows that are there, in several chunks
+            database.execute(LATE[views])
+        table = database.table("s" if views == "joined" and random_source.random() < 0.4 else "r")
         key = (f"k{random_source.randrange(25)}", random_source.randrange(2))
         if random_source.random() < 0.35:
             table.delete(*key)
@@ -77,11 +99,14 @@ def prepare(path: Path, seed: int, log: str) -> None:
             table.put(*key, {"x": x, "y": random_source.randrange(100), "d": amount})
 
 
-def run_pipeline(path: Path) -> None:
+def run_pipeline(path: Path, views: str) -> None:
     """What a pipeline process does: take over, catch up in small epochs, tidy up after each."""
     database = vk.connect(f"embedded:{path}?sync=off")
     coordinator = Coordinator(
-        database.store, HereRunner(database.store), changes_max=CHANGES_PER_EPOCH, rows_max=ROWS_PER_EPOCH
+        database.store,
+        HereRunner(database.store),
+        changes_max=CHANGES_PER_EPOCH[views],
+        rows_max=ROWS_PER_EPOCH[views],
     )
     while coordinator.step() is not None:
         tidy_up(database.store)
@@ -124,14 +149,14 @@ def arm(folder: Path, schedule: str) -> None:
         (folder / f"{point}.armed").write_text(hit)
 
 
-def run_schedule(root: Path, prepared: Path, number: int, schedule: str) -> Path:
+def run_schedule(root: Path, prepared: Path, number: int, schedule: str, views: str) -> Path:
     """Run a copy of the prepared store under a schedule of kills; answers where the hits were counted."""
     store, folder = root / f"store-{number}", root / f"points-{number}"
     shutil.copytree(prepared, store)
     arm(folder, schedule) if schedule else folder.mkdir()
     failpoints._FOLDER = str(folder)
     for _ in range(ATTEMPTS_MAX):
-        died_of = in_child(run_pipeline, store)
+        died_of = in_child(run_pipeline, store, views)
         if died_of == 0:
             break
         if died_of != signal.SIGKILL:
@@ -144,19 +169,19 @@ def run_schedule(root: Path, prepared: Path, number: int, schedule: str) -> Path
     return folder
 
 
-def main(root: Path, seed: int, log: str) -> None:
+def main(root: Path, seed: int, log: str, views: str) -> None:
     prepared = root / "prepared"
-    in_child(prepare, prepared, seed, log)
-    points = run_schedule(root, prepared, 0, "")
+    in_child(prepare, prepared, seed, log, views)
+    points = run_schedule(root, prepared, 0, "", views)
     hits = {file.stem: file.stat().st_size for file in sorted(points.glob("*.hits"))}
     print(json.dumps({"reference": True, "hits": hits}), flush=True)
     expected = (root / "dump-0").read_text()
     for number, line in enumerate(sys.stdin, 1):
-        folder = run_schedule(root, prepared, number, line.strip())
+        folder = run_schedule(root, prepared, number, line.strip(), views)
         same = (root / f"dump-{number}").read_text() == expected
         fired = sorted(file.stem for file in folder.glob("*.fired"))
         print(json.dumps({"schedule": line.strip(), "fired": fired, "same": same}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])

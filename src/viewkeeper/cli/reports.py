@@ -120,4 +120,5 @@ def state_of(view: ViewStatus) -> str:
     if view.filling is not None:
         rows, total = view.filling
         return f"filling, {rows:,} of about {total:,} rows"
-    return "to be filled" if view.ready is None else "degraded" if view.degraded.count else "ready"
+    state = "to be filled" if view.ready is None else "degraded" if view.degraded.count else "ready"
+    return state if view.replacement is None else f"{state}; being replaced, {view.replacement}"

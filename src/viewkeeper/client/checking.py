@@ -29,7 +29,7 @@ from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.types import DOUBLE
 from viewkeeper.model.values import Stored, from_stored
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.nodes import FoldNode
+from viewkeeper.plan.nodes import FoldNode, TopNode
 from viewkeeper.ports.recompute import Base, Moment, Recompute
 
 if TYPE_CHECKING:
@@ -114,7 +114,12 @@ def _sides(
     values = _names_of_values(view)
     expected, keys, bounds = keyed(_fit(answer, values, [item.column for item in view.shown]), values)
     found, _, _ = keyed(stored.select(values), values)
-    return len(expected), _judge(view, keys, bounds, expected, found)
+    findings = _judge(view, keys, bounds, expected, found)
+    if findings and any(isinstance(node, TopNode) and not node.is_total for node in view.nodes):
+        raise EpochFailed(
+            "its ORDER BY leaves rows equal, of which Spark may take others; with the key in it there are none"
+        )
+    return len(expected), findings
 
 
 def _recomputed(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.epochs import EpochRecord
-    from viewkeeper.plan.catalog import ViewDefinition
+    from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 LAG_WARNING_CHANGES = 1_000_000
 
@@ -27,6 +27,7 @@ class ViewStatus:
     """One view: `ready` says from which epoch on it can be read, None before.
 
     `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is not kept up any more.
+    `replacement`: how far the version is that will take its place.
     """
 
     name: str
@@ -36,6 +37,7 @@ class ViewStatus:
     stopped: str | None = None
     set_aside: Listed = NONE
     degraded: Listed = NONE
+    replacement: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def read_status(database: Database) -> Status:
     seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
     pid = holder_of(store.layout.lock)
     with database.snapshot() as snapshot:
-        views = tuple(_view_status(snapshot, record, view) for view in catalog.views)
+        views = tuple(_view_status(snapshot, catalog, record, view) for view in catalog.views)
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -85,7 +87,7 @@ def read_status(database: Database) -> Status:
     )
 
 
-def _view_status(snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
+def _view_status(snapshot: Snapshot, catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
     table = view.node.table
     filling = record.filling.get(table)
     return ViewStatus(
@@ -96,7 +98,18 @@ def _view_status(snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) 
         record.stopped.get(table),
         set_aside(snapshot, view),
         degraded(snapshot, view),
+        _replacement(catalog, record, view),
     )
+
+
+def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> str | None:
+    for other in catalog.replacements:
+        if other.replaces[-1] == view.id:
+            if other.id in record.stopped:
+                return f"stopped: {record.stopped[other.id]}"
+            filling = record.filling.get(other.id)
+            return "waiting to be filled" if filling is None else f"{filling.rows:,} of about {filling.total:,} rows"
+    return None
 
 
 def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...], *, synced: bool) -> tuple[str, ...]:

@@ -30,16 +30,31 @@ def encode_keys(columns: Sequence[Column], arrays: Sequence[pa.Array], count: in
 
 def place_all(part: Ragged | np.ndarray) -> np.ndarray:
     """`keys.place` of every string."""
-    if isinstance(part, np.ndarray):
-        part = join([part])
-    if not len(part.data):
-        return np.full(len(part), keys.place(b""), np.uint32)
+    shaped = part.as_matrix() if isinstance(part, Ragged) else part
+    if isinstance(shaped, np.ndarray):
+        return _placed(_sums_of_rows(shaped))
+    if not len(shaped.data):
+        return np.full(len(shaped), keys.place(b""), np.uint32)
+    return _placed(_sums_of_strings(shaped))
+
+
+def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
+    sums = np.zeros(len(matrix), np.uint64)
+    for place, power in enumerate(_powers(matrix.shape[1])):
+        sums += matrix[:, place] * power
+    return sums
+
+
+def _sums_of_strings(part: Ragged) -> np.ndarray:
     lengths = part.lengths
     powers = _powers(int(lengths.max()))
     terms = part.data * powers[np.arange(len(part.data)) - np.repeat(part.offsets[:-1], lengths)]
     running = np.zeros(len(terms) + 1, np.uint64)  # may wrap around, and the differences are right all the same
     np.cumsum(terms, out=running[1:])
-    sums = running[part.offsets[1:]] - running[part.offsets[:-1]]
+    return running[part.offsets[1:]] - running[part.offsets[:-1]]
+
+
+def _placed(sums: np.ndarray) -> np.ndarray:
     return ((sums % keys.PRIME * np.uint64(keys.SPREAD)) >> np.uint64(32)).astype(np.uint32)
 
 

@@ -6,10 +6,14 @@ belongs to row i of what came in.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+_INT32_MAX = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +49,28 @@ class Ragged:
     def to_arrow(self, *, valid: np.ndarray | None = None, text: bool = False) -> pa.Array:
         """As a binary (or string) array; where `valid` is False the value is NULL."""
         kind = pa.string() if text else pa.binary()
-        if self.offsets[-1] > 0x7FFFFFFF:
+        if self.offsets[-1] > _INT32_MAX:
             kind = pa.large_string() if text else pa.large_binary()
         offsets = self.offsets.astype(np.int32 if kind in (pa.string(), pa.binary()) else np.int64)
         bits = None if valid is None or valid.all() else pack_bits(valid)
         data = np.ascontiguousarray(self.data)
         return pa.Array.from_buffers(kind, len(self), [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
 
+    def as_matrix(self) -> Ragged | np.ndarray:
+        """One row for each string where all have one length; else the strings as they are."""
+        count = len(self)
+        width = int(self.offsets[1]) if count else 0
+        if not count or len(self.data) != count * width or (self.lengths != width).any():
+            return self
+        return self.data.reshape(count, width)
+
     def cut(self, starts: np.ndarray, lengths: np.ndarray) -> Ragged:
         """From each string the piece at `starts` (inside it) of `lengths` bytes."""
         return gather(self.data, self.offsets[:-1] + starts, lengths)
+
+    def without_first(self, width: int) -> Ragged:
+        """Each string without its first `width` bytes, which all of them have."""
+        return gather(self.data, self.offsets[:-1] + width, self.lengths - width)
 
 
 def pack_bits(flags: np.ndarray) -> pa.Buffer:
@@ -69,8 +85,22 @@ def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Ragged:
     total = int(offsets[-1])
     if len(starts) and total == len(starts) * int(lengths[0]) and (lengths == lengths[0]).all():
         return Ragged(gather_fixed(data, starts, int(lengths[0])).reshape(-1), offsets)
+    ends = starts + lengths
+    if total and data.flags.c_contiguous and (starts[1:] >= ends[:-1]).all():
+        return Ragged(_every_other(data, starts, ends), offsets)
     index = np.repeat(starts - offsets[:-1], lengths) + np.arange(total)
     return Ragged(data[index], offsets)
+
+
+def _every_other(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The bytes of pieces that lie one behind the other: to Arrow they are every other string, copied whole."""
+    borders = np.empty(2 * len(starts), np.int64)
+    borders[0::2], borders[1::2] = starts, ends
+    small = len(data) <= _INT32_MAX
+    kind, width = (pa.binary(), np.int32) if small else (pa.large_binary(), np.int64)
+    buffers = [None, pa.py_buffer(borders.astype(width)), pa.py_buffer(data)]
+    strings = pa.Array.from_buffers(kind, len(borders) - 1, buffers)
+    return Ragged.from_arrow(strings.take(pa.array(np.arange(0, len(borders), 2)))).data
 
 
 def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
@@ -92,25 +122,22 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
     return data[starts[:, None] + np.arange(width)]
 
 
-def join(parts: list[Ragged | np.ndarray]) -> Ragged:
+def join(parts: Sequence[Ragged | np.ndarray]) -> Ragged:
     """Row by row, the parts one after the other; a matrix is a part of fixed width."""
-    count = len(parts[0])
-    matrices = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(matrices) == len(parts):
-        whole = np.concatenate(matrices, axis=1)
-        return Ragged(whole.reshape(-1), np.arange(count + 1, dtype=np.int64) * whole.shape[1])
-    lengths = sum(part.shape[1] if isinstance(part, np.ndarray) else part.lengths for part in parts)
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    data = np.empty(int(offsets[-1]), np.uint8)
-    at = offsets[:-1].copy()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            if part.shape[1]:
-                data[at[:, None] + np.arange(part.shape[1])] = part
-            at += part.shape[1]
-        else:
-            sizes = part.lengths
-            data[np.repeat(at - part.offsets[:-1], sizes) + np.arange(len(part.data))] = part.data
-            at += sizes
-    return Ragged(data, offsets)
+    shaped = [part.as_matrix() if isinstance(part, Ragged) else part for part in parts]
+    matrices = [part for part in shaped if isinstance(part, np.ndarray)]
+    if len(matrices) == len(shaped):
+        whole = matrices[0] if len(matrices) == 1 else np.concatenate(matrices, axis=1)
+        return Ragged(whole.reshape(-1), np.arange(len(whole) + 1, dtype=np.int64) * whole.shape[1])
+    strings = [_as_strings(part).to_arrow() for part in shaped]
+    wide = sum(array.nbytes for array in strings) > _INT32_MAX
+    kind = pa.large_binary() if wide else pa.binary()
+    joined = pc.binary_join_element_wise(*(array.cast(kind) for array in strings), pa.scalar(b"", kind))
+    return Ragged.from_arrow(joined)
+
+
+def _as_strings(part: Ragged | np.ndarray) -> Ragged:
+    if isinstance(part, Ragged):
+        return part
+    count, width = part.shape
+    return Ragged(np.ascontiguousarray(part).reshape(-1), np.arange(count + 1, dtype=np.int64) * width)

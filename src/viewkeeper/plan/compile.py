@@ -237,12 +237,18 @@ class _Compiler:
             places=kept,
             rank_place=rank,
             limit=top.limit,
+            is_total=len(rows) == 1 and _covers_key(rows[0], expressions),
         )
         self.nodes.append(node)
         return _output(table, (RANK,), (rank,))
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:
         return next(self._ids) if rows.can_fail(expressions) else None
+
+
+def _covers_key(rows: Rows, expressions: Sequence[Expression]) -> bool:
+    places = [part.position for part in expressions if isinstance(part, ColumnRef)]
+    return {rows.key_of[place] for place in places if place in rows.key_of} == set(range(len(rows.key)))
 
 
 def _scan(table: TableSchema) -> Rows:

@@ -256,7 +256,8 @@ class TopNode:
     """ORDER BY … LIMIT: its table holds every row under (order, row key); it gives the first `limit` of them.
 
     Its feeds return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those of
-    each part of the order. It gives the `v…` at `places`, and the rank from 1 as the row key at `rank_place`.
+    each part of the order. It gives the `v…` at `places`, and the rank from 1 as the row key at `rank_place`. `is_total`: the
+    text's own order leaves no two rows equal, so that another engine takes the same ones.
     """
 
     table: TableId
@@ -270,6 +271,7 @@ class TopNode:
     places: tuple[int, ...]
     rank_place: int
     limit: int
+    is_total: bool
 
     @property
     def tables(self) -> tuple[TableId, ...]:

@@ -34,8 +34,7 @@ def apply_deltas(
             continue
         delta = plan.deltas[number - len(plan.nodes)]
         (tables,) = parts.values()
-        whole = tables[0] if len(tables) == 1 else consolidate(plan, number, 0, tables)
-        found = settling.find(delta.delta or 0, whole)
+        found = settling.find(delta.delta or 0, consolidate(plan, number, 0, tables, store.places))
         after = found.input["row"].combine_chunks()
         settling.put(found, after)
         changed = np.flatnonzero(differs(found.rows, after))

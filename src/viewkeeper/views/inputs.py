@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import places_of_keys
@@ -21,7 +22,7 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.aside import aside_events, without_failing
 from viewkeeper.views.blame import blamed
-from viewkeeper.views.copy import events_of, last_events
+from viewkeeper.views.copy import events_of, last_events, last_events_in_order
 from viewkeeper.views.duck import forget_relations, run_sql
 from viewkeeper.views.fold import (
     combine,
@@ -115,15 +116,23 @@ class Gathering:
 
     def _one(self, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
         """Contributions are put together where they are applied; before that only what is much, or events."""
-        is_fold = kind_of(_node_at(self._plan, number), part) != "events"
-        if is_fold and (len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS):
+        if kind_of(_node_at(self._plan, number), part) == "events":
+            return last_events(tables)
+        if len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS:
             return pa.concat_tables(tables)
-        return consolidate(self._plan, number, part, tables)
+        return _combined(_node_at(self._plan, number), part, tables)
 
 
-def consolidate(plan: PhysicalPlan, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
-    """All of a part's input as one row per record, in key order (R6)."""
+def consolidate(plan: PhysicalPlan, number: int, part: int, tables: Sequence[pa.Table], places: int) -> pa.Table:
+    """All that gatherings gave a part as one row per record, in key order (R6); events by their places first."""
     node = _node_at(plan, number)
+    if kind_of(node, part) == "events":
+        return last_events_in_order(tables, places)
+    return _combined(node, part, tables)
+
+
+def _combined(node: Node | None, part: int, tables: Sequence[pa.Table]) -> pa.Table:
+    """Contributions, entries and doubles: one row per record."""
     match kind_of(node, part):
         case "entries":
             return combine_entries(tables)
@@ -131,7 +140,7 @@ def consolidate(plan: PhysicalPlan, number: int, part: int, tables: Sequence[pa.
             return combine_doubles(tables)
         case "contributions" if isinstance(node, FoldNode):
             return combine(node, tables)
-    return last_events(tables)
+    raise InvariantBroken(f"part {part} of {node!r} is not to be added up")
 
 
 def _node_at(plan: PhysicalPlan, number: int) -> Node | None:

@@ -18,7 +18,7 @@ from viewkeeper.views.duck import run_sql
 from viewkeeper.views.images import Images, images_of_output
 from viewkeeper.views.matches import SideCounts, change_matches, put_matches
 from viewkeeper.views.settle import Settling
-from viewkeeper.views.side_rows import JoinKeys, SideRows, changed_rows, no_rows, unchanged_rows
+from viewkeeper.views.side_rows import ChangedRows, JoinKeys, SideRows, changed_rows, no_rows, unchanged_rows
 
 PAIRS_MAX = 500_000  # in one piece of what a join gives
 
@@ -37,7 +37,7 @@ def settle_join(settling: Settling, node: JoinNode, parts: Mapping[int, pa.Table
         yield from _Outer(settling, node, changed).images()
 
 
-def _inner(settling: Settling, node: JoinNode, changed: Sequence[SideRows]) -> Iterator[Images]:
+def _inner(settling: Settling, node: JoinNode, changed: Sequence[ChangedRows]) -> Iterator[Images]:
     """Changed rows of a side with all rows of the sides behind it, and with the unchanged ones of the sides before it."""
     for turn, rows in enumerate(changed):
         if not len(rows):
@@ -50,7 +50,7 @@ def _inner(settling: Settling, node: JoinNode, changed: Sequence[SideRows]) -> I
 def _meet(
     settling: Settling,
     node: JoinNode,
-    changed: Sequence[SideRows],
+    changed: Sequence[ChangedRows],
     turn: int,
     keys: JoinKeys,
     chosen: list[tuple[int, SideRows]],
@@ -133,7 +133,7 @@ def _images(node: JoinNode, rows: pa.Table) -> Images:
 class _Outer:
     """A join that also tells of rows by whether they have a match: left, full, semi and anti."""
 
-    def __init__(self, settling: Settling, node: JoinNode, changed: Sequence[SideRows]) -> None:
+    def __init__(self, settling: Settling, node: JoinNode, changed: Sequence[ChangedRows]) -> None:
         self._settling = settling
         self._node = node
         self._changed = changed

@@ -78,7 +78,10 @@ class Level:
             node = self._plan.nodes[number]
             readers = self._plan.readers(node.table)
             with blamed(node.view):
-                whole = {part: consolidate(self._plan, number, part, tables) for part, tables in parts.items()}
+                whole = {
+                    part: consolidate(self._plan, number, part, tables, self._store.places)
+                    for part, tables in parts.items()
+                }
                 for images in _settle(settling, node, whole):
                     gathering.add_images(readers, images)
                     if gathering.rows >= _ROWS_HANDED_ON:

@@ -47,10 +47,11 @@ class Settling:
 
     def find(self, table: int, keyed: pa.Table) -> Found:
         """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
-        places = np.asarray(keyed["hash"]) % self.store.places
-        order = np.argsort(places, kind="stable")
-        input_ = keyed.take(pa.array(order)).combine_chunks()
-        places = places[order].astype(np.int64)
+        places = (np.asarray(keyed["hash"]) % self.store.places).astype(np.int64)
+        if (np.diff(places) < 0).any():
+            order = np.argsort(places, kind="stable")
+            keyed, places = keyed.take(pa.array(order)), places[order]
+        input_ = keyed.combine_chunks()
         for place in np.unique(places).tolist():
             self._open(place)
         versions = self.store.read_versions(table, _flat(input_["key"]), places, self.epoch)
@@ -79,7 +80,8 @@ class Settling:
 
 
 def _write_of(table: int, found: StoredVersions, rows: pa.Array, epoch: Inflight) -> VersionWrite:
-    if (found.applied & differs(found.now, rows)).any():
+    again = np.flatnonzero(found.applied)
+    if len(again) and differs(found.now.take(pa.array(again)), rows.take(pa.array(again))).any():
         raise InvariantBroken(f"epoch {epoch.epoch} computed another row for table {table} than it wrote before")
     chosen = np.flatnonzero(differs(found.rows, rows) & ~found.applied)
     return VersionWrite(table, found, chosen, rows.take(pa.array(chosen)))

@@ -7,6 +7,7 @@ of the epoch before; `j` is NULL where the join key has a NULL, for it matches n
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -79,12 +80,32 @@ class SideRows:
         return SideRows(self.relation.slice(start, stop - start), self.keys[start:stop], self.hashes[start:stop])
 
 
-def no_rows(node: JoinNode, side: int) -> SideRows:
+@dataclass(frozen=True, slots=True)
+class ChangedRows(SideRows):
+    """Rows that went, then rows that came; `touched` are the keys of all of them, in key order in each of their places."""
+
+    touched: pa.Array
+    places: np.ndarray
+
+    def are_among(self, place: int, keys: pa.Array) -> pa.Array:
+        """Of keys of one place, in growing order, those under which a row went or came."""
+        first, last = (int(self.places.searchsorted(place, side)) for side in ("left", "right"))
+        first = bisect_left(self.touched, keys[0].as_py(), first, last, key=_as_bytes)
+        last = bisect_right(self.touched, keys[-1].as_py(), first, last, key=_as_bytes)
+        return pc.is_in(keys, value_set=self.touched[first:last])
+
+
+def _as_bytes(key: pa.BinaryScalar) -> bytes:
+    return key.as_py()
+
+
+def no_rows(node: JoinNode, side: int) -> ChangedRows:
     empty = pa.array([], pa.binary())
-    return _side_rows(node, side, empty, empty, np.zeros(0, np.int32), np.zeros(0, np.uint32))
+    rows = _side_rows(node, side, empty, empty, np.zeros(0, np.int32), np.zeros(0, np.uint32))
+    return ChangedRows(rows.relation, rows.keys, rows.hashes, empty, np.zeros(0, np.int64))
 
 
-def changed_rows(settling: Settling, node: JoinNode, side: int, part: pa.Table) -> SideRows:
+def changed_rows(settling: Settling, node: JoinNode, side: int, part: pa.Table) -> ChangedRows:
     """Put the entries of a side; answers the rows that went, then those that came."""
     found = settling.find(node.table, part)
     after = found.input["row"].combine_chunks()
@@ -95,11 +116,13 @@ def changed_rows(settling: Settling, node: JoinNode, side: int, part: pa.Table) 
     places = np.concatenate([went, came])
     rows = pa.concat_arrays([found.rows.take(pa.array(went)), after.take(pa.array(came))])
     states = np.concatenate([np.full(len(went), -1, np.int32), np.ones(len(came), np.int32)])
-    return _side_rows(node, side, keys.take(pa.array(places)), rows, states, hashes[places])
+    found_rows = _side_rows(node, side, keys.take(pa.array(places)), rows, states, hashes[places])
+    touched = keys.filter(pa.array(chosen))
+    return ChangedRows(found_rows.relation, found_rows.keys, found_rows.hashes, touched, found.versions.places[chosen])
 
 
 def unchanged_rows(
-    settling: Settling, node: JoinNode, side: int, under: JoinKeys, changed: SideRows
+    settling: Settling, node: JoinNode, side: int, under: JoinKeys, changed: ChangedRows
 ) -> Iterator[SideRows]:
     """The rows of a side under join keys that did not change, in pieces."""
     places = under.hashes % settling.store.places
@@ -107,9 +130,12 @@ def unchanged_rows(
     waiting: list[SideRows] = []
     for place in np.unique(places).tolist():
         mine = np.flatnonzero(places == place)
+        mine = mine[np.asarray(pc.sort_indices(under.keys.take(pa.array(mine))))]
         prefixes = [key + tail for key in under.keys.take(pa.array(mine)).to_pylist()]
         for batch in settling.store.scan_prefixes(place, node.table, prefixes, settling.epoch):
-            stays = pc.invert(pc.is_in(batch["key"], value_set=changed.keys))
+            if not len(batch):
+                continue
+            stays = pc.invert(changed.are_among(place, batch["key"]))
             hashes = under.hashes[mine][np.asarray(batch["prefix"])][np.asarray(stays)]
             keys, rows = batch["key"].filter(stays), batch["row"].filter(stays)
             waiting.append(SideRows(pa.table({"row": rows}), keys, hashes))

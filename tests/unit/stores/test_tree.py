@@ -54,6 +54,26 @@ def test_a_tree_is_a_sorted_dictionary(steps: list, start: bytes, stop: bytes | 
         transaction.abort()
 
 
+@settings(max_examples=150)
+@given(
+    pairs=st.dictionaries(KEYS, st.binary(max_size=4), max_size=40),
+    prefix=st.just(b"") | KEYS,
+    cut=st.integers(0, LIMIT + 4),
+    size=st.integers(1, 20),
+)
+def test_a_prefix_is_scanned_in_lists(pairs: dict, prefix: bytes, cut: int, size: int) -> None:
+    prefix = prefix[:cut]
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        tree.put_many(transaction, list(pairs), list(pairs.values()))
+        lists = list(tree.scan_prefix(transaction.cursor(), prefix, size=size))
+        transaction.abort()
+
+    assert [pair for part in lists for pair in part] == sorted(p for p in pairs.items() if p[0].startswith(prefix))
+    assert all(lists)
+    if max(map(len, pairs), default=0) < LIMIT:
+        assert max(map(len, lists), default=0) <= size
+
+
 @given(st.dictionaries(KEYS, st.binary(max_size=4), max_size=20))
 def test_many_puts_at_once_equal_single_ones(pairs: dict) -> None:
     with ENVIRONMENT[0].begin(write=True) as transaction:

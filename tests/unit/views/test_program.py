@@ -21,7 +21,7 @@ from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
 from viewkeeper.plan.nodes import CopyNode, Feed
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.views.copy import last_events
+from viewkeeper.views.copy import last_events, last_events_in_order
 from viewkeeper.views.inputs import read_unit
 from viewkeeper.views.program import apply_inputs, split_by_manager
 from viewkeeper.views.settle import differs
@@ -84,17 +84,19 @@ def test_the_last_event_of_a_record_is_its_state_in_whatever_order_they_come(eve
         pa.table(
             {
                 "key": pa.array([key for _, (key, _) in part], pa.binary()),
-                "hash": pa.array([0] * len(part), pa.uint32()),
+                "hash": pa.array([key[0] for _, (key, _) in part], pa.uint32()),
                 "ord": pa.array([order for order, _ in part], pa.int64()),
                 "row": pa.array([row for _, (_, row) in part], pa.binary()),
             }
         )
         for part in (numbered[:split], numbered[split:])
     ]
-    found = last_events(parts)
+    in_order = last_events_in_order(parts, places=2)
 
-    assert dict(zip(found["key"].to_pylist(), found["row"].to_pylist(), strict=True)) == expected
-    assert found["key"].to_pylist() == sorted(expected)
+    for found in (last_events(parts), in_order, last_events_in_order([last_events(parts)], places=2)):
+        assert dict(zip(found["key"].to_pylist(), found["row"].to_pylist(), strict=True)) == expected
+        assert len(found) == len(expected)
+    assert in_order["key"].to_pylist() == sorted(expected, key=lambda key: (key[0] % 2, key))
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=9))

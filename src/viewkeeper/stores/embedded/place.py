@@ -13,16 +13,17 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import lmdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keys import after_prefix
+from viewkeeper.model.ragged import Ragged
 from viewkeeper.ports.store import VersionWrite
 from viewkeeper.stores.embedded import tree, versions
 from viewkeeper.stores.embedded.environment import PLACE_MAP_BYTES, Environment, open_environment
@@ -33,7 +34,7 @@ _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
 _SCAN_RECORDS = 50_000
-Item = TypeVar("Item")
+_SCAN_PAIRS = 4_096  # are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,19 @@ def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written
     """What a write means to each place; chains are made for all places at once."""
     if not len(write.chosen):
         return
-    prefix = tree.table_prefix(write.table)
     chosen = pa.array(write.chosen)
     chains = versions.push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.void).to_pylist()
-    keys = [prefix + key for key in write.found.keys.take(chosen).to_pylist()]
+    keys = stored_keys(write.table, write.found.keys.take(chosen))
     gone = write.rows.is_null().to_pylist() if write.rows.null_count else None
     for place, start, stop in runs(write.found.places[write.chosen]):
         tombstones = [keys[i] for i in range(start, stop) if gone[i]] if gone else []
         yield place, Written(keys[start:stop], chains[start:stop], tombstones)
+
+
+def stored_keys(table: int, keys: pa.Array) -> list[bytes]:
+    """Keys as they stand in a place, behind the table."""
+    prefix = pa.scalar(tree.table_prefix(table), keys.type)
+    return pc.binary_join_element_wise(prefix, keys, pa.scalar(b"", keys.type)).to_pylist()
 
 
 def runs(places: np.ndarray) -> Iterator[tuple[int, int, int]]:
@@ -81,11 +87,10 @@ class Place:
     def environment(self) -> Environment:
         return self._environment
 
-    def read(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The chains of records."""
-        prefix = tree.table_prefix(table)
+    def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
+        """The chains of records, by the keys that they are stored under."""
         with self._environment.read("records") as transaction:
-            return tree.get_many(transaction, [prefix + key for key in keys])
+            return tree.get_many(transaction, stored)
 
     def next_keys(
         self,
@@ -129,21 +134,20 @@ class Place:
         self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
     ) -> Iterator[pa.RecordBatch]:
         size = _SCAN_RECORDS if rows_max is None else min(rows_max, _SCAN_RECORDS)
-        with self._environment.read("records") as transaction:
-            for part in _batched(self._entries(transaction, table, prefixes), size):
-                numbers, keys, chains = zip(*part, strict=True)
-                rows, _, _ = versions.rows_before(pa.array(chains, pa.binary()), epoch.epoch, epoch.void)
-                there = rows.is_valid()
-                arrays = [pa.array(numbers, pa.int32()), pa.array(keys, pa.binary()), rows]
-                yield pa.record_batch([array.filter(there) for array in arrays], names=["prefix", "key", "row"])
-
-    def _entries(
-        self, transaction: lmdb.Transaction, table: int, prefixes: Sequence[bytes]
-    ) -> Iterator[tuple[int, bytes, bytes]]:
         head = tree.table_prefix(table)
-        for number, prefix in enumerate(prefixes):
-            for key, chain in tree.scan_prefix(transaction, head + prefix):
-                yield number, key[len(head) :], chain
+        found: list[tuple[bytes, bytes]] = []
+        counts: list[tuple[int, int]] = []
+        with self._environment.read("records") as transaction:
+            cursor = transaction.cursor()
+            for number, prefix in enumerate(prefixes):
+                for pairs in tree.scan_prefix(cursor, head + prefix, size=min(size, _SCAN_PAIRS)):
+                    found += pairs
+                    counts.append((number, len(pairs)))
+                    if len(found) >= size:
+                        yield _entries_before(found, counts, epoch)
+                        found, counts = [], []
+        if found:
+            yield _entries_before(found, counts, epoch)
 
     def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
         """As of a node, over the records of a table."""
@@ -246,14 +250,22 @@ class Place:
             raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
 
 
-def _batched(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    while part := list(itertools.islice(items, size)):
-        yield part
+def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, int]], epoch: Inflight) -> pa.RecordBatch:
+    """Of stored pairs those that were there before the epoch; `counts`: how many are of which prefix."""
+    stored, chains = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
+    rows, _, _ = versions.rows_before(chains, epoch.epoch, epoch.void)
+    numbers = np.repeat(*np.array(counts, np.int32).T)
+    keys = Ragged.from_arrow(stored).without_first(tree.TABLE_BYTES).to_arrow()
+    arrays = [pa.array(numbers), keys, rows]
+    batch = pa.record_batch(arrays, names=["prefix", "key", "row"])
+    return batch.filter(rows.is_valid()) if rows.null_count else batch
 
 
 def _graves(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
     # LMDB's own limit: a long key is remembered by a digest, its value holds the key in full
     head = _EPOCH.pack(epoch)
+    if max(map(len, keys)) < tree.LIMIT:
+        return [head + key for key in keys]
     return [head + (key if len(key) < tree.LIMIT else _digest(key)) for key in keys]
 
 

@@ -280,13 +280,13 @@ class EmbeddedStore:
         import pyarrow as pa
 
         from viewkeeper.ports.store import StoredVersions
-        from viewkeeper.stores.embedded.place import runs
+        from viewkeeper.stores.embedded.place import runs, stored_keys
         from viewkeeper.stores.embedded.versions import rows_before
 
-        wanted = keys.to_pylist()
+        wanted = stored_keys(table, keys)
         found: list[bytes | None] = []
         for place, start, stop in runs(places):
-            found += self.place(place).read(table, wanted[start:stop])
+            found += self.place(place).read(wanted[start:stop])
         chains = pa.array(found, pa.binary())
         rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
         return StoredVersions(keys, places, rows, applied, now, chains)

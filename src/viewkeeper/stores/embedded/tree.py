@@ -11,6 +11,7 @@ import itertools
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import lmdb
 
@@ -20,6 +21,8 @@ LIMIT = 500  # table id included
 _TABLE = struct.Struct(">I")
 TABLE_BYTES = _TABLE.size
 _SIZES = struct.Struct("<II")
+_FIRST_PAIRS = 16  # of a scan whose length nobody knows
+_KEY_OF = itemgetter(0)
 
 
 def table_prefix(table: int) -> bytes:
@@ -38,11 +41,7 @@ def get(transaction: lmdb.Transaction, key: bytes) -> bytes | None:
 def get_many(transaction: lmdb.Transaction, keys: Sequence[bytes]) -> list[bytes | None]:
     """The value of each key, None where absent."""
     if max(map(len, keys), default=0) < LIMIT:
-        pairs = transaction.cursor().getmulti(keys)
-        if len(pairs) == len(keys):
-            return [value for _, value in pairs]
-        found = dict(pairs)
-        return [found.get(key) for key in keys] if found else [None] * len(keys)
+        return list(map(transaction.cursor().get, keys))  # a cursor that stays near by needs no way from the root
     return [get(transaction, key) for key in keys]
 
 
@@ -86,8 +85,8 @@ def scan(
     """Pairs with start <= key < stop in key order, or in reverse."""
     pairs = _backward(transaction, stop) if reverse else _forward(transaction, start)
     for stored, value in pairs:
-        inside = [(stored, value)] if len(stored) < LIMIT else _expand(stored, value, reverse=reverse)
-        for key, one in inside:
+        inside = _expanded(stored, value)
+        for key, one in reversed(inside) if reverse else inside:
             if not reverse and stop is not None and key >= stop:
                 return
             if reverse and key < start:
@@ -96,20 +95,20 @@ def scan(
                 yield key, one
 
 
-def scan_prefix(transaction: lmdb.Transaction, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Pairs whose key begins with `prefix`, in key order."""
-    cursor = transaction.cursor()
+def scan_prefix(cursor: lmdb.Cursor, prefix: bytes, *, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Pairs whose key begins with `prefix`, in key order, in lists of at most `size`; the first is a small one."""
     if not cursor.set_range(prefix[:LIMIT]):
         return
-    for stored, value in cursor.iternext():
-        if len(stored) >= LIMIT:
-            yield from (pair for pair in _expand(stored, value, reverse=False) if pair[0].startswith(prefix))
-            if not stored.startswith(prefix[:LIMIT]):
-                return
-        elif stored.startswith(prefix):
-            yield stored, value
-        else:
+    stop, pairs, wanted = after_prefix(prefix), cursor.iternext(), min(_FIRST_PAIRS, size)
+    while part := list(itertools.islice(pairs, wanted)):
+        if max(map(len, map(_KEY_OF, part))) >= LIMIT:
+            part = [pair for stored in part for pair in _expanded(*stored) if pair[0] >= prefix]
+        inside = len(part) if stop is None else bisect_left(part, (stop,))
+        if inside:
+            yield part[:inside]
+        if inside < len(part):
             return
+        wanted = min(4 * wanted, size)
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
@@ -183,10 +182,11 @@ def _backward(transaction: lmdb.Transaction, stop: bytes | None) -> Iterator[tup
     yield from cursor.iterprev()
 
 
-def _expand(stored: bytes, bucket: bytes, *, reverse: bool) -> list[tuple[bytes, bytes]]:
-    suffixes, values = _parse_bucket(bucket)
-    pairs = [(stored + suffix, value) for suffix, value in zip(suffixes, values, strict=True)]
-    return pairs[::-1] if reverse else pairs
+def _expanded(stored: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
+    """What is stored under a key: itself, or the pairs of a bucket."""
+    if len(stored) < LIMIT:
+        return [(stored, value)]
+    return [(stored + suffix, one) for suffix, one in zip(*_parse_bucket(value), strict=True)]
 
 
 def _read_bucket(transaction: lmdb.Transaction, stored: bytes) -> tuple[list[bytes], list[bytes]]:

@@ -53,11 +53,14 @@ def is_dead(chain: bytes, floor: int, void: tuple[int, ...]) -> bool:
 def rows_before(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:
     """Rows as of the newest version below `epoch`, which records are at `epoch` already, and their rows there."""
     whole = Ragged.from_arrow(chains)
-    if len(whole.data) and _first_epochs(whole).max(initial=0) > epoch:
+    last = int(_first_epochs(whole).max(initial=0))
+    if last > epoch:
         raise Fenced(f"a record was written by a later epoch than {epoch}")
     rows = _cut_rows(whole, *_find(whole, epoch - 1, void))
-    newest, newest_size = _find(whole, epoch, ())
     applied = np.zeros(len(whole), bool)
+    if last < epoch:
+        return rows, applied, rows
+    newest, newest_size = _find(whole, epoch, ())
     live = newest >= 0
     applied[live] = _epochs_at(whole, np.flatnonzero(live), newest[live]) == epoch
     return rows, applied, _cut_rows(whole, newest, newest_size)
