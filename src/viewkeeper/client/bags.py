@@ -26,11 +26,16 @@ def keyed(table: pa.Table, values: Sequence[str]) -> tuple[pa.Table, list[str], 
     columns.append(f'row_number() OVER ({window}) AS "{keys[-1]}"')
     columns += [f'"{name}"' for name in values]
     for name, bound in zip(values, bounds, strict=True):
-        near = f'coalesce(abs("{name}") * {_NEAR}, 0) + 1e-300' if name in others else "CAST(0 AS DOUBLE)"
+        near = _near(name) if name in others else "CAST(0 AS DOUBLE)"
         columns.append(f'{near} AS "{bound}"')
     with duckdb.connect() as connection:
         connection.register("given", table)
         return connection.sql(f"SELECT {', '.join(columns)} FROM given").to_arrow_table(), keys, bounds
+
+
+def _near(name: str) -> str:
+    """How far a value may be off: what has no end or is no number is equal or is not."""
+    return f'CASE WHEN isfinite("{name}") THEN abs("{name}") * {_NEAR} + 1e-300 ELSE 0 END'
 
 
 def _listed(names: Sequence[str]) -> str:
