@@ -1,0 +1,224 @@
+"""A view that fails, in whichever of its nodes, is stopped as a whole; every other view goes on, in the same epoch's work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import viewkeeper as vk
+from tests.support.dump import dump, written_by
+from tests.support.running import HereRunner, ManagersRunner, keep_up
+from viewkeeper.errors import EpochFailed, InvariantBroken
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.plan.nodes import FoldNode, JoinNode, TopNode
+from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.versions import versions_of
+from viewkeeper.views import inputs, join, program
+
+VIEWS = {
+    "kept": "SELECT t.k, u.y FROM t LEFT JOIN u ON t.g = u.g",
+    "histogram": "SELECT n, COUNT(*) AS c FROM (SELECT g, COUNT(*) AS n FROM t GROUP BY g) q GROUP BY n",
+    "highest": "SELECT g, n FROM (SELECT g, COUNT(*) AS n FROM t GROUP BY g) q ORDER BY n DESC, g LIMIT 2",
+    "over": "SELECT k FROM kept WHERE y > 1",  # over one that fails: kept from the base, so not touched by that
+    "same": "SELECT t.k, u.y FROM t LEFT JOIN u ON t.g = u.g WHERE t.g IS NOT NULL",
+    "plain": "SELECT g, COUNT(*) AS n FROM t GROUP BY g",
+}
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> vk.Database:
+    db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
+    db.execute(
+        "CREATE TABLE t (k STRING PRIMARY KEY, g STRING); CREATE TABLE u (k STRING PRIMARY KEY, g STRING, y INT)"
+    )
+    for name, text in VIEWS.items():
+        db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+    db.table("t").put_many([{"k": k, "g": g} for k, g in (("a", "p"), ("b", "p"), ("c", "q"))])
+    db.table("u").put("x", {"g": "p", "y": 5})
+    keep_up(db)
+    return db
+
+
+def stopped(db: vk.Database) -> dict[str, str]:
+    return {view.name: view.stopped for view in db.status().views if view.stopped is not None}
+
+
+def wrong(db: vk.Database, *left_out: str) -> list[str]:
+    with duckdb.connect() as connection:
+        for name in "tu":
+            connection.register(name, db.table(name).to_arrow())
+        for name, text in VIEWS.items():
+            connection.execute(f"CREATE VIEW {name} AS {text}")
+        return [
+            name
+            for name in VIEWS
+            if name not in left_out
+            and sorted(map(repr, connection.sql(f"SELECT * FROM {name}").fetchall()))
+            != sorted(repr(tuple(row.values())) for row in db.view(name).scan())
+        ]
+
+
+def spoil(db: vk.Database, table: int | None, change: Callable[[bytes], bytes]) -> None:
+    """Put other rows into the records of a table, as a fault of ours or of the disk would."""
+    assert table is not None
+    for number in range(db.store.places):
+        with db.store.place(number).environment.write("records") as transaction:
+            prefix = tree.table_prefix(table)
+            for key, chain in list(tree.scan(transaction, *tree.prefix_range(prefix))):
+                ((_, row),) = versions_of(chain)
+                tree.put(transaction, key, chain[: len(chain) - len(row or b"")] + change(row or b""))
+
+
+def zeros(row: bytes) -> bytes:
+    return row[:3] + bytes(len(row) - 3)
+
+
+def change_all(db: vk.Database) -> None:
+    db.table("u").delete("x")
+    db.table("t").put("d", {"g": "q"})
+    db.table("t").delete("a")
+
+
+@pytest.mark.parametrize("managers", [1, 3])
+def test_a_join_that_finds_less_than_nothing_stops_its_view_alone(db: vk.Database, managers: int) -> None:
+    node = db.catalog().view("kept").nodes[0]
+    assert isinstance(node, JoinNode)
+    spoil(db, node.counts, zeros)
+    change_all(db)
+    Coordinator(db.store, ManagersRunner(db.store, managers)).catch_up()
+
+    assert list(stopped(db)) == ["kept"] and "would have -1 rows" in stopped(db)["kept"]
+    assert wrong(db, "kept") == []
+    with pytest.raises(vk.NotReady, match="view kept is stopped: InvariantBroken: a join key of table"):
+        list(db.view("kept").scan())
+    assert f"view kept is stopped: {stopped(db)['kept']}" in db.status().warnings
+
+
+def test_groups_inside_a_view_that_would_hold_less_than_nothing_stop_it_alone(db: vk.Database) -> None:
+    node = db.catalog().view("histogram").nodes[0]
+    assert isinstance(node, FoldNode) and node.table != db.catalog().view("histogram").id
+    spoil(db, node.table, zeros)
+    change_all(db)
+    keep_up(db)
+
+    assert list(stopped(db)) == ["histogram"] and "would hold" in stopped(db)["histogram"]
+    assert wrong(db, "histogram") == []
+
+
+NODES = {"kept": JoinNode, "histogram": FoldNode, "highest": TopNode}
+
+
+@pytest.mark.parametrize("error", [InvariantBroken("no"), duckdb.ConversionException("no"), OverflowError("no")])
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_of_any_kind_and_level_that_fails_stops_its_view_alone(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
+) -> None:
+    view, settle, failed = db.catalog().view(name), program._settle, []
+    (table,) = [node.table for node in view.nodes[:-1] if isinstance(node, NODES[name])][-1:]
+
+    def fail(settling: object, node: object, parts: object) -> object:
+        if node.table == table:
+            failed.append(node)
+            raise error
+        return settle(settling, node, parts)
+
+    monkeypatch.setattr(program, "_settle", fail)
+    change_all(db)
+    before = {table for table, _, _ in dump(db.store)} & set(view.tables)
+    keep_up(db)
+    assert len(failed) == 2  # the second attempt is the last
+    assert list(stopped(db)) == [name]
+    assert wrong(db, name) == []
+    change_more(db)
+    keep_up(db)
+
+    assert len(failed) == 2 and before  # none of its nodes is run any more
+    assert not {table for table, _, _ in written_by(db.store, db.epoch)} & set(view.tables)
+    assert wrong(db, name) == []
+
+
+def change_more(db: vk.Database) -> None:
+    db.table("t").put("e", {"g": "r"})
+    db.table("u").put("y", {"g": "r", "y": 9})
+
+
+def test_what_fails_between_two_nodes_is_the_readers(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The images of one node are made into the input of the next: its view is told of."""
+    view, ranked = db.catalog().view("highest"), inputs.ranked_events
+
+    def fail(node: TopNode, rows: object) -> object:
+        raise InvariantBroken("no order") if node.view == view.id else AssertionError
+
+    monkeypatch.setattr(inputs, "ranked_events", fail)
+    change_all(db)
+    keep_up(db)
+    monkeypatch.setattr(inputs, "ranked_events", ranked)
+
+    assert stopped(db) == {"highest": "InvariantBroken: no order"}
+    assert wrong(db, "highest") == []
+
+
+def test_what_fails_in_the_midst_of_pieces_is_the_joins(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join gives its pairs piece by piece; what went before the failing piece is void with the epoch."""
+    node, given = db.catalog().view("kept").nodes[0], join._images
+    pieces = []
+
+    def fail_at_the_second(about: JoinNode, rows: object) -> object:
+        if about.table == node.table:
+            pieces.append(rows)
+            if len(pieces) % 2 == 0:
+                raise InvariantBroken("no second piece")
+        return given(about, rows)
+
+    monkeypatch.setattr(join, "_images", fail_at_the_second)
+    change_all(db)
+    keep_up(db)
+
+    assert list(stopped(db)) == ["kept"] and len(pieces) == 4
+    assert wrong(db, "kept") == []
+
+
+def test_a_view_that_was_stopped_may_be_made_anew_or_replaced(db: vk.Database) -> None:
+    node = db.catalog().view("same").nodes[0]
+    assert isinstance(node, JoinNode)
+    spoil(db, node.counts, zeros)
+    change_all(db)
+    keep_up(db)
+    assert list(stopped(db)) == ["same"]
+    db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW same AS {VIEWS['same']}")
+    keep_up(db)
+
+    assert stopped(db) == {} and wrong(db) == []
+    change_more(db)
+    keep_up(db)
+    assert wrong(db) == []
+
+
+def test_two_views_that_fail_are_stopped_one_after_the_other(db: vk.Database) -> None:
+    for name in ("kept", "same"):
+        node = db.catalog().view(name).nodes[0]
+        assert isinstance(node, JoinNode)
+        spoil(db, node.counts, zeros)
+    change_all(db)
+    keep_up(db)
+
+    assert set(stopped(db)) == {"kept", "same"}
+    assert wrong(db, "kept", "same") == []
+
+
+def test_what_is_nobodys_fault_stops_no_view(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*arguments: object) -> object:
+        raise duckdb.OutOfMemoryException("no memory")
+
+    monkeypatch.setattr(join, "_images", no_memory)
+    change_all(db)
+    with pytest.raises((duckdb.OutOfMemoryException, EpochFailed)):
+        Coordinator(db.store, HereRunner(db.store)).catch_up()
+    assert stopped(db) == {}
+    monkeypatch.undo()
+    keep_up(db)
+
+    assert wrong(db) == []
