@@ -161,6 +161,22 @@ def test_what_fails_between_two_nodes_is_the_readers(db: vk.Database, monkeypatc
     assert wrong(db, "highest") == []
 
 
+def test_what_fails_over_the_rows_of_a_table_is_the_readers(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, entries = db.catalog().view("kept"), inputs.entry_events
+
+    def fail(node: JoinNode, side: int, rows: object) -> object:
+        if node.view == view.id:
+            raise InvariantBroken("no entries")
+        return entries(node, side, rows)
+
+    monkeypatch.setattr(inputs, "entry_events", fail)
+    change_all(db)
+    keep_up(db)
+
+    assert stopped(db) == {"kept": "InvariantBroken: no entries"}
+    assert wrong(db, "kept") == []
+
+
 def test_what_fails_in_the_midst_of_pieces_is_the_joins(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join gives its pairs piece by piece; what went before the failing piece is void with the epoch."""
     node, given = db.catalog().view("kept").nodes[0], join._images
