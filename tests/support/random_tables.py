@@ -66,7 +66,9 @@ TABLES = (
         (("a", INT), ("b", BIGINT), ("t", STRING), ("d", decimal(6, 1)), ("day", DATE)),
     ),
     TableShape("marks", (("k", BIGINT),), (("a", INT), ("s", STRING), ("f", DOUBLE), ("ok", BOOLEAN)), ("a",)),
-    TableShape("times", (("day", DATE), ("d", decimal(6, 1))), (("s", STRING), ("a", INT), ("b", BIGINT), ("ok", BOOLEAN))),
+    TableShape(
+        "times", (("day", DATE), ("d", decimal(6, 1))), (("s", STRING), ("a", INT), ("b", BIGINT), ("ok", BOOLEAN))
+    ),
 )
 
 
