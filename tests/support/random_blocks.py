@@ -40,6 +40,8 @@ class BlockMaker:
         return self._plain(source, where, types, self._choose.randint(1, width), bare=True)
 
     def _source(self, depth: int) -> From:
+        if depth > 0 and self._chance(0.03):
+            return self._from.unnamed(depth)
         source = self._from.joins(depth) if self._chance(0.42) else self._from.source(depth)
         if source.bare and self._chance(0.3):
             self._seen["names without qualifiers"] += 1
@@ -67,15 +69,37 @@ class BlockMaker:
             return self._star(source, where)
         items = self._items(source, types, width)
         guard = self._failing(source, items) if types is None else None
-        named = [(value, self._from.name("c")) for value in items]
+        named = self._named(items)
         distinct = self._chance(0.1)
         self._seen["DISTINCT"] += distinct
-        text = _select("DISTINCT " if distinct else "", _listed(named), source.sql, where, guard)
+        text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, guard)
         columns = tuple(_column(name, value) for value, name in named)
         query = Query(text, columns, source.rows)
         if bare or not self._chance(0.1):
             return query
         return self._top(query, [] if distinct else list(source.values), [value for value, _ in named])
+
+    def _named(self, items: Sequence[Value]) -> list[tuple[Value, str]]:
+        """Outputs with their names; a column may keep its own, as long as no two outputs have the same."""
+        named: list[tuple[Value, str]] = []
+        for value in items:
+            own = value.sql.view.rpartition(".")[2]
+            is_column = own.isidentifier() and own.lower() == own and not value.constant
+            if is_column and all(own != name for _, name in named) and self._chance(0.2):
+                named.append((value, own))
+            else:
+                named.append((value, self._from.name("c")))
+        return named
+
+    def _listed(self, named: Sequence[tuple[Value, str]]) -> Sql:
+        parts = []
+        for value, name in named:
+            if value.sql.view.rpartition(".")[2] == name:
+                self._seen["column without AS"] += 1
+                parts.append(sql("{}", value.sql, duck=f"{{}} AS {name}"))
+            else:
+                parts.append(sql(f"{{}} {'' if self._chance(0.1) else 'AS '}{name}", value.sql, duck=f"{{}} AS {name}"))
+        return joined(", ", parts)
 
     def _items(self, source: From, types: Sequence[Type] | None, width: int) -> list[Value]:
         if types is None:
@@ -119,7 +143,7 @@ class BlockMaker:
         self._choose.shuffle(named)
         distinct = bool(keys) and self._chance(0.05)
         self._seen["DISTINCT over groups"] += distinct
-        text = _select("DISTINCT " if distinct else "", _listed(named), source.sql, where, None)
+        text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, None)
         if keys:
             text = sql("{} GROUP BY {}", text, self._group_by(keys, named))
         if self._chance(0.25):
@@ -210,10 +234,6 @@ _BIGINT = Type("BIGINT")
 
 def _column(name: str, value: Value) -> Column:
     return Column(name, value.type, value.size, value.exact, value.nullable)
-
-
-def _listed(named: Sequence[tuple[Value, str]]) -> Sql:
-    return joined(", ", [sql(f"{{}} AS {name}", value.sql) for value, name in named])
 
 
 def _select(distinct: str, listed: Sql, source: Sql, where: Sequence[Sql], guard: Sql | None) -> Sql:

@@ -367,7 +367,8 @@ class ValueMaker:
         self.seen["BETWEEN"] += 1
         low, high = (DATES[0], DATES[-2]) if arg.type == DATE else ("0", "4")
         quoted = [sql(f"DATE '{end}'" if arg.type == DATE else end) for end in (low, high)]
-        return sql("{} BETWEEN {} AND {}", arg.sql, *quoted)
+        word = "NOT BETWEEN" if self.chance(0.15) else "BETWEEN"
+        return sql(f"{{}} {word} {{}} AND {{}}", arg.sql, *quoted)
 
     def _like(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
         if arg.type != STRING:

@@ -156,7 +156,7 @@ class RandomWorld:
         runner = HereRunner(store) if managers == 1 else ManagersRunner(store, managers, choose.random())
         self._tally.events["epoch by managers" if managers > 1 else "epoch here"] += 1
         size = 1_000_000 if last else choose.choice((7, 30, 1_000_000, 1_000_000))
-        coordinator = Coordinator(store, runner, changes_max=size, rows_max=choose.choice((9, 1_000, 1_000)))
+        coordinator = Coordinator(store, runner, changes_max=size, rows_max=choose.choice((15, 1_000, 1_000)))
         for _ in range(1_000 if last else count):
             before = set(store.read_epoch_record().filled)
             if coordinator.step() is None:
@@ -197,6 +197,7 @@ class RandomWorld:
         self._applied = reached
 
     def _finish(self) -> None:
+        self.check()  # a last change that changed nothing made no epoch
         assert self._applied == len(self._written)
         filled = self.db.store.read_epoch_record().filled
         assert all(view.node.table in filled for view in self.db.catalog().views)
