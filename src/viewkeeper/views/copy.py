@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.keybatches import encode_keys
+from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.nodes import CopyNode
 from viewkeeper.views.duck import as_type, run_sql
-from viewkeeper.views.settle import differs
+
+_FEW_EVENTS = 50_000
+_SHARE_WORTH_IT = 0.75  # of events that would be left
 
 
 def events_of(node: CopyNode, passed: pa.Table) -> pa.Table:
@@ -35,26 +38,24 @@ def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Colu
     return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})
 
 
-def last_events(parts: Sequence[pa.Table]) -> pa.Table:
-    """For each record its last event, in no order."""
-    events = _numbered(parts)
-    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=events)
-    return events.drop_columns("number").take(chosen["number"])
+def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
+    """The same events without those that others make good for, where these are many; in no order."""
+    events = pa.concat_tables(parts).combine_chunks()
+    if len(events) <= _FEW_EVENTS:  # are moved sooner than they are grouped
+        return events
+    keyed = events.select(["key", "ord"]).append_column("number", pa.array(np.arange(len(events))))
+    records = run_sql("SELECT approx_count_distinct(key) AS n FROM events", events=keyed)["n"][0].as_py()
+    if records > _SHARE_WORTH_IT * len(events):
+        return events
+    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=keyed)
+    return events.take(chosen["number"])
 
 
-def last_events_in_order(parts: Sequence[pa.Table], places: int) -> pa.Table:
+def last_events(parts: Sequence[pa.Table], places: int) -> pa.Table:
     """For each record its last event, in the order of places and, in each of them, of keys."""
-    events = _numbered(parts)
-    order = run_sql("SELECT number FROM events ORDER BY key, ord", events=events)["number"].combine_chunks()
-    if len(parts) > 1:
-        keys = events["key"].take(order).combine_chunks()
-        order = order.filter(pa.array(np.append(differs(keys[:-1], keys[1:]), True)))
-    by_key = np.asarray(order)
+    events = pa.concat_tables(parts).combine_chunks()
+    by_key, is_last = order_of_keys(events["key"].combine_chunks(), np.asarray(events["ord"]))
+    by_key = by_key[is_last]
     at = (np.asarray(events["hash"]) % places).astype(np.min_scalar_type(places))[by_key]
     by_place = by_key[np.argsort(at, kind="stable")]
-    return events.drop_columns("number").take(pa.array(by_place)).combine_chunks()
-
-
-def _numbered(parts: Sequence[pa.Table]) -> pa.Table:
-    events = pa.concat_tables(parts).combine_chunks()
-    return events.append_column("number", pa.array(np.arange(len(events))))
+    return events.take(pa.array(by_place)).combine_chunks()
