@@ -55,7 +55,7 @@ def test_every_update_program_computes_its_view(tmp_path: Path, distribution: st
     workload = Workload(400, 1_500, distribution=distribution)
     url = f"embedded:{tmp_path / 'store'}"
     prepare(url, workload, [V1], fill_here)
-    base, first = base_rows(url), first_rows(workload)
+    base, first = base_rows(url), {"r": first_rows(workload)}
     for (view, images), programs in SYSTEMS.items():
         for variant, program in programs.items():
             ran = per_operation.run(url, tmp_path / f"{view}-{images}-{variant}", first, program, variant)
