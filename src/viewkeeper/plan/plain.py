@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 Plain = TypeVar("Plain")
+Reader = Callable[[Any], Any]
 
 
 def to_plain(value: Any) -> Any:
@@ -27,24 +29,28 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(kind: type[Plain], value: dict) -> Plain:
     """The dataclass `kind` that `to_plain` made `value` of."""
-    hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
-    return kind(**{name: _read(hints[name], part) for name, part in value.items()})
+    readers = _readers(typing.cast(Any, kind))
+    return kind(**{name: readers[name](part) for name, part in value.items()})
 
 
 @lru_cache(maxsize=64)
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _readers(kind: Any) -> dict[str, Reader]:
+    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
 
 
-def _read(hint: Any, value: Any) -> Any:
-    if value is None:
-        return None
+def _reader(hint: Any) -> Reader:
+    """How a value of that type is read; found out once, for a catalog is read often."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return _read(next(part for part in arguments if part is not type(None)), value)
+        return _reader(next(part for part in arguments if part is not type(None)))
+    if origin is tuple and arguments[-1] is Ellipsis:
+        item = _reader(arguments[0])
+        return lambda value: None if value is None else tuple(map(item, value))
     if origin is tuple:
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_read(part, item) for part, item in zip(kinds, value, strict=True))
+        items = [_reader(part) for part in arguments]
+        return lambda value: None if value is None else tuple(r(v) for r, v in zip(items, value, strict=True))
     if hasattr(hint, "from_json"):
-        return hint.from_json(value)
-    return from_plain(hint, value) if isinstance(hint, type) and is_dataclass(hint) else value
+        return lambda value: None if value is None else hint.from_json(value)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return lambda value: None if value is None else from_plain(hint, value)
+    return lambda value: value

@@ -1,0 +1,178 @@
+"""The tables of the random views: their columns, random histories of their rows, and a model of what they hold.
+
+In: a random source. Out: changes as plain values. Always: few different values, so that joins meet and sets overlap; the
+model is written from the rules of `architecture.md`, section 4, and shares no code with the product.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+
+from tests.support.random_from import Column, Relation
+from tests.support.random_values import DATES, STRINGS
+from tests.support.sql_texts import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, Type, decimal
+
+Key = tuple[object, ...]
+Rows = dict[Key, dict[str, object]]
+_SIZES = {"INT": 5, "BIGINT": 6, "DOUBLE": 4, "DECIMAL": 4}
+_ROWS = 11.0  # how many there are of a table, about
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    name: str
+    key: tuple[tuple[str, Type], ...]
+    values: tuple[tuple[str, Type], ...]
+    required: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return (*self.key, *self.values)
+
+    @property
+    def ddl(self) -> str:
+        shown = [f"{n} {t.text}{' NOT NULL' if n in self.required else ''}" for n, t in self.columns]
+        return f"CREATE TABLE {self.name} ({', '.join(shown)}, PRIMARY KEY ({', '.join(n for n, _ in self.key)}))"
+
+    @property
+    def relation(self) -> Relation:
+        never_null = {name for name, _ in self.key} | set(self.required)
+        columns = (
+            Column(name, type_, _SIZES.get(type_.kind, 0), nullable=name not in never_null)
+            for name, type_ in self.columns
+        )
+        return Relation(self.name, tuple(columns), _ROWS, "table")
+
+    def to_arrow(self, rows: Rows) -> pa.Table:
+        keys = {name: [key[place] for key in rows] for place, (name, _) in enumerate(self.key)}
+        values = {name: [row[name] for row in rows.values()] for name, _ in self.values}
+        return pa.table({n: pa.array((keys | values)[n], _arrow(t)) for n, t in self.columns})
+
+
+TABLES = (
+    TableShape(
+        "items",
+        (("k", INT),),
+        (("a", INT), ("b", BIGINT), ("s", STRING), ("d", decimal(8, 2)), ("f", DOUBLE), ("ok", BOOLEAN), ("day", DATE)),
+    ),
+    TableShape(
+        "parts",
+        (("s", STRING), ("n", INT)),
+        (("a", INT), ("b", BIGINT), ("t", STRING), ("d", decimal(6, 1)), ("day", DATE)),
+    ),
+    TableShape("marks", (("k", BIGINT),), (("a", INT), ("s", STRING), ("f", DOUBLE), ("ok", BOOLEAN)), ("a",)),
+    TableShape(
+        "times", (("day", DATE), ("d", decimal(6, 1))), (("s", STRING), ("a", INT), ("b", BIGINT), ("ok", BOOLEAN))
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """One client operation on one table: `put`, `clear` of columns, or `delete`."""
+
+    table: str
+    kind: str
+    key: Key
+    columns: tuple[tuple[str, object], ...] = ()
+
+
+class Tables:
+    """What all tables hold after the changes so far."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Rows] = {shape.name: {} for shape in TABLES}
+
+    def apply(self, change: RowChange) -> None:
+        rows = self.rows[change.table]
+        shape = next(one for one in TABLES if one.name == change.table)
+        match change.kind:
+            case "put":
+                rows.setdefault(change.key, dict.fromkeys(name for name, _ in shape.values)).update(change.columns)
+            case "clear":
+                if change.key in rows:
+                    rows[change.key].update(dict.fromkeys(name for name, _ in change.columns))
+            case "delete":
+                rows.pop(change.key, None)
+
+
+def random_changes(choose: random.Random, tables: Tables, count: int) -> list[RowChange]:
+    """So many changes of rows that `tables` has or lacks; the model is brought along."""
+    changes = []
+    for _ in range(count):
+        change = _change(choose, choose.choice(TABLES), tables)
+        tables.apply(change)
+        changes.append(change)
+    return changes
+
+
+def _change(choose: random.Random, shape: TableShape, tables: Tables) -> RowChange:
+    rows = tables.rows[shape.name]
+    if rows and choose.random() < 0.5:
+        key = choose.choice(list(rows))
+    else:
+        key = tuple(_key_part(choose, type_) for _, type_ in shape.key)
+    draw = choose.random()
+    optional = [name for name, _ in shape.values if name not in shape.required]
+    if key in rows and draw < 0.12:
+        return RowChange(shape.name, "delete", key)
+    if draw < 0.2:
+        names = choose.sample(optional, min(2, len(optional)))
+        return RowChange(shape.name, "clear", key, tuple((name, None) for name in names))
+    types = dict(shape.values)
+    names = choose.sample(list(types), choose.randint(1, 2)) if draw < 0.55 else list(types)
+    if key not in rows:
+        names = list(dict.fromkeys((*names, *shape.required)))
+    written = tuple((n, _value(choose, types[n], n not in shape.required)) for n in names)
+    return RowChange(shape.name, "put", key, written)
+
+
+def _key_part(choose: random.Random, type_: Type) -> object:
+    match type_.kind:
+        case "INT":
+            return choose.randint(0, 4) if choose.random() < 0.5 else choose.randint(0, 15)
+        case "BIGINT":
+            return choose.randint(0, 13)
+        case "STRING":
+            return choose.choice(STRINGS[:5])
+        case "DATE":
+            return dt.date.fromisoformat(choose.choice(DATES))
+    return Decimal(choose.choice(("0.5", "1.0", "1.5", "2.0")))
+
+
+def _value(choose: random.Random, type_: Type, nullable: bool) -> object:
+    if nullable and choose.random() < 0.12:
+        return None
+    match type_.kind:
+        case "INT":
+            return choose.choice((0, 1, 1, 2, 2, 3, 4, -1))
+        case "BIGINT":
+            return choose.choice((0, 1, 2, 2, 3, 5, -2))
+        case "DOUBLE":
+            return choose.choice((0.0, 0.5, 0.5, 1.0, 1.5, -2.25, 3.0, float("nan") if choose.random() < 0.2 else 1.0))
+        case "DECIMAL":
+            return Decimal(choose.choice(("0.5", "1.0", "1.5", "2.0", "-1.5")))
+        case "STRING":
+            return choose.choice(STRINGS)
+        case "BOOLEAN":
+            return choose.choice((True, True, False))
+    return dt.date.fromisoformat(choose.choice(DATES))
+
+
+def _arrow(type_: Type) -> pa.DataType:
+    if type_.kind == "DECIMAL":
+        return pa.decimal128(type_.digits, type_.scale)
+    kinds = {
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "DOUBLE": pa.float64(),
+        "STRING": pa.string(),
+        "BOOLEAN": pa.bool_(),
+        "DATE": pa.date32(),
+    }
+    return kinds[type_.kind]

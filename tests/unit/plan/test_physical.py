@@ -1,0 +1,193 @@
+"""The physical plan: nodes go to JSON and back as they are; levels, readers and sources follow from the feeds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, SqlType
+from viewkeeper.plan.catalog import Catalog, ViewDefinition, physical_plan
+from viewkeeper.plan.define import define_index, define_view
+from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, Feed, FoldNode, JoinNode, TopNode
+from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
+from viewkeeper.plan.plain import from_plain, to_plain
+
+A = (Column("k", STRING, False), Column("g", STRING), Column("x", INT), Column("f", DOUBLE))
+B = (Column("i", INT, False), Column("j", BIGINT, False), Column("g", STRING), Column("p", SqlType("DECIMAL", 9, 2)))
+TEXTS = {
+    "selected": "SELECT k, x + 1 AS y FROM a WHERE x * 2 > 3",
+    "united": "SELECT g, x FROM a WHERE x + 1 > 0 UNION ALL SELECT g, i FROM b",
+    "folded": "SELECT g, SUM(f) AS s, AVG(x + 1) AS v, MIN(x) AS lo, MAX(x) AS hi, COUNT(DISTINCT f) AS d FROM a "
+    "WHERE x IS NOT NULL GROUP BY g HAVING SUM(x) > 0",
+    "total": "SELECT COUNT(*) AS n, SUM(x) AS s FROM a",
+    "rolled": "SELECT g, COUNT(*) AS n FROM a GROUP BY g",
+    "joined": "SELECT a.k, b.p FROM a JOIN b ON a.g = b.g AND a.x + 1 = b.i",
+    "kept": "SELECT a.k, b.p FROM a LEFT JOIN b ON a.g = b.g",
+    "kept_if": "SELECT a.k, b.p FROM a FULL JOIN b ON a.g = b.g AND a.x < b.i",
+    "without": "SELECT k FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND b.i > a.x)",
+    "both": "SELECT p.n, q.n AS m FROM (SELECT COUNT(*) AS n FROM a) p FULL JOIN (SELECT COUNT(*) AS n FROM b) q "
+    "ON p.n = q.n",
+    "top": "SELECT g, s FROM (SELECT g, SUM(p) AS s FROM b GROUP BY g) q ORDER BY s DESC NULLS FIRST, g LIMIT 3",
+}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    catalog = Catalog().with_table(TableSchema(TableId(1), "a", A, ("k",)))
+    catalog = catalog.with_table(TableSchema(TableId(2), "b", B, ("j", "i"), TableId(3)))
+    for name, text in TEXTS.items():
+        catalog = catalog.with_view(define_view(catalog, name, text))
+    return catalog.with_view(define_index(catalog, "idx", "a", ("g",), ("x",)))
+
+
+def names_of_nodes(catalog: Catalog, name: str) -> list[str]:
+    return [type(node).__name__ for node in catalog.view(name).nodes]
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "idx"])
+def test_every_node_goes_to_json_and_back(catalog: Catalog, name: str) -> None:
+    for node in catalog.view(name).nodes:
+        text = json.dumps(node_to_json(node))
+        again = node_from_json(json.loads(text))
+
+        assert again == node and type(again) is type(node)
+        assert json.dumps(node_to_json(again)) == text
+        assert hash(again) == hash(node)  # tuples all the way down: no list is left in it
+
+
+def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalog) -> None:
+    """So that the test above says something about all of them."""
+    nodes = [node for view in catalog.views for node in view.nodes]
+    feeds = [feed for node in nodes for feed in node.feeds]
+    folds = [node for node in nodes if isinstance(node, FoldNode)]
+    joins = [node for node in nodes if isinstance(node, JoinNode)]
+
+    assert {type(node) for node in nodes} == set(NODE_KINDS.values()) == {CopyNode, FoldNode, JoinNode, TopNode}
+    assert {node.kind for node in joins} == {"inner", "left", "full", "anti"}
+    for what, some in {
+        "aside": [feed.aside for feed in feeds],
+        "entries": [node.entries for node in folds],
+        "doubles": [node.doubles for node in folds],
+        "degraded": [node.degraded for node in folds],
+        "groups": [node.groups for node in folds],
+        "rollup": [node.rollup for node in folds],
+        "gives": [node.gives for node in folds],
+        "always": [node.always for node in folds],
+        "residual": [node.residual for node in joins],
+        "counts": [node.counts for node in joins],
+        "matches": [node.matches for node in joins],
+        "tag_place": [node.tag_place for node in joins],
+    }.items():
+        assert any(some) and not all(some), what
+
+
+def test_a_part_that_is_not_there_stays_so(catalog: Catalog) -> None:
+    feed = Feed(TableId(1), (), (), "SELECT 1", None)
+
+    assert from_plain(Feed, json.loads(json.dumps(to_plain(feed)))) == feed
+    assert to_plain(feed) == {"source": 1, "columns": [], "key": [], "rows": "SELECT 1", "aside": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    pairs: tuple[tuple[str, int], ...]
+    column: Column | None
+    inner: tuple[Feed, ...]
+
+
+def test_pairs_options_and_nested_values_keep_their_types() -> None:
+    feed = Feed(TableId(7), (0, 2), (Column("k", STRING, False, added=4),), "SELECT ord", TableId(9))
+    for value in (Nested((), None, ()), Nested((("a", 1), ("b", 2)), Column("c", SqlType("DECIMAL", 5, 2)), (feed,))):
+        again = from_plain(Nested, json.loads(json.dumps(to_plain(value))))
+
+        assert again == value
+        assert isinstance(again.pairs, tuple) and all(isinstance(pair, tuple) for pair in again.pairs)
+
+
+def test_a_node_is_one_level_above_the_highest_that_it_reads(catalog: Catalog) -> None:
+    def levels(name: str) -> list[int]:
+        view = catalog.view(name)
+        plan = physical_plan(catalog)
+        return [plan.levels[plan.nodes.index(node)] for node in view.nodes]
+
+    assert levels("selected") == levels("folded") == levels("idx") == levels("united") == [1]
+    assert (levels("joined"), names_of_nodes(catalog, "joined")) == ([1, 2], ["JoinNode", "CopyNode"])
+    assert names_of_nodes(catalog, "both") == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
+    assert levels("both") == [1, 1, 2, 3]
+    assert (levels("top"), names_of_nodes(catalog, "top")) == ([1, 2, 3], ["FoldNode", "TopNode", "CopyNode"])
+
+
+def test_levels_of_sides_of_different_depth(catalog: Catalog) -> None:
+    deep = define_view(
+        catalog,
+        "deep",
+        "SELECT a.k, q.n FROM a JOIN (SELECT n, COUNT(*) AS c FROM (SELECT g, COUNT(*) AS n FROM b GROUP BY g) p "
+        "GROUP BY n) q ON a.x = q.n",
+    )
+    plan = PhysicalPlan(catalog.tables, deep.nodes)
+
+    assert plan.levels == (1, 2, 3, 4)
+    assert [type(node).__name__ for node in deep.nodes] == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
+    assert plan.sources_of(deep.id) == (1, 2)  # the join reads a base table and a node
+
+
+def test_nodes_stand_behind_all_that_they_read_and_the_views_own_is_last(catalog: Catalog) -> None:
+    for view in catalog.views:
+        known = {table.id for table in catalog.tables}
+        for node in view.nodes:
+            assert {feed.source for feed in node.feeds} <= known
+            known.add(node.table)
+        assert view.nodes[-1].table == view.id == view.node.table
+        assert {node.view for node in view.nodes} == {view.id}
+        assert len(set(view.tables)) == len(view.tables) and min(view.tables) == view.id
+
+
+def test_no_table_belongs_to_two_nodes(catalog: Catalog) -> None:
+    """R6: a table has exactly one writing node."""
+    tables = [table for view in catalog.views for table in view.tables]
+
+    assert len(set(tables)) == len(tables)
+    assert not set(tables) & {1, 2, 3}
+
+
+def test_readers_are_found_by_node_and_feed(catalog: Catalog) -> None:
+    def plan_of(*names: str) -> PhysicalPlan:
+        nodes = [node for name in names for node in catalog.view(name).nodes]
+        return PhysicalPlan(catalog.tables, tuple(nodes))
+
+    joined: ViewDefinition = catalog.view("joined")
+    plan = plan_of("united", "joined", "total")
+    assert plan.readers(TableId(1)) == [(0, 0), (1, 0), (3, 0)]
+    assert plan.readers(TableId(2)) == [(0, 1), (1, 1)]
+    assert plan.readers(joined.nodes[0].table) == [(2, 0)]
+    assert plan.readers(joined.id) == plan.readers(TableId(999)) == []
+    assert plan.views == (catalog.view("united").id, joined.id, catalog.view("total").id)
+
+
+def test_a_table_that_is_read_twice_by_one_node_has_two_readers(catalog: Catalog) -> None:
+    twice = define_view(catalog, "twice", "SELECT p.k, q.k AS l FROM a p JOIN a q ON p.g = q.g")
+
+    assert PhysicalPlan(catalog.tables, twice.nodes).readers(TableId(1)) == [(0, 0), (0, 1)]
+
+
+def test_sources_are_base_tables_in_the_order_in_which_they_were_made(catalog: Catalog) -> None:
+    plan = physical_plan(catalog)
+    backwards = define_view(catalog, "backwards", "SELECT b.i, a.k FROM b JOIN a ON a.g = b.g")
+
+    assert plan.sources_of(catalog.view("top").id) == (2,)
+    assert plan.sources_of(catalog.view("both").id) == plan.sources_of(catalog.view("united").id) == (1, 2)
+    assert PhysicalPlan(catalog.tables, backwards.nodes).sources_of(backwards.id) == (1, 2)
+    assert backwards.sources == (2, 1)  # as written
+    for view in catalog.views:
+        assert set(plan.sources_of(view.id)) == set(view.sources)
+
+
+def test_only_a_table_that_has_a_delta_goes_through_one(catalog: Catalog) -> None:
+    plan = physical_plan(catalog)
+
+    assert [table.name for table in plan.deltas] == ["b"]
+    assert PhysicalPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert [table.name for table in physical_plan(catalog, without=[view.id for view in catalog.views]).tables] == ["b"]
