@@ -64,7 +64,6 @@ def _quiet(session: SparkSession) -> Iterator[None]:
 
 
 def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSession) -> CheckReport:
-    catalog = database.catalog()
     recompute = SparkRecompute(database.url, epoch_session(spark))
     judged: list[str] = []
     findings: list[Finding] = []
@@ -72,7 +71,7 @@ def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSes
     records = 0
     is_whole = True
     with database.snapshot() as snapshot, pinned(database.store, snapshot.epoch):
-        filled = snapshot.horizon.filled
+        catalog, filled = snapshot.catalog, snapshot.horizon.filled
         chosen = [catalog.view(name) for name in names] if names else catalog.views
         for view in [view for view in chosen if names or view.node.table in filled]:
             degraded = _degraded_groups(view, snapshot)

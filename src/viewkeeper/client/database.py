@@ -212,9 +212,15 @@ class Database:
                 self._catalog = changed
                 return changed
 
-    def current_view(self, definition: ViewDefinition, version: int) -> ViewDefinition:
-        """The view as of catalog `version`: the same, or what replaced it, unless it was dropped."""
-        for view in self._catalog_at(version).views:
+    def view_as_of(self, definition: ViewDefinition, version: int) -> ViewDefinition | None:
+        """The view as of catalog `version`: the same, or what replaced it, unless it was dropped.
+
+        None when that catalog is no longer the one there is.
+        """
+        catalog = self._catalog_at(version)
+        if catalog.version != version:
+            return None
+        for view in catalog.views:
             if definition.id in (view.id, *view.replaces):
                 return view
         raise UnknownName(f"view {definition.name} was dropped")

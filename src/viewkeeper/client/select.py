@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def select(database: Database, statement: Select) -> Result:
     """The answer of a SELECT."""
-    catalog = database.catalog()
     relations: dict[str, pa.Table] = {}
     with database.snapshot() as snapshot:
+        catalog = snapshot.catalog
         for name in statement.tables:
             if not catalog.has(name):
                 raise UnknownName(f"there is no table or view {name}", "SHOW TABLES and SHOW VIEWS list what there is")

@@ -15,6 +15,7 @@ from viewkeeper.client.views import View
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.token import Token
+from viewkeeper.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -57,7 +58,7 @@ class Session:
 
 
 class Snapshot:
-    """One committed epoch of all views, held until closed."""
+    """One committed epoch of all views, held until closed; `catalog` says which views these are."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,9 +66,11 @@ class Snapshot:
         while True:
             moment = moment_of(store, SNAPSHOT, 0)
             self._held = store.hold(range(store.places))
-            floor = store.read_horizon().floor
-            if floor <= moment.epoch:
-                self._moment: Moment = moment.kept_from(floor)
+            self.catalog: Catalog = database.catalog()
+            now = store.read_horizon()
+            versions = {self.catalog.version, moment.horizon.catalog_version, now.catalog_version}
+            if now.floor <= moment.epoch and len(versions) == 1:
+                self._moment: Moment = moment.kept_from(now.floor)
                 break
             self._held.close()
 
@@ -80,7 +83,7 @@ class Snapshot:
         return self._moment.horizon
 
     def view(self, name: str) -> View:
-        return View(self._database, self._database.view(name).definition, (self._held, self._moment))
+        return View(self._database, self.catalog.view(name), (self._held, self._moment))
 
     def keys_of(self, table: int) -> Iterator[bytes]:
         """The keys of the records of a table beside the views, in order."""

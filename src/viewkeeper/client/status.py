@@ -65,12 +65,13 @@ def read_lag(database: Database) -> int:
 def read_status(database: Database) -> Status:
     """The status now."""
     store = database.store
-    record, catalog = store.read_epoch_record(), database.catalog()
+    record = store.read_epoch_record()
     lag = count_between(record.positions, store.ends())
     oldest = store.oldest_waiting(record.positions)
     seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
     pid = holder_of(store.layout.lock)
     with database.snapshot() as snapshot:
+        catalog = snapshot.catalog
         views = tuple(_view_status(snapshot, catalog, record, view) for view in catalog.views)
     return Status(
         url=store.url,

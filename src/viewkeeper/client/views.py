@@ -1,7 +1,8 @@
 """Views: reads of materialized records by key and in key order.
 
 In: keys and a read mode. Out: dicts, Arrow tables. Always: a read in any mode but "latest" sees one committed epoch for
-all of its records; a view that is not filled yet says so instead of answering with a part.
+all of its records, and the view as it was defined then, also when another took its place since it was opened; a view that
+is not filled yet says so instead of answering with a part.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.changes import Change, Changes, Step
     from viewkeeper.client.database import Database
     from viewkeeper.client.reading import ReadMode
+    from viewkeeper.model.horizon import Horizon
     from viewkeeper.stores.embedded.held import HeldViews
 
 
@@ -41,7 +43,6 @@ class View:
         self._definition = definition
         self._held = held  # a snapshot's records: every read is answered from them
         self._mode: ReadMode = SNAPSHOT
-        self._label = f"view {definition.name}"
 
     @property
     def name(self) -> str:
@@ -56,17 +57,16 @@ class View:
     ) -> dict[str, object] | None:
         """The record under a key; None when there is none."""
         while True:
-            moment = self._moment(read, timeout)
-            node = self._definition.node
-            encoded = key_bytes(self._label, node.key, key)
+            moment, definition = self._look(read, timeout)
+            node = definition.node
+            encoded = key_bytes(_label(definition), node.key, key)
+            if self._is_unfilled(definition, moment):
+                return self._unfilled(definition, encoded)
             first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
-            place = self._database.store.place_of(first)
-            if self._is_unfilled(moment):
-                return self._unfilled(encoded)
-            chain = self._chain(place, encoded)
-            if self._held or moment.epoch == EPOCH_MAX or self._database.store.read_horizon().floor <= moment.epoch:
+            chain = self._chain(self._database.store.place_of(first), node.table, encoded)
+            if self._held or self._still(moment):
                 row = None if chain is None else _version_at(chain, moment)
-                return None if row is None else self._to_dict(encoded, row)
+                return None if row is None else _to_dict(definition, encoded, row)
 
     def scan(
         self,
@@ -80,9 +80,8 @@ class View:
     ) -> Iterator[dict[str, object]]:
         """Records in key order whose key begins with `prefix`, from `start` to before `stop`."""
         check_limit(limit)
-        bounds = byte_range(self._label, self._definition.node.key, prefix, start, stop)
-        chosen = self._places(prefix)
-        return itertools.islice(self._scan(chosen, bounds, reverse, read, timeout), limit)
+        _bounds(self._current(), prefix, start, stop)  # what is no key is refused here, not with the first record
+        return itertools.islice(self._scan(prefix, start, stop, reverse, read, timeout), limit)
 
     def to_arrow(
         self,
@@ -95,8 +94,8 @@ class View:
         """The records that `scan` gives, as an Arrow table."""
         from viewkeeper.client.arrow import records_to_arrow
 
-        keys, rows = self._records(prefix, start, stop, read, timeout)
-        return records_to_arrow(self._definition.node, self._definition.shown, keys, rows)
+        definition, keys, rows = self._records(prefix, start, stop, read, timeout)
+        return records_to_arrow(definition.node, definition.shown, keys, rows)
 
     def to_pandas(
         self,
@@ -115,26 +114,25 @@ class View:
         """What each epoch behind `since` did to the records; ChangesLost when not all of it is kept any more."""
         from viewkeeper.client.changes import Changes, collect_steps, require_kept
 
-        places = self._places(())
-        held, moment = self._hold(places, read, timeout)
+        held, moment, definition, places = self._hold((), read, timeout)
         try:
             if moment.epoch == EPOCH_MAX:
                 raise InputError("changes are those of committed epochs", 'leave read="latest" out')
-            if self._is_unfilled(moment):
-                raise self._not_ready()
-            node = self._definition.node
-            since = require_kept(self._label, since, moment, moment.horizon.filled[node.table])
-            steps = collect_steps(held.scan(places, node.table, b"", None), since, moment)
+            if self._is_unfilled(definition, moment):
+                raise self._not_ready(definition)
+            table = definition.node.table
+            since = require_kept(_label(definition), since, moment, moment.horizon.filled[table])
+            steps = collect_steps(held.scan(places, table, b"", None), since, moment)
         finally:
             self._release(held)
-        return Changes(since, moment.epoch, steps, self._to_change)
+        return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
 
     def keys_and_values(self) -> pa.Table:
         """All records with their whole key (`__key_0`, …), shown or not, and the values (`__value_0`, …)."""
         from viewkeeper.client.arrow import keys_and_values
 
-        keys, rows = self._records((), None, None, None, TIMEOUT_SECONDS)
-        return keys_and_values(self._definition.node, self._definition.shown, keys, rows)
+        definition, keys, rows = self._records((), None, None, None, TIMEOUT_SECONDS)
+        return keys_and_values(definition.node, definition.shown, keys, rows)
 
     def in_mode(self, mode: ReadMode) -> View:
         """This view, read in `mode` unless a read says otherwise."""
@@ -144,97 +142,117 @@ class View:
 
     def _scan(
         self,
-        places: Sequence[int],
-        bounds: tuple[bytes, bytes | None],
+        prefix: Sequence[object],
+        start: object,
+        stop: object,
         reverse: bool,
         read: ReadMode | None,
         timeout: float,
     ) -> Iterator[dict[str, object]]:
-        held, moment = self._hold(places, read, timeout)
+        held, moment, definition, places = self._hold(prefix, read, timeout)
         try:
-            if self._is_unfilled(moment):
-                pairs = self._unfilled_pairs()
-                yield from (self._to_dict(key, row) for key, row in pairs if key >= bounds[0])
+            low, high = _bounds(definition, prefix, start, stop)
+            if self._is_unfilled(definition, moment):
+                pairs = self._unfilled_pairs(definition)
+                yield from (_to_dict(definition, key, row) for key, row in pairs if key >= low)
                 return
-            for key, chain in held.scan(places, self._definition.node.table, *bounds, reverse=reverse):
+            for key, chain in held.scan(places, definition.node.table, low, high, reverse=reverse):
                 row = _version_at(chain, moment)
                 if row is not None:
-                    yield self._to_dict(key, row)
+                    yield _to_dict(definition, key, row)
         finally:
             self._release(held)
 
     def _records(
         self, prefix: Sequence[object], start: object, stop: object, read: ReadMode | None, timeout: float
-    ) -> tuple[pa.Array, pa.Array]:
-        """Keys and rows of the records in a range, as Arrow arrays."""
+    ) -> tuple[ViewDefinition, pa.Array, pa.Array]:
+        """Keys and rows of the records in a range, as Arrow arrays; with what the view is."""
         import pyarrow as pa
 
         from viewkeeper.stores.embedded.versions import rows_at
 
-        node = self._definition.node
-        bounds, places = byte_range(self._label, node.key, prefix, start, stop), self._places(prefix)
-        held, moment = self._hold(places, read, timeout)
+        held, moment, definition, places = self._hold(prefix, read, timeout)
         try:
-            unfilled = self._is_unfilled(moment)
-            pairs = self._unfilled_pairs() if unfilled else list(held.scan(places, node.table, *bounds))
+            bounds, unfilled = _bounds(definition, prefix, start, stop), self._is_unfilled(definition, moment)
+            found = held.scan(places, definition.node.table, *bounds)
+            pairs = self._unfilled_pairs(definition) if unfilled else list(found)
         finally:
             self._release(held)
         keys = pa.array([key for key, _ in pairs], pa.binary())
         values = pa.array([value for _, value in pairs], pa.binary())
         rows = values if unfilled else rows_at(values, moment.epoch, moment.void)
         there = rows.is_valid()
-        return keys.filter(there), rows.filter(there)
+        return definition, keys.filter(there), rows.filter(there)
 
-    def _hold(self, places: Sequence[int], read: ReadMode | None, timeout: float) -> tuple[HeldViews, Moment]:
-        if self._held:
-            return self._held
+    def _hold(
+        self, prefix: Sequence[object], read: ReadMode | None, timeout: float
+    ) -> tuple[HeldViews, Moment, ViewDefinition, Sequence[int]]:
+        """The records of the places that a prefix may lie in, as of one moment."""
         store = self._database.store
         while True:
-            moment = self._moment(read, timeout)
+            moment, definition = self._look(read, timeout)
+            places = self._places(definition, prefix)
+            if self._held:
+                return self._held[0], moment, definition, places
             held = store.hold(places)
-            now = store.read_horizon()
-            if moment.epoch == EPOCH_MAX or now.floor <= moment.epoch:
-                return held, moment.kept_from(now.floor)
+            now = self._still(moment)
+            if now is not None:
+                return held, moment.kept_from(now.floor), definition, places
             held.close()
 
     def _release(self, held: HeldViews) -> None:
         if not self._held:
             held.close()
 
-    def _chain(self, place: int, key: bytes) -> bytes | None:
-        table = self._definition.node.table
+    def _chain(self, place: int, table: int, key: bytes) -> bytes | None:
         return self._held[0].get(place, table, key) if self._held else self._database.store.get_chain(place, table, key)
 
-    def _moment(self, read: ReadMode | None, timeout: float) -> Moment:
+    def _look(self, read: ReadMode | None, timeout: float) -> tuple[Moment, ViewDefinition]:
+        """The moment to read, and what the view was then."""
         if self._held:
-            return self._held[1]
-        moment = moment_of(self._database.store, self._mode if read is None else read, timeout)
-        self._definition = self._database.current_view(self._definition, moment.horizon.catalog_version)
-        return moment
+            return self._held[1], self._definition
+        while True:
+            moment = moment_of(self._database.store, self._mode if read is None else read, timeout)
+            definition = self._database.view_as_of(self._definition, moment.horizon.catalog_version)
+            if definition is not None:
+                self._definition = definition
+                return moment, definition
 
-    def _places(self, prefix: Sequence[object]) -> Sequence[int]:
-        store, node = self._database.store, self._definition.node
+    def _current(self) -> ViewDefinition:
+        return self._definition if self._held else self._look(SNAPSHOT, 0)[1]
+
+    def _still(self, moment: Moment) -> Horizon | None:
+        """The horizon now, unless what was read since `moment` may not be of it.
+
+        Versions may be purged (R4), and a view that another took the place of may be gone.
+        """
+        now = self._database.store.read_horizon()
+        is_same = now.catalog_version == moment.horizon.catalog_version
+        return now if is_same and (moment.epoch == EPOCH_MAX or now.floor <= moment.epoch) else None
+
+    def _places(self, definition: ViewDefinition, prefix: Sequence[object]) -> Sequence[int]:
+        store, node = self._database.store, definition.node
         if not node.key:
             return [store.place_of(b"")]
         if not prefix:
             return range(store.places)
-        return [store.place_of(key_bytes(self._label, node.key[:1], prefix[:1]))]
+        return [store.place_of(key_bytes(_label(definition), node.key[:1], prefix[:1]))]
 
-    def _is_unfilled(self, moment: Moment) -> bool:
-        first = moment.horizon.filled.get(self._definition.node.table)
+    def _is_unfilled(self, definition: ViewDefinition, moment: Moment) -> bool:
+        first = moment.horizon.filled.get(definition.node.table)
         return first is None or (self._held is not None and first > moment.epoch)
 
-    def _unfilled(self, key: bytes) -> dict[str, object] | None:
-        rows = [row for at, row in self._unfilled_pairs() if at == key]
-        return self._to_dict(key, rows[0]) if rows else None
+    def _unfilled(self, definition: ViewDefinition, key: bytes) -> dict[str, object] | None:
+        rows = [row for at, row in self._unfilled_pairs(definition) if at == key]
+        return _to_dict(definition, key, rows[0]) if rows else None
 
-    def _unfilled_pairs(self) -> list[tuple[bytes, bytes]]:
+    def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
         """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
-        node, store = self._definition.node, self._database.store
-        always = [other for other in self._definition.nodes if isinstance(other, FoldNode) and other.always]
-        has_rows = any(next(store.scan(table, b"", None), None) is not None for table in self._definition.sources)
+        node, store = definition.node, self._database.store
+        always = [other for other in definition.nodes if isinstance(other, FoldNode) and other.always]
+        has_rows = any(next(store.scan(table, b"", None), None) is not None for table in definition.sources)
         if has_rows or any(other is not node for other in always):
-            raise self._not_ready()
+            raise self._not_ready(definition)
         if isinstance(node, FoldNode) and node.always:
             from viewkeeper.views.groups import empty_row
 
@@ -242,25 +260,37 @@ class View:
             return [] if row is None else [(b"", row)]
         return []
 
-    def _not_ready(self) -> NotReady:
-        reason = self._database.store.read_epoch_record().stopped.get(self._definition.node.table)
+    def _not_ready(self, definition: ViewDefinition) -> NotReady:
+        reason = self._database.store.read_epoch_record().stopped.get(definition.node.table)
         if reason is not None:
-            return NotReady(f"{self._label} is stopped: {reason}", "DROP it and CREATE it again")
+            return NotReady(f"{_label(definition)} is stopped: {reason}", "DROP it and CREATE it again")
         hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
-        return NotReady(f"{self._label} is not filled yet", hint)
+        return NotReady(f"{_label(definition)} is not filled yet", hint)
 
-    def _to_change(self, step: Step) -> Change:
-        from viewkeeper.client.changes import Change
 
-        columns = self._definition.node.key
-        key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
-        before, after = (None if row is None else self._to_dict(step.key, row) for row in (step.before, step.after))
-        return Change(step.epoch, key, before, after)
+def _label(definition: ViewDefinition) -> str:
+    return f"view {definition.name}"
 
-    def _to_dict(self, key: bytes, row: bytes) -> dict[str, object]:
-        node = self._definition.node
-        parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
-        return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in self._definition.shown}
+
+def _bounds(
+    definition: ViewDefinition, prefix: Sequence[object], start: object, stop: object
+) -> tuple[bytes, bytes | None]:
+    return byte_range(_label(definition), definition.node.key, prefix, start, stop)
+
+
+def _to_change(definition: ViewDefinition, step: Step) -> Change:
+    from viewkeeper.client.changes import Change
+
+    columns = definition.node.key
+    key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
+    before, after = (None if row is None else _to_dict(definition, step.key, row) for row in (step.before, step.after))
+    return Change(step.epoch, key, before, after)
+
+
+def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object]:
+    node = definition.node
+    parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
+    return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in definition.shown}
 
 
 def _version_at(chain: bytes, moment: Moment) -> bytes | None:

@@ -161,6 +161,7 @@ class Catalog:
     def with_view(self, view: ViewDefinition) -> Catalog:
         """Add a view that was defined against this catalog."""
         self._refuse_taken(view.name)
+        self._refuse_changing(view)
         self._check_id(view.id, view.name)
         behind = max(view.tables) + 1
         return replace(self, version=self.version + 1, next_id=behind, views=(*self.views, view))
@@ -169,6 +170,7 @@ class Catalog:
         """Let a view be filled beside the one of its name, to take its place; one that was on its way there goes."""
         old = self.view(view.name)
         self._check_id(view.id, view.name)
+        self._refuse_changing(view)
         self._refuse_read(f"view {old.name}", old.id)
         waiting = [other for other in self.replacements if other.replaces[-1] == old.id]
         gone = tuple((table, epoch) for other in waiting for table in other.tables)
@@ -243,6 +245,12 @@ class Catalog:
         readers = list(dict.fromkeys(view.name for view in self.kept if view.reads(entry)))
         if readers:
             raise NameInUse(f"{what} is read by {', '.join(readers)}", "drop the views first")
+
+    def _refuse_changing(self, view: ViewDefinition) -> None:
+        """A text over a view that is being replaced would mean the old one today and the new one tomorrow."""
+        for other in self.replacements:
+            if view.reads(other.replaces[-1]):
+                raise NameInUse(f"view {other.name} is being replaced", "wait until the new one is filled")
 
     def _check_id(self, given: TableId, name: str) -> None:
         if given != self.next_id:
