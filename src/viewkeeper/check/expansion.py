@@ -33,32 +33,36 @@ def _expanded(catalog: Catalog, view: ViewDefinition, tables: Tables) -> exp.Que
         if _is_common_table(node):
             continue
         entry = then.by_id(meant[node.name.lower()])
-        alias = exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True))
         if isinstance(entry, TableSchema):
             name = f"__table_{entry.id}_{len(entry.columns)}"
             tables[name] = entry
-            node.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias))
+            source: exp.Expression = exp.Table(this=exp.to_identifier(name, quoted=True))
         else:
-            node.replace(exp.Subquery(this=_expanded(then, entry, tables), alias=alias))
+            source = exp.Subquery(this=_expanded(then, entry, tables))
+        source.set("alias", _alias(node))
+        source.set("joins", node.args.get("joins"))  # of a join in parentheses: they hang on its first table
+        node.replace(source)
     return tree
+
+
+def _alias(node: exp.Table) -> exp.TableAlias:
+    """What a table is called, and its columns, where the text gives them names."""
+    given = node.args.get("alias")
+    columns = [] if given is None else given.args.get("columns")
+    return exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True), columns=columns)
 
 
 def _is_common_table(node: exp.Table) -> bool:
     """Whether the name is that of a WITH around it."""
-    above = node.parent
     inside: exp.Expression = node
+    above = node.parent
     while above is not None:
-        clause = above.args.get("with_")
-        for common in clause.expressions if clause is not None else ():
-            if common is inside:
-                break  # those behind it, and itself, are not known here
-            if common.alias.lower() == node.name.lower():
-                return True
-        if isinstance(above, exp.With):
-            for common in above.expressions:
-                if common is inside:
-                    break
-                if common.alias.lower() == node.name.lower():
-                    return True
+        if isinstance(above, exp.With):  # inside one of them: those before it are known there
+            known = above.expressions[: above.expressions.index(inside)]
+        else:
+            clause = above.args.get("with_")
+            known = [] if clause is None or clause is inside else clause.expressions
+        if any(common.alias.lower() == node.name.lower() for common in known):
+            return True
         inside, above = above, above.parent
     return False

@@ -22,6 +22,17 @@ BOUND_NAME = "__bound_{}"
 _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is within n · 2^-52 · Σ|x|
 
 
+def can_ask_for_key(view: ViewDefinition) -> bool:
+    """Whether its text is one SELECT over one base table, whose columns can be asked for beside what the view shows."""
+    if view.kind == "INDEX":
+        return True
+    if view.names[0][1] != view.sources[0] or len(view.names) > 1 or len(view.nodes) > 1:
+        return False
+    tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
+    is_one = [tree] == list(tree.find_all(exp.Query)) and not tree.args.get("with_")
+    return is_one and not any(alias.args.get("columns") for alias in tree.find_all(exp.TableAlias))
+
+
 def question_for(
     view: ViewDefinition, table: TableSchema, left_out: Sequence[Sequence[str]] = (), *, careful: bool = False
 ) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.check.compare import compare
 from viewkeeper.check.expansion import spelled_out
-from viewkeeper.check.questions import names_of_bounds, names_of_keys, question_for
+from viewkeeper.check.questions import can_ask_for_key, names_of_bounds, names_of_keys, question_for
 from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.client.bags import keyed
 from viewkeeper.client.pins import pinned
@@ -97,12 +97,11 @@ def _sides(
 ) -> tuple[int, list[Finding]]:
     """How many records a view should hold, and what is wrong with those it holds."""
     stored = snapshot.view(view.name).keys_and_values()
-    if len(view.nodes) == 1 and len(view.node.feeds) == 1:
-        table = catalog.by_id(view.sources[0])
-        if isinstance(table, TableSchema):
-            expected = _recomputed(recompute, view, table.as_of(view.id), snapshot, degraded)
-            names = names_of_keys(view), names_of_bounds(view)
-            return len(expected), _judge(view, *names, expected, _without(stored, view, degraded))
+    if can_ask_for_key(view):
+        table = catalog.table_by_id(view.sources[0]).as_of(view.id)
+        expected = _recomputed(recompute, view, table, snapshot, degraded)
+        names = names_of_keys(view), names_of_bounds(view)
+        return len(expected), _judge(view, *names, expected, _without(stored, view, degraded))
     if set_aside(snapshot, view).count or degraded:
         raise EpochFailed(
             "some of its rows are set aside, or groups degraded, which Spark cannot leave out of such a view"

@@ -1,11 +1,14 @@
 """Dialect: Spark's SQL as sqlglot reads it, with the functions of views left as they are written.
 
 In: nothing. Out: `ViewSpark`, to parse and to print a view's text. Always: a function of `PLAIN` stays a call by its
-name over its arguments. sqlglot's own trees lose meaning: INSTR and LOCATE become one node though Spark evaluates their
-arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month', DATE_SUB a product.
+name over its arguments, and a WITH stays where it stands. sqlglot's own trees lose meaning: INSTR and LOCATE become one
+node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month',
+DATE_SUB a product; and a WITH inside a query would be printed before it, beside others of the same names.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from sqlglot.dialects.spark import Spark
 
@@ -31,3 +34,6 @@ class ViewSpark(Spark):
             for name, read in Spark.Parser.FUNCTION_PARSERS.items()
             if name.lower() not in PLAIN or name in _OWN_SYNTAX
         }
+
+    class Generator(Spark.Generator):
+        EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[frozenset[type]] = frozenset()
