@@ -53,6 +53,11 @@ class BlockMaker:
         if self._chance(0.45):
             self._seen["WHERE"] += 1
             conditions.append(self._values.condition(source.values, 2))
+        numbers = [value for value in source.values if value.type.is_integer]
+        if numbers and self._chance(0.02):
+            self._seen["rows set aside by WHERE"] += 1
+            failing = self._values.failing(self._choose.choice(numbers))
+            conditions.append(sql("{} >= 2", failing.sql))
         if self._chance(0.16) and source.rows < 400:
             predicate = self._predicates.predicate(source, depth)
             if predicate is not None:
@@ -68,7 +73,7 @@ class BlockMaker:
         if types is None and source.starred and self._chance(0.1):
             return self._star(source, where)
         items = self._items(source, types, width)
-        guard = self._failing(source, items) if types is None else None
+        guard = self._failing(source, items, "rows set aside by an output") if types is None else None
         named = self._named(items)
         distinct = self._chance(0.1)
         self._seen["DISTINCT"] += distinct
@@ -114,15 +119,14 @@ class BlockMaker:
             items.append(value)
         return items
 
-    def _failing(self, source: From, items: list[Value]) -> Sql | None:
-        """Now and then an output on which some rows fail; the row is set aside, which the guard says to the others."""
+    def _failing(self, source: From, items: list[Value], feature: str) -> Sql | None:
+        """Now and then a value on which some rows fail; the row is set aside, which the guard says to the others."""
         numbers = [value for value in source.values if value.type.is_integer]
         if not numbers or not self._chance(0.03):
             return None
-        self._seen["rows set aside"] += 1
+        self._seen[feature] += 1
         number = self._choose.choice(numbers)
-        duck = "CAST(12 // nullif({}, 0) AS BIGINT)"
-        items.append(Value(sql("(12 div {})", number.sql, duck=duck), _BIGINT, 12, fails=True))
+        items.append(self._values.failing(number))
         return sql("({} IS NULL OR {} <> 0)", number.sql, number.sql)
 
     def _star(self, source: From, where: list[Sql]) -> Query:
@@ -136,14 +140,18 @@ class BlockMaker:
 
     def _grouped(self, source: From, where: list[Sql]) -> Query:
         keys = self._keys(source)
+        guard = self._failing(source, keys, "rows set aside by a group")
+        failing: list[Value] = []
+        guard = self._failing(source, failing, "rows set aside by an aggregate") if guard is None else guard
         self._seen["GROUP BY" if keys else "aggregates without GROUP BY"] += 1
         named: list[tuple[Value, str]] = [(key, self._from.name("c")) for key in keys if self._chance(0.85)]
         for _ in range(self._choose.choice((1, 1, 2, 3)) if keys or not named else 0):
             named.append((self._aggregates.aggregate(source.values, keys), self._from.name("c")))
+        named += [(self._aggregates.sum_of(value), self._from.name("c")) for value in failing]
         self._choose.shuffle(named)
         distinct = bool(keys) and self._chance(0.05)
         self._seen["DISTINCT over groups"] += distinct
-        text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, None)
+        text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, guard)
         if keys:
             text = sql("{} GROUP BY {}", text, self._group_by(keys, named))
         if self._chance(0.25):
@@ -227,9 +235,6 @@ class BlockMaker:
                 text = sql(str(place))
             parts.append(sql(f"{{}}{view}", text, duck=f"{{}}{words}"))
         return joined(", ", parts)
-
-
-_BIGINT = Type("BIGINT")
 
 
 def _column(name: str, value: Value) -> Column:

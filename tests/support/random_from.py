@@ -76,6 +76,16 @@ _KINDS = {
     "LEFT ANTI JOIN": "ANTI JOIN",
     "ANTI JOIN": "ANTI JOIN",
 }
+# The sides on which a row without a key, set aside or not, gives nothing.
+_SIDES_THAT_MAY_FAIL = {
+    "INNER JOIN": "lr",
+    "JOIN": "lr",
+    "LEFT JOIN": "r",
+    "RIGHT JOIN": "l",
+    "FULL JOIN": "",
+    "SEMI JOIN": "lr",
+    "ANTI JOIN": "r",
+}
 _WEIGHTS = (5, 4, 5, 2, 4, 2, 2, 2, 1, 2, 1)
 
 
@@ -196,7 +206,7 @@ class FromMaker:
             return None
         self._choose.shuffle(pairs)
         count = 2 if len(pairs) > 1 and self._values.chance(0.2) else 1
-        conditions = [self._equality(*pair) for pair in pairs[:count]]
+        conditions = [self._equality(*pair, _SIDES_THAT_MAY_FAIL[_KINDS[kind]]) for pair in pairs[:count]]
         self._seen["join on several columns"] += count > 1
         self._seen["join of different types"] += any(a.type != b.type for a, b in pairs[:count])
         if self._values.chance(0.3):
@@ -224,7 +234,14 @@ class FromMaker:
             if a.type == b.type or self._values.chance(0.25):
                 yield a, b
 
-    def _equality(self, left: Value, right: Value) -> Sql:
+    def _equality(self, left: Value, right: Value, may_fail: str = "") -> Sql:
+        """`left = right`; `may_fail` names the sides whose rows are set aside when the key fails, as if it were NULL."""
+        if left.type.is_integer and right.type.is_integer and may_fail and self._values.chance(0.05):
+            self._seen["rows set aside by a key"] += 1
+            if self._choose.choice(may_fail) == "l":
+                left = self._values.failing(left)
+            else:
+                right = self._values.failing(right)
         if self._values.chance(0.15):
             changed = self._values.value([left], left.type, 1)
             if common_type(changed.type, right.type) is not None and not changed.constant:

@@ -153,13 +153,18 @@ def _describe(database: Database, name: str) -> Result:
     catalog = database.catalog()
     if not catalog.has(name):
         raise UnknownName(f"there is no table or view {name}", "SHOW TABLES and SHOW VIEWS list what there is")
-    table = next((table for table in catalog.tables if table.name.lower() == name.lower()), None)
-    key = table.key_columns if table else catalog.view(name).key
-    columns = table.columns if table else tuple(shown.column for shown in catalog.view(name).shown)
-    names = [column.name for column in key]
-    rows = [(c.name, str(c.type), c.nullable, f"{names.index(c.name) + 1}" if c.name in names else "") for c in columns]
-    shown = {column.name for column in columns}
-    rows += [(c.name, str(c.type), c.nullable, f"{i + 1}, not shown") for i, c in enumerate(key) if c.name not in shown]
+    entry = catalog.named(name)
+    if isinstance(entry, TableSchema):
+        columns = entry.columns
+        parts = [entry.key.index(column.name) if column.name in entry.key else None for column in columns]
+    else:  # by where a column stands, for both sides of a join may have one of its name
+        columns = tuple(shown.column for shown in entry.shown)
+        parts = [shown.index if shown.part == "key" else None for shown in entry.shown]
+    key = entry.key_columns if isinstance(entry, TableSchema) else entry.key
+    described = zip(columns, parts, strict=True)
+    rows = [(c.name, str(c.type), c.nullable, "" if part is None else f"{part + 1}") for c, part in described]
+    hidden = [(part, column) for part, column in enumerate(key) if part not in parts]
+    rows += [(c.name, str(c.type), c.nullable, f"{part + 1}, not shown") for part, c in hidden]
     return Result(("column", "type", "nullable", "key"), tuple(rows))
 
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import INT
+from viewkeeper.model.types import BIGINT, INT
 from viewkeeper.plan.compile_fold import FoldLayout, lay_out_fold
 from viewkeeper.plan.fold_nodes import fold_node
 from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
 from viewkeeper.plan.rows import Rows, Wanted
 from viewkeeper.sql.duckdb_sql import emit, group_key
-from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, columns_of, rewrite
+from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, columns_of, rewrite
 from viewkeeper.sql.relations import (
     Fold,
     Grouping,
@@ -142,6 +142,8 @@ class _Compiler:
         raise InvariantBroken(f"no rows for {relation!r}")
 
     def _fold(self, below: Relation, grouping: Grouping, values: Sequence[Expression]) -> Rows:
+        if not (grouping.groups or grouping.aggregates or values):
+            grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it gives something: that it is there
         groups = [Output(part.text, FoldRef("group", place, part)) for place, part in enumerate(grouping.groups)]
         aggregates = [Output(p.text, FoldRef("aggregate", place, p)) for place, p in enumerate(grouping.aggregates)]
         computed = [Output(part.text, part) for part in values]
