@@ -72,7 +72,7 @@ def test_twenty_views_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_wrong_record_is_found() -> None:
-    base = pa.table({"k": ["a", "b"], "x": [1, 1], "y": [5, 7]})
+    base = {"r": pa.table({"k": ["a", "b"], "x": [1, 1], "y": [5, 7]})}
 
     require_equal(base, V2, pa.table({"x": [1], "lo": [5], "hi": [7]}), "right")
     for wrong in ({"x": [1], "lo": [5], "hi": [8]}, {"x": [1, 2], "lo": [5, 5], "hi": [7, 7]}):
