@@ -24,6 +24,10 @@ from benchmarks.workload import DISTRIBUTIONS
 QUESTIONS = {
     "first_speed": "how much faster is an epoch than the papers' per-operation algorithm (V1, uniform)?",
     "single_table": "the same for V1, V2 and twenty views, uniform and zipf, with before-images and without",
+    "join": "the same for V3, a join of which both tables change",
+    "join_growth": "does a change of a join's tables cost more when the tables are larger?",
+    "join_memory": "peak memory when a row changes that matches 1,000,000 others",
+    "tpch": "ten queries of TPC-H, refreshed ten times, against a recomputation by Spark",
     "refresh": "a refresh after every 10,000 changes against a recomputation by Spark",
     "reads": "view.get and table.get against a bare LMDB get",
     "put_latency": "put, p50 and p99, with the pipeline running and stopped",
@@ -100,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
             help=f"{text} ({'its own' if default is None else f'{default:,}'})",
         )
     sizes.add_argument("--backlogs", type=int, nargs=2, default=full.backlogs, metavar="N", help="of memory")
+    sizes.add_argument("--sizes", type=int, nargs="+", default=full.sizes, metavar="N", help="of join_growth, in rows")
+    sizes.add_argument("--matches", type=int, nargs="+", default=full.matches, metavar="N", help="of join_memory")
     cases = parser.add_argument_group("cases of single_table, first_speed and epoch_steps")
     cases.add_argument("--distributions", nargs="+", choices=DISTRIBUTIONS, default=full.distributions)
     cases.add_argument("--views", nargs="+", choices=list(VIEW_SETS), default=full.views)
@@ -113,8 +119,10 @@ _SIZES = {
     "runs": "measured runs of each system, after one that warms up",
     "view_managers": "of the pipeline",
     "changes_per_epoch": "of the pipeline",
-    "refreshes": "of refresh",
+    "refreshes": "of refresh and tpch",
     "changes_per_refresh": "of refresh",
+    "changes_per_size": "of join_growth, at each size",
+    "scale": "of tpch",
     "puts": "of visibility",
     "gets": "of reads, in each round",
     "rounds": "of reads",

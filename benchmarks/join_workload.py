@@ -60,7 +60,15 @@ def side_steps(workload: Workload, changes: int, sizes: list[int]) -> Iterator[S
         yield SideStep(puts, random.integers(0, Z_MAX, len(puts)), deletes)
 
 
-def prepare_join(url: str, workload: Workload, side_changes: int, view: str, fill: Callable[[Database], object]) -> int:
+def prepare_join(
+    url: str,
+    workload: Workload,
+    side_changes: int,
+    view: str,
+    fill: Callable[[Database], object],
+    *,
+    changes: bool = True,
+) -> int:
     """A store at `url`: both tables loaded, the view `v1` filled, the changes waiting; answers how many wait."""
     with vk.connect(url) as db:
         db.execute(f"{TABLE}; {SIDE_TABLE}")
@@ -69,10 +77,11 @@ def prepare_join(url: str, workload: Workload, side_changes: int, view: str, fil
         db.execute(f"CREATE MATERIALIZED VIEW v1 AS {view}")
         fill(db)
         filled = db.store.ends()[Stream(0)]
-        sizes = [len(step.puts) + len(step.deletes) for step in steps(workload)]
-        for step, side in zip(steps(workload), side_steps(workload, side_changes, sizes), strict=True):
-            write_step(db, step)
-            write_side_step(db, side)
+        if changes:
+            sizes = [len(step.puts) + len(step.deletes) for step in steps(workload)]
+            for step, side in zip(steps(workload), side_steps(workload, side_changes, sizes), strict=True):
+                write_step(db, step)
+                write_side_step(db, side)
         return db.store.ends()[Stream(0)] - filled
 
 

@@ -58,21 +58,26 @@ def tell(figures: Mapping) -> Iterator[str]:
 
 
 def _peaks(options: Options, changes: int) -> dict[str, Any]:
-    """Peaks of each kind of process and of all together, the median of the runs."""
-    found = []
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         source = Path(folder) / "prepared"
         waiting = prepare(f"embedded:{source}", replace(options.workload(), changes=changes), [V1], fill_here)
-        for turn in range(options.runs):
-            copy = copy_store(source, Path(folder) / f"copy-{turn}")
-            peaks, told = _watch(f"embedded:{copy}", options)
-            require_views(f"embedded:{copy}", [V1], "pipeline")
-            if told["changes"] != waiting:
-                raise WrongResult(f"pipeline: {told['changes']} changes were committed, {waiting} written")
-            found.append(peaks)
-            shutil.rmtree(copy)
+        return watch(source, V1, waiting, options)
+
+
+def watch(source: Path, view: str, waiting: int, options: Options) -> dict[str, Any]:
+    """Peaks of each kind of process and of all together while the store's changes are applied; the median of the runs."""
+    found = []
+    for turn in range(options.runs):
+        copy = copy_store(source, source.with_name(f"copy-{turn}"))
+        peaks, told = _watch_once(f"embedded:{copy}", options)
+        require_views(f"embedded:{copy}", [view], "pipeline")
+        if told["changes"] != waiting:
+            raise WrongResult(f"pipeline: {told['changes']} changes were committed, {waiting} written")
+        found.append(peaks)
+        shutil.rmtree(copy)
     return {
         "epochs": told["epochs"],
+        "seconds": told["seconds"],
         **{
             f"{name}_mib": {kind: median([peaks[name][kind] for peaks in found], 1) for kind in (*KINDS, "all")}
             for name in MEASURES
@@ -80,7 +85,7 @@ def _peaks(options: Options, changes: int) -> dict[str, Any]:
     }
 
 
-def _watch(url: str, options: Options) -> tuple[dict[str, dict[str, float]], dict]:
+def _watch_once(url: str, options: Options) -> tuple[dict[str, dict[str, float]], dict]:
     peaks = {name: dict.fromkeys((*KINDS, "all"), 0.0) for name in MEASURES}
     size = options.changes_per_epoch
     process = pipeline_process.start(url, "run", view_managers=options.view_managers, changes_per_epoch=size)

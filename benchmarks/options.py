@@ -30,6 +30,10 @@ class Options:
     rounds: int = 50
     seconds: float = 20.0
     backlogs: tuple[int, ...] = (1_000_000, 5_000_000)
+    sizes: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)
+    changes_per_size: int = 100_000
+    matches: tuple[int, ...] = (10_000, 1_000_000)
+    scale: float = 0.1
     quick: bool = False
 
     def workload(self, distribution: str = "uniform") -> Workload:
@@ -49,5 +53,9 @@ class Options:
             rounds=3,
             seconds=2.0,
             backlogs=(20_000, 60_000),
+            sizes=(5_000, 20_000),
+            changes_per_size=min(self.changes_per_size, 5_000),
+            matches=(1_000, 20_000),
+            scale=min(self.scale, 0.01),
             quick=True,
         )

@@ -16,8 +16,9 @@ packed structs, the environment is unsynced between the sync points, one process
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -38,12 +39,12 @@ class UpdateProgram(Protocol):
 
     def __init__(self, environment: lmdb.Environment) -> None: ...
 
-    def load(self, first: pa.Table, schema: TableSchema, position: int) -> None:
-        """The state before the changes; not a part of what is measured."""
+    def load(self, first: Mapping[str, pa.Table], schemas: Mapping[str, TableSchema], position: int) -> None:
+        """The state before the changes, from the rows of each table; not a part of what is measured."""
         ...
 
     def columns(self, batch: pa.RecordBatch, schema: TableSchema) -> Iterable[list]:
-        """What the program needs of a batch of the log, as lists of plain values."""
+        """What the program needs of a batch of one table's changes, as lists of plain values, the position first."""
         ...
 
     def apply(self, transaction: lmdb.Transaction, changes: list) -> None:
@@ -70,18 +71,22 @@ class Run:
         return self.decode_seconds + self.apply_seconds
 
 
-def run(url: str, target: Path, first: pa.Table, program: type[UpdateProgram], variant: str) -> Run:
+def run(url: str, target: Path, first: Mapping[str, pa.Table], program: type[UpdateProgram], variant: str) -> Run:
     """All changes of the store's log, applied to records in a new environment at `target` that begin as of `first`."""
     settings = {"map_size": 1 << 34, "max_dbs": 4, "sync": False, "metasync": False, "readahead": False}
     with vk.connect(url, read_only=True) as db, lmdb.open(str(target), **settings) as environment:
         record = db.store.read_epoch_record()
         start, stop = record.positions[Stream(STREAM)], db.store.ends()[Stream(STREAM)]
-        schema, updates = db.table("r").schema, program(environment)
-        updates.load(first, schema, start)
+        schemas, updates = {name: db.table(name).schema for name in first}, program(environment)
+        by_id = {schema.id: schema for schema in schemas.values()}
+        updates.load(first, schemas, start)
         environment.sync(True)
         began, cpu = time.perf_counter(), time.process_time()
-        batches = [batch for _, batch in db.store.read_log(Stream(STREAM), start, Position(stop))]
-        changes = [change for batch in batches for change in zip(*updates.columns(batch, schema), strict=True)]
+        batches = list(db.store.read_log(Stream(STREAM), start, Position(stop)))
+        columns = (updates.columns(batch, by_id[source]) for source, batch in batches)
+        changes = [change for lists in columns for change in zip(*lists, strict=True)]
+        if len(schemas) > 1:
+            changes.sort(key=itemgetter(0))  # batches are by table
         decoded = time.perf_counter()
         _apply(environment, updates, changes, size=1 if variant == "each" else CHANGES_PER_SYNC)
         ended, cpu = time.perf_counter(), time.process_time() - cpu

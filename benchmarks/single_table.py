@@ -110,7 +110,7 @@ def _run_others(case: Case) -> None:
     url = case.url(case.folder / "prepared")
     if not case.programs:
         return
-    first, base = first_rows(case.workload), base_rows(url)
+    first, base = {"r": first_rows(case.workload)}, base_rows(url)
     for variant, program in case.programs.items():
         target = case.folder / f"per-operation-{variant}"
         ran = per_operation.run(url, target, first, program, variant)

@@ -7,7 +7,7 @@ made it 8 % slower, and so the comparison too kind to us; only the rare write of
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import duckdb
 import lmdb
@@ -38,9 +38,9 @@ class SumProgram:
     def __init__(self, environment: lmdb.Environment) -> None:
         self.environment = environment
 
-    def load(self, first: pa.Table, schema: TableSchema, position: int) -> None:
+    def load(self, first: Mapping[str, pa.Table], schemas: Mapping[str, TableSchema], position: int) -> None:
         with duckdb.connect() as connection, self.environment.begin(write=True) as transaction:
-            connection.register("r", first)
+            connection.register("r", first["r"])
             for x, a, b in connection.sql(self.view).fetchall():
                 transaction.put(_KEY.pack(x), _RECORD.pack(a, int(b), STREAM, position))
 
@@ -123,11 +123,12 @@ class DeltaSumProgram(SumProgram):
         super().__init__(environment)
         self._delta = environment.open_db(b"delta")
 
-    def load(self, first: pa.Table, schema: TableSchema, position: int) -> None:
-        super().load(first, schema, position)
-        keys, _ = encode_keys(schema.key_columns, [first["k"].combine_chunks()], len(first))
+    def load(self, first: Mapping[str, pa.Table], schemas: Mapping[str, TableSchema], position: int) -> None:
+        super().load(first, schemas, position)
+        r = first["r"]
+        keys, _ = encode_keys(schemas["r"].key_columns, [r["k"].combine_chunks()], len(r))
         with self.environment.begin(write=True, db=self._delta) as transaction:
-            rows = zip(keys.to_pylist(), first["x"].to_pylist(), first["y"].to_pylist(), strict=True)
+            rows = zip(keys.to_pylist(), r["x"].to_pylist(), r["y"].to_pylist(), strict=True)
             pairs = ((key, _ROW.pack(x, y, STREAM, position)) for key, x, y in rows)
             transaction.cursor().putmulti(pairs)
 
@@ -181,10 +182,10 @@ class MinMaxProgram(SumProgram):
         super().__init__(environment)
         self._entries = environment.open_db(b"entries")
 
-    def load(self, first: pa.Table, schema: TableSchema, position: int) -> None:
-        super().load(first, schema, position)
+    def load(self, first: Mapping[str, pa.Table], schemas: Mapping[str, TableSchema], position: int) -> None:
+        super().load(first, schemas, position)
         with duckdb.connect() as connection:
-            connection.register("r", first)
+            connection.register("r", first["r"])
             counted = connection.sql("SELECT x, y, COUNT(*) FROM r GROUP BY x, y ORDER BY x, y").fetchall()
         with self.environment.begin(write=True, db=self._entries) as transaction:
             pairs = ((_ENTRY_KEY.pack(x, y), _ENTRY.pack(many, STREAM, position)) for x, y, many in counted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 V1 = "SELECT x, COUNT(*) AS n, SUM(y) AS s FROM r GROUP BY x"
 V2 = "SELECT x, MIN(y) AS lo, MAX(y) AS hi FROM r GROUP BY x"
+V3 = "SELECT r.k, r.x, r.y, s.name, s.z FROM r JOIN s ON r.x = s.x"  # S is the table of `join_workload`
 
 _BAND = 200  # five bands of y
 _SELECTIONS = tuple(

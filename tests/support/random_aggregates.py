@@ -22,12 +22,18 @@ class AggregateMaker:
     def aggregate(self, scope: Sequence[Value], keys: Sequence[Value]) -> Value:
         """An aggregate, or an expression over aggregates and groups."""
         first = self._call(scope)
+        if first.type == BIGINT and self._chance(0.04):
+            self._seen["value of a group that fails"] += 1
+            return self._values.failing(first)
         if not self._chance(0.15):
             return first
         self._seen["expression over aggregates"] += 1
         terms = [first, self._call(scope), *keys]
         made = self._values.value(terms, first.type, 1)
         return first if made.constant or not any(term.sql.view in made.sql.view for term in terms) else made
+
+    def sum_of(self, value: Value) -> Value:
+        return Value(sql("SUM({})", value.sql, duck="CAST(sum({}) AS BIGINT)"), BIGINT, value.size * _ROWS_MAX)
 
     def _call(self, scope: Sequence[Value]) -> Value:
         for _ in range(6):

@@ -40,6 +40,8 @@ class BlockMaker:
         return self._plain(source, where, types, self._choose.randint(1, width), bare=True)
 
     def _source(self, depth: int) -> From:
+        if depth > 0 and self._chance(0.03):
+            return self._from.unnamed(depth)
         source = self._from.joins(depth) if self._chance(0.42) else self._from.source(depth)
         if source.bare and self._chance(0.3):
             self._seen["names without qualifiers"] += 1
@@ -51,6 +53,11 @@ class BlockMaker:
         if self._chance(0.45):
             self._seen["WHERE"] += 1
             conditions.append(self._values.condition(source.values, 2))
+        numbers = [value for value in source.values if value.type.is_integer]
+        if numbers and self._chance(0.02):
+            self._seen["rows set aside by WHERE"] += 1
+            failing = self._values.failing(self._choose.choice(numbers))
+            conditions.append(sql("{} >= 2", failing.sql))
         if self._chance(0.16) and source.rows < 400:
             predicate = self._predicates.predicate(source, depth)
             if predicate is not None:
@@ -66,16 +73,38 @@ class BlockMaker:
         if types is None and source.starred and self._chance(0.1):
             return self._star(source, where)
         items = self._items(source, types, width)
-        guard = self._failing(source, items) if types is None else None
-        named = [(value, self._from.name("c")) for value in items]
+        guard = self._failing(source, items, "rows set aside by an output") if types is None else None
+        named = self._named(items)
         distinct = self._chance(0.1)
         self._seen["DISTINCT"] += distinct
-        text = _select("DISTINCT " if distinct else "", _listed(named), source.sql, where, guard)
+        text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, guard)
         columns = tuple(_column(name, value) for value, name in named)
         query = Query(text, columns, source.rows)
         if bare or not self._chance(0.1):
             return query
         return self._top(query, [] if distinct else list(source.values), [value for value, _ in named])
+
+    def _named(self, items: Sequence[Value]) -> list[tuple[Value, str]]:
+        """Outputs with their names; a column may keep its own, as long as no two outputs have the same."""
+        named: list[tuple[Value, str]] = []
+        for value in items:
+            own = value.sql.view.rpartition(".")[2]
+            is_column = own.isidentifier() and own.lower() == own and not value.constant
+            if is_column and all(own != name for _, name in named) and self._chance(0.2):
+                named.append((value, own))
+            else:
+                named.append((value, self._from.name("c")))
+        return named
+
+    def _listed(self, named: Sequence[tuple[Value, str]]) -> Sql:
+        parts = []
+        for value, name in named:
+            if value.sql.view.rpartition(".")[2] == name:
+                self._seen["column without AS"] += 1
+                parts.append(sql("{}", value.sql, duck=f"{{}} AS {name}"))
+            else:
+                parts.append(sql(f"{{}} {'' if self._chance(0.1) else 'AS '}{name}", value.sql, duck=f"{{}} AS {name}"))
+        return joined(", ", parts)
 
     def _items(self, source: From, types: Sequence[Type] | None, width: int) -> list[Value]:
         if types is None:
@@ -90,15 +119,14 @@ class BlockMaker:
             items.append(value)
         return items
 
-    def _failing(self, source: From, items: list[Value]) -> Sql | None:
-        """Now and then an output on which some rows fail; the row is set aside, which the guard says to the others."""
+    def _failing(self, source: From, items: list[Value], feature: str) -> Sql | None:
+        """Now and then a value on which some rows fail; the row is set aside, which the guard says to the others."""
         numbers = [value for value in source.values if value.type.is_integer]
         if not numbers or not self._chance(0.03):
             return None
-        self._seen["rows set aside"] += 1
+        self._seen[feature] += 1
         number = self._choose.choice(numbers)
-        duck = "CAST(12 // nullif({}, 0) AS BIGINT)"
-        items.append(Value(sql("(12 div {})", number.sql, duck=duck), _BIGINT, 12, fails=True))
+        items.append(self._values.failing(number))
         return sql("({} IS NULL OR {} <> 0)", number.sql, number.sql)
 
     def _star(self, source: From, where: list[Sql]) -> Query:
@@ -112,14 +140,18 @@ class BlockMaker:
 
     def _grouped(self, source: From, where: list[Sql]) -> Query:
         keys = self._keys(source)
+        guard = self._failing(source, keys, "rows set aside by a group")
+        failing: list[Value] = []
+        guard = self._failing(source, failing, "rows set aside by an aggregate") if guard is None else guard
         self._seen["GROUP BY" if keys else "aggregates without GROUP BY"] += 1
         named: list[tuple[Value, str]] = [(key, self._from.name("c")) for key in keys if self._chance(0.85)]
         for _ in range(self._choose.choice((1, 1, 2, 3)) if keys or not named else 0):
             named.append((self._aggregates.aggregate(source.values, keys), self._from.name("c")))
+        named += [(self._aggregates.sum_of(value), self._from.name("c")) for value in failing]
         self._choose.shuffle(named)
         distinct = bool(keys) and self._chance(0.05)
         self._seen["DISTINCT over groups"] += distinct
-        text = _select("DISTINCT " if distinct else "", _listed(named), source.sql, where, None)
+        text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, guard)
         if keys:
             text = sql("{} GROUP BY {}", text, self._group_by(keys, named))
         if self._chance(0.25):
@@ -205,15 +237,8 @@ class BlockMaker:
         return joined(", ", parts)
 
 
-_BIGINT = Type("BIGINT")
-
-
 def _column(name: str, value: Value) -> Column:
     return Column(name, value.type, value.size, value.exact, value.nullable)
-
-
-def _listed(named: Sequence[tuple[Value, str]]) -> Sql:
-    return joined(", ", [sql(f"{{}} AS {name}", value.sql) for value, name in named])
 
 
 def _select(distinct: str, listed: Sql, source: Sql, where: Sequence[Sql], guard: Sql | None) -> Sql:

@@ -36,6 +36,11 @@ class Relation:
     columns: tuple[Column, ...]
     rows: float
     kind: str  # "table", "view" or "WITH"
+    duck_name: str = ""
+
+    @property
+    def sql(self) -> Sql:
+        return Sql(self.name, self.name, self.duck_name or self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,21 @@ _KINDS = {
     "FULL OUTER JOIN": "FULL JOIN",
     "FULL JOIN": "FULL JOIN",
     "LEFT SEMI JOIN": "SEMI JOIN",
+    "SEMI JOIN": "SEMI JOIN",
     "LEFT ANTI JOIN": "ANTI JOIN",
+    "ANTI JOIN": "ANTI JOIN",
 }
-_WEIGHTS = (5, 4, 5, 2, 4, 2, 2, 3, 3)
+# The sides on which a row without a key, set aside or not, gives nothing.
+_SIDES_THAT_MAY_FAIL = {
+    "INNER JOIN": "lr",
+    "JOIN": "lr",
+    "LEFT JOIN": "r",
+    "RIGHT JOIN": "l",
+    "FULL JOIN": "",
+    "SEMI JOIN": "lr",
+    "ANTI JOIN": "r",
+}
+_WEIGHTS = (5, 4, 5, 2, 4, 2, 2, 2, 1, 2, 1)
 
 
 class FromMaker:
@@ -96,13 +113,16 @@ class FromMaker:
         relation = same or self._relation()
         self._seen[f"FROM a {relation.kind}"] += 1
         alias = self.name("q")
-        form = self._choose.choice((f"{relation.name} AS {alias}", f"{relation.name} {alias}"))
+        form = self._choose.choice((f"{{}} AS {alias}", f"{{}} {alias}"))
         columns = relation.columns
         if self._values.chance(0.06):
-            columns = tuple(replace(column, name=self.name("x")) for column in columns)
-            form = f"{relation.name} AS {alias}({', '.join(column.name for column in columns)})"
-            self._seen["columns renamed by AS"] += 1
-        return self._of(sql(form), alias, columns, relation.rows)
+            columns = self.renamed(columns)
+            form = f"{{}} AS {alias}({', '.join(column.name for column in columns)})"
+        return self._of(sql(form, relation.sql), alias, columns, relation.rows)
+
+    def renamed(self, columns: Sequence[Column]) -> tuple[Column, ...]:
+        self._seen["columns renamed by AS"] += 1
+        return tuple(replace(column, name=self.name("x")) for column in columns)
 
     def _relation(self) -> Relation:
         relations = list(self._relations())
@@ -119,13 +139,29 @@ class FromMaker:
         query, alias = self._subquery(depth - 1), self.name("q")
         columns, shown = query.columns, f"({{}}) AS {alias}"
         if self._values.chance(0.1):
-            columns = tuple(replace(column, name=self.name("x")) for column in columns)
+            columns = self.renamed(columns)
             shown += f"({', '.join(column.name for column in columns)})"
-            self._seen["columns renamed by AS"] += 1
         return self._of(sql(shown, query.sql), alias, columns, query.rows)
+
+    def unnamed(self, depth: int) -> From:
+        """A subquery without a name, whose columns have no qualifier."""
+        self._seen["subquery in FROM"] += 1
+        self._seen["subquery without a name"] += 1
+        query = self._subquery(depth - 1)
+        bare = tuple(_value(column.name, column) for column in query.columns)
+        return From(sql("({})", query.sql), bare, query.rows)
 
     def _of(self, text: Sql, alias: str, columns: Sequence[Column], rows: float) -> From:
         values = tuple(_value(f"{alias}.{column.name}", column) for column in columns)
+        if self._values.chance(0.05):
+            self._seen["names in other letters"] += 1
+            values = tuple(_value(f"{alias.upper()}.{column.name.upper()}", column) for column in columns)
+        elif self._values.chance(0.05):
+            self._seen["names in backticks"] += 1
+            values = tuple(
+                replace(one, sql=sql(f"{alias}.`{column.name}`", duck=one.sql.duck))
+                for one, column in zip(values, columns, strict=True)
+            )
         bare = tuple(_value(column.name, column) for column in columns)
         return From(text, values, rows, starred=tuple(columns), qualifier=alias, bare=bare)
 
@@ -170,7 +206,7 @@ class FromMaker:
             return None
         self._choose.shuffle(pairs)
         count = 2 if len(pairs) > 1 and self._values.chance(0.2) else 1
-        conditions = [self._equality(*pair) for pair in pairs[:count]]
+        conditions = [self._equality(*pair, _SIDES_THAT_MAY_FAIL[_KINDS[kind]]) for pair in pairs[:count]]
         self._seen["join on several columns"] += count > 1
         self._seen["join of different types"] += any(a.type != b.type for a, b in pairs[:count])
         if self._values.chance(0.3):
@@ -198,7 +234,14 @@ class FromMaker:
             if a.type == b.type or self._values.chance(0.25):
                 yield a, b
 
-    def _equality(self, left: Value, right: Value) -> Sql:
+    def _equality(self, left: Value, right: Value, may_fail: str = "") -> Sql:
+        """`left = right`; `may_fail` names the sides whose rows are set aside when the key fails, as if it were NULL."""
+        if left.type.is_integer and right.type.is_integer and may_fail and self._values.chance(0.05):
+            self._seen["rows set aside by a key"] += 1
+            if self._choose.choice(may_fail) == "l":
+                left = self._values.failing(left)
+            else:
+                right = self._values.failing(right)
         if self._values.chance(0.15):
             changed = self._values.value([left], left.type, 1)
             if common_type(changed.type, right.type) is not None and not changed.constant:
@@ -254,64 +297,101 @@ class FromMaker:
         return replace(left, where=tuple(where)) if where else self._chain(depth)
 
     def _using(self, depth: int) -> From:
-        """Two tables by the names that both have."""
+        """Two or three tables by the names that all have; DuckDB is told by ON what that means."""
         tables = [one for one in self._relations() if one.kind == "table"]
-        left, right = (self._choose.choice(tables) for _ in range(2))
-        shared = [
-            (a, b)
-            for a in left.columns
-            for b in right.columns
-            if a.name == b.name and a.type.kind != "BOOLEAN" and common_type(a.type, b.type) is not None
-        ]
-        self._choose.shuffle(shared)
-        shared = shared[: self._choose.choice((1, 1, 2))]
-        kind = self._kind()
-        names = [a.name for a, _ in shared]
-        sources = [
-            self._of(sql(f"{one.name} {alias}"), alias, one.columns, one.rows)
-            for one, alias in ((left, self.name("q")), (right, self.name("q")))
-        ]
+        first, second = (self._choose.choice(tables) for _ in range(2))
+        names = [a.name for a in first.columns for b in second.columns if a.name == b.name and _can_be_key(a, b)]
+        names = self._choose.sample(names, min(len(names), self._choose.choice((1, 1, 2))))
+        left = self._of_table(first)
+        keys = {
+            name: next(v for v, c in zip(left.values, first.columns, strict=True) if c.name == name) for name in names
+        }
+        made, keys = self._join_using(replace(left, values=_others(left, first, names)), keys, second, names)
+        self._seen["self-join"] += first is second
+        third = self._choose.choice(tables)
+        if self._values.chance(0.25) and all(
+            any(c.name == n and common_type(c.type, keys[n].type) for c in third.columns) for n in names
+        ):
+            self._seen["USING twice"] += 1
+            self._seen["join of three or more"] += 1
+            made, keys = self._join_using(made, keys, third, names)
+        return replace(made, values=(*keys.values(), *made.values))
+
+    def _of_table(self, table: Relation) -> From:
+        alias = self.name("q")
+        return self._of(sql(f"{{}} {alias}", table.sql), alias, table.columns, table.rows)
+
+    def _join_using(
+        self, left: From, keys: dict[str, Value], table: Relation, names: Sequence[str]
+    ) -> tuple[From, dict[str, Value]]:
+        """The values of `left` are those beside the keys."""
+        kind, right = self._kind(), self._of_table(table)
         self._seen[kind] += 1
         self._seen["USING"] += 1
-        self._seen["USING in " + _KINDS[kind]] += 1
-        self._seen["self-join"] += left is right
+        self._seen[f"USING in {_KINDS[kind]}"] += 1
+        found = {c.name: v for v, c in zip(right.values, table.columns, strict=True) if c.name in names}
+        common = {name: _common(keys[name], found[name]) for name in names}
+        equal = [f"{cast_for_duck(keys[n], common[n]).duck} = {cast_for_duck(found[n], common[n]).duck}" for n in names]
         text = sql(
             f"{{}} {kind} {{}} USING ({', '.join(names)})",
-            *(one.sql for one in sources),
-            duck=f"{{}} {_KINDS[kind]} {{}} USING ({', '.join(names)})",
+            left.sql,
+            right.sql,
+            duck=f"{{}} {_KINDS[kind]} {{}} ON {' AND '.join(equal)}",
         )
-        together = _together(kind, *sources)
-        keys = [self._using_key(kind, sources, pair) for pair in shared]
-        hidden = {f"{one.qualifier}.{name}" for one in sources for name in names}
-        others = [value for value in together.values if value.sql.view not in hidden]
-        return replace(together, sql=text, values=(*keys, *others))
-
-    def _using_key(self, kind: str, sources: Sequence[From], pair: tuple[Column, Column]) -> Value:
-        """The key of USING, by its bare name; DuckDB is told what it is."""
-        first, second = (f"{one.qualifier}.{pair[0].name}" for one in sources)
-        common = common_type(pair[0].type, pair[1].type)
-        assert common is not None
-        match _KINDS[kind]:
-            case "RIGHT JOIN":
-                duck, type_ = second, pair[1].type
-            case "FULL JOIN":
-                duck, type_ = f"coalesce(CAST({first} AS {common.duck}), CAST({second} AS {common.duck}))", common
-            case _:
-                duck, type_ = first, pair[0].type
-        name = pair[0].name
-        return Value(Sql(name, name, duck), type_, max(pair[0].size, pair[1].size))
+        together = _together(kind, left, replace(right, values=_others(right, table, names)))
+        after = {name: _using_key(kind, name, keys[name], found[name]) for name in names}
+        return replace(together, sql=text), after
 
     def _nested(self, depth: int) -> From:
-        """A join with joined tables in parentheses."""
+        """A join with joined tables in parentheses, which may have a name."""
         left, inside = self.source(depth), self._join(self.source(0), self.source(0), self._kind())
         if inside is None or left.rows * inside.rows / _MATCHES > ROWS_MAX:
             return self._chain(depth)
-        whole = self._join(left, replace(inside, sql=sql("({})", inside.sql)), self._kind())
+        inside = self._named(inside) if self._values.chance(0.4) else replace(inside, sql=sql("({})", inside.sql))
+        whole = self._join(left, inside, self._kind())
         if whole is None:
             return self._chain(depth)
         self._seen["join in parentheses"] += 1
         self._seen["join of three or more"] += 1
         return whole
+
+    def _named(self, inside: From) -> From:
+        self._seen["join in parentheses under a name"] += 1
+        alias = self.name("q")
+        plain = [Column("", value.type, value.size, value.exact, value.nullable) for value in inside.values]
+        columns = self.renamed(plain)
+        listed = ", ".join(column.name for column in columns)
+        text = sql(f"({{}}) AS {alias}({listed})", inside.sql, duck=f"(SELECT * FROM {{}}) AS {alias}({listed})")
+        return self._of(text, alias, columns, inside.rows)
+
+
+def _can_be_key(left: Column, right: Column) -> bool:
+    return left.type.kind != "BOOLEAN" and common_type(left.type, right.type) is not None
+
+
+def _others(source: From, table: Relation, names: Sequence[str]) -> tuple[Value, ...]:
+    """The columns that are not keys of USING."""
+    return tuple(value for value, c in zip(source.values, table.columns, strict=True) if c.name not in names)
+
+
+def _common(left: Value, right: Value) -> Type:
+    common = common_type(left.type, right.type)
+    assert common is not None
+    return common
+
+
+def _using_key(kind: str, name: str, left: Value, right: Value) -> Value:
+    """The key that USING shows under its bare name."""
+    size = max(left.size, right.size)
+    match _KINDS[kind]:
+        case "RIGHT JOIN":
+            shown, type_ = right.sql.duck, right.type
+        case "FULL JOIN":
+            type_ = _common(left, right)
+            shown = f"coalesce({cast_for_duck(left, type_).duck}, {cast_for_duck(right, type_).duck})"
+        case _:
+            shown, type_ = left.sql.duck, left.type
+    return Value(Sql(name, name, shown), type_, size)
 
 
 def _value(text: str, column: Column) -> Value:

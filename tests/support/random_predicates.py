@@ -41,8 +41,8 @@ class PredicateMaker:
             return None
         self._seen["EXISTS subquery"] += 1
         self._seen[word] += 1
-        shown = self._choose.choice(("1", "*", inside.values[0].sql.view))
-        return sql(f"{word} (SELECT {shown} FROM {{}} WHERE {{}})", inside.sql, joined(" AND ", ties)), True
+        shown = self._choose.choice((sql("1"), sql("*"), inside.values[0].sql))
+        return sql(f"{word} (SELECT {{}} FROM {{}} WHERE {{}})", shown, inside.sql, joined(" AND ", ties)), True
 
     def _inside(self, depth: int) -> From:
         if depth > 0 and self._chance(0.2):
@@ -84,9 +84,10 @@ class PredicateMaker:
         pairs = [_same_type(*pair)]
         ties = self._ties_of_in(around, inside, negated)
         where = [self._values.condition(inside.values, 1)] if self._chance(0.5) else []
-        if not negated and self._chance(0.2):
+        never_null = not (pair[0].nullable or pair[1].nullable)
+        if (not negated or never_null) and self._chance(0.2 if not negated else 0.6):
             second = self._pair(around.values, inside.values)
-            if second is not None:
+            if second is not None and not (negated and (second[0].nullable or second[1].nullable)):
                 self._seen["IN of several columns"] += 1
                 pairs.append(_same_type(*second))
         self._seen["IN subquery"] += 1
@@ -134,4 +135,6 @@ def _in_subquery(word: str, pairs: Sequence[tuple[Sql, Sql]], source: Sql, where
         return sql(f"{{}} {word} ({{}})", outer, query)
     found = sql(f"({{}}) {word} ({{}})", outer, query)
     conditions = joined(" AND ", [sql("({})", one) for one in (*(sql("{} = {}", *pair) for pair in pairs), *where)])
-    return Sql(found.view, found.spark, f"EXISTS (SELECT 1 FROM {source.duck} WHERE {conditions.duck})")
+    return Sql(
+        found.view, found.spark, f"{word.replace('IN', 'EXISTS')} (SELECT 1 FROM {source.duck} WHERE {conditions.duck})"
+    )

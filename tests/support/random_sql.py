@@ -16,9 +16,22 @@ from dataclasses import dataclass, replace
 from tests.support.random_blocks import BlockMaker
 from tests.support.random_from import Column, FromMaker, Query, Relation
 from tests.support.random_values import ValueMaker
-from tests.support.sql_texts import Sql, Type, Value, cast_for_duck, common_type, joined, sql
+from tests.support.sql_texts import Sql, Type, Value, common_type, joined, sql
 
 NESTED = ("subquery in FROM", "WITH", "IN subquery", "EXISTS subquery", "FROM a view")
+
+_SETS = (
+    "UNION ALL",
+    "UNION ALL",
+    "UNION",
+    "UNION DISTINCT",
+    "INTERSECT",
+    "INTERSECT DISTINCT",
+    "EXCEPT",
+    "EXCEPT DISTINCT",
+    "MINUS",
+)
+_DUCK = {"MINUS": "EXCEPT", **{f"{word} DISTINCT": word for word in ("UNION", "INTERSECT", "EXCEPT")}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +59,7 @@ class ViewMaker:
         self._readable: list[Relation] = list(tables)
         self._with: list[Relation] = []
         self._values = ValueMaker(self._choose, self._seen)
-        self._from = FromMaker(
-            self._values, lambda: [*self._readable, *self._with], lambda depth: self.query(depth), itertools.count(1)
-        )
+        self._from = FromMaker(self._values, self._relations, lambda depth: self.query(depth), itertools.count(1))
         self._blocks = BlockMaker(self._values, self._from, lambda depth: self.query(depth))
 
     def view(self, name: str) -> RandomView:
@@ -63,6 +74,11 @@ class ViewMaker:
     def add(self, view: RandomView) -> None:
         self._readable.append(view.relation)
 
+    def _relations(self) -> list[Relation]:
+        """What FROM can read; a name of WITH goes before a table of that name."""
+        hidden = {one.name for one in self._with}
+        return [*(one for one in self._readable if one.name not in hidden), *self._with]
+
     def query(self, depth: int) -> Query:
         chance = self._values.chance
         if depth > 0 and chance(0.15):
@@ -76,50 +92,53 @@ class ViewMaker:
         outside, texts = list(self._with), []
         for _ in range(self._choose.choice((1, 1, 2))):
             query, name = self.query(depth - 1), self._from.name("w")
-            columns, shown = query.columns, name
+            called = name
+            if self._values.chance(0.1) and all(one.name != "items" for one in self._with):
+                called = "items"
+                self._seen["WITH in the place of a table"] += 1
+            columns, listed = query.columns, ""
             if self._values.chance(0.2):
-                columns = tuple(replace(column, name=self._from.name("x")) for column in columns)
-                shown = f"{name}({', '.join(column.name for column in columns)})"
+                columns = self._from.renamed(columns)
+                listed = f"({', '.join(column.name for column in columns)})"
                 self._seen["columns renamed by WITH"] += 1
-            texts.append(sql(f"{shown} AS ({{}})", query.sql))
-            self._with.append(Relation(name, columns, query.rows, "WITH"))
+            texts.append(sql(f"{called}{listed} AS ({{}})", query.sql, duck=f"{name}{listed} AS ({{}})"))
+            self._with.append(Relation(called, columns, query.rows, "WITH", name))
         query = self._set_operation(depth - 1) if self._values.chance(0.15) else self._blocks.block(depth - 1)
         self._with = outside
         return replace(query, sql=sql("WITH {} {}", joined(", ", texts), query.sql))
 
     def _set_operation(self, depth: int) -> Query:
-        word = self._choose.choice(
-            ("UNION ALL", "UNION ALL", "UNION", "UNION DISTINCT", "INTERSECT", "EXCEPT", "MINUS")
-        )
-        self._seen[word] += 1
-        self._seen["set operation"] += 1
-        count = 3 if "UNION" in word and self._values.chance(0.25) else 2
-        small = "UNION" not in word or self._values.chance(0.3)
+        words = [self._choose.choice(_SETS)]
+        if self._values.chance(0.25):
+            words.append(self._choose.choice(_SETS))
+            self._seen["set operations in a row"] += 1
+            self._seen["different set operations in a row"] += words[0] != words[1]
+        small = any("UNION" not in word for word in words)
         first = self._blocks.branch(depth, None, 2 if small else 4)
         types = [column.type for column in first.columns]
-        branches = [first, *(self._blocks.branch(depth, types, len(types)) for _ in range(count - 1))]
+        branches = [first, *(self._blocks.branch(depth, types, len(types)) for _ in words)]
         common = [_common([branch.columns[place].type for branch in branches]) for place in range(len(types))]
         texts = [sql("{}", branch.sql, duck=_casting(common)) for branch in branches]
         if self._values.chance(0.2):
             self._seen["set operation in parentheses"] += 1
             texts = [sql("({})", text) for text in texts]
-        duck = {"MINUS": "EXCEPT", "UNION DISTINCT": "UNION"}.get(word, word)
-        columns = tuple(
-            Column(
-                column.name,
-                type_,
-                max(branch.columns[place].size for branch in branches),
-                all(branch.columns[place].exact for branch in branches),
-            )
-            for place, (column, type_) in enumerate(zip(first.columns, common, strict=True))
-        )
-        text = Sql(
-            f" {word} ".join(text.view for text in texts),
-            f" {word} ".join(text.spark for text in texts),
-            _named(f" {duck} ".join(text.duck for text in texts), columns),
-        )
+        columns = tuple(_widened(place, type_, branches) for place, type_ in enumerate(common))
+        text = self._combined(texts, words)
+        text = Sql(text.view, text.spark, _named(text.duck, columns))
         query = Query(text, columns, sum(branch.rows for branch in branches))
         return self._top(query) if self._values.chance(0.1) else query
+
+    def _combined(self, texts: Sequence[Sql], words: Sequence[str]) -> Sql:
+        """The branches with the words between them; two operations with or without parentheses."""
+        self._seen["set operation"] += 1
+        self._seen.update(words)
+        if len(words) == 1:
+            return _operation(words[0], texts[0], texts[1])
+        form = self._choose.choice(("{} ? {} ! {}", "({} ? {}) ! {}", "{} ? ({} ! {})"))
+        view, duck = (
+            form.replace("?", one).replace("!", two) for one, two in (words, [_DUCK.get(w, w) for w in words])
+        )
+        return sql(view, *texts, duck=duck)
 
     def _top(self, query: Query) -> Query:
         """ORDER BY … LIMIT of a set operation."""
@@ -127,6 +146,15 @@ class ViewMaker:
         values = [Value(sql(column.name), column.type) for column in query.columns]
         order, limit = self._blocks.order([], values), self._choose.choice((1, 3, 5))
         return replace(query, sql=sql(f"{{}} ORDER BY {{}} LIMIT {limit}", query.sql, order), rows=limit)
+
+
+def _operation(word: str, left: Sql, right: Sql) -> Sql:
+    return sql(f"{{}} {word} {{}}", left, right, duck=f"{{}} {_DUCK.get(word, word)} {{}}")
+
+
+def _widened(place: int, type_: Type, branches: Sequence[Query]) -> Column:
+    columns = [branch.columns[place] for branch in branches]
+    return Column(columns[0].name, type_, max(c.size for c in columns), all(c.exact for c in columns))
 
 
 def _common(types: Sequence[Type]) -> Type:
@@ -148,6 +176,3 @@ def _casting(types: Sequence[Type]) -> str:
 def _named(text: str, columns: Sequence[Column]) -> str:
     shown = [f"b{place} AS {column.name}" for place, column in enumerate(columns)]
     return f"SELECT {', '.join(shown)} FROM ({text})"
-
-
-__all__ = ["NESTED", "RandomView", "ViewMaker", "cast_for_duck"]

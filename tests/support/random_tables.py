@@ -154,7 +154,7 @@ def _value(choose: random.Random, type_: Type, nullable: bool) -> object:
         case "BIGINT":
             return choose.choice((0, 1, 2, 2, 3, 5, -2))
         case "DOUBLE":
-            return choose.choice((0.0, 0.5, 0.5, 1.0, 1.5, -2.25, 3.0, float("nan") if choose.random() < 0.2 else 1.0))
+            return choose.choice((0.0, -0.0, 0.5, 0.5, 1.0, 1.5, -2.25, float("nan") if choose.random() < 0.2 else 1.0))
         case "DECIMAL":
             return Decimal(choose.choice(("0.5", "1.0", "1.5", "2.0", "-1.5")))
         case "STRING":

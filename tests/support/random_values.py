@@ -95,6 +95,11 @@ class ValueMaker:
         rule = self.choose.choice(rules)
         return rule(self, scope, type_, depth - 1, safe)
 
+    def failing(self, number: Value) -> Value:
+        """A quotient that fails where the number is 0; for Spark and DuckDB it is NULL there."""
+        view, spark, duck = "(12 div {})", "(12 div nullif({}, 0))", "CAST(12 // nullif({}, 0) AS BIGINT)"
+        return Value(sql(view, number.sql, spark=spark, duck=duck), BIGINT, 12, fails=True)
+
     # ------------------------------------------------------------------ any type
 
     def _case(self, scope: Sequence[Value], type_: Type, depth: int, safe: bool) -> Value | None:
@@ -367,7 +372,8 @@ class ValueMaker:
         self.seen["BETWEEN"] += 1
         low, high = (DATES[0], DATES[-2]) if arg.type == DATE else ("0", "4")
         quoted = [sql(f"DATE '{end}'" if arg.type == DATE else end) for end in (low, high)]
-        return sql("{} BETWEEN {} AND {}", arg.sql, *quoted)
+        word = "NOT BETWEEN" if self.chance(0.15) else "BETWEEN"
+        return sql(f"{{}} {word} {{}} AND {{}}", arg.sql, *quoted)
 
     def _like(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
         if arg.type != STRING:

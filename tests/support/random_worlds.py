@@ -6,6 +6,7 @@ filled equals DuckDB's answer over the model's rows of that epoch, as a bag.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections import Counter
@@ -19,7 +20,7 @@ import duckdb
 import viewkeeper as vk
 from tests.support.random_sql import RandomView, ViewMaker
 from tests.support.random_tables import TABLES, RowChange, Tables, random_changes
-from tests.support.running import HereRunner, ManagersRunner
+from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.flow.coordinator import Coordinator
 
@@ -156,7 +157,13 @@ class RandomWorld:
         runner = HereRunner(store) if managers == 1 else ManagersRunner(store, managers, choose.random())
         self._tally.events["epoch by managers" if managers > 1 else "epoch here"] += 1
         size = 1_000_000 if last else choose.choice((7, 30, 1_000_000, 1_000_000))
-        coordinator = Coordinator(store, runner, changes_max=size, rows_max=choose.choice((9, 1_000, 1_000)))
+        rows_max = choose.choice((15, 1_000, 1_000))
+        if choose.random() < 0.2:
+            with contextlib.suppress(Interrupted):
+                Coordinator(store, RunThenDie(runner), changes_max=size, rows_max=rows_max).step()
+                self._tally.events["nothing to run"] += 1
+            self._tally.events["epoch run twice"] += 1
+        coordinator = Coordinator(store, runner, changes_max=size, rows_max=rows_max)
         for _ in range(1_000 if last else count):
             before = set(store.read_epoch_record().filled)
             if coordinator.step() is None:
@@ -197,6 +204,7 @@ class RandomWorld:
         self._applied = reached
 
     def _finish(self) -> None:
+        self.check()  # a last change that changed nothing made no epoch
         assert self._applied == len(self._written)
         filled = self.db.store.read_epoch_record().filled
         assert all(view.node.table in filled for view in self.db.catalog().views)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import UnsupportedSql
@@ -137,6 +138,7 @@ def decimal(precision: int, scale: int) -> SqlType:
     return SqlType("DECIMAL", precision, scale)
 
 
+@lru_cache(maxsize=256)  # a stored plan names the same few types thousands of times
 def parse_type(text: str) -> SqlType:
     """The type that `text` names, as a user or a stored schema writes it."""
     match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", text.upper())

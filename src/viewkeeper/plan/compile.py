@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import INT
+from viewkeeper.model.types import BIGINT, INT
 from viewkeeper.plan.compile_fold import FoldLayout, lay_out_fold
 from viewkeeper.plan.fold_nodes import fold_node
 from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
 from viewkeeper.plan.rows import Rows, Wanted
 from viewkeeper.sql.duckdb_sql import emit, group_key
-from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, columns_of, rewrite
+from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, columns_of, rewrite
 from viewkeeper.sql.relations import (
     Fold,
     Grouping,
@@ -111,23 +111,28 @@ class _Compiler:
         self.nodes.append(CopyNode(self._view, self._view, feeds, rows[0].key, row))
         return tuple(shown)
 
-    def _rows(self, relation: Relation, needed: frozenset[int]) -> list[Rows]:
-        """The relation over its sources, with the columns that are needed of it; several when it is a union."""
+    def _rows(self, relation: Relation, needed: frozenset[int], values: Sequence[Expression] = ()) -> list[Rows]:
+        """The relation over its sources, with the columns that are needed of it; several when it is a union.
+
+        `values` are expressions over a γ below that can fail: it computes them itself, behind its columns, for a value of a
+        group that fails reads NULL, whatever stands above the group.
+        """
         match relation:
             case Scan(table=table):
                 return [_scan(table)]
             case Select(input=below, predicate=predicate):
                 predicate = _plain(predicate, below)
-                rows = self._rows(below, needed | frozenset(columns_of(predicate)))
+                rows = self._rows(below, needed | frozenset(columns_of(predicate)), values)
                 return [one.select(predicate) for one in rows]
             case Project(input=below, outputs=outputs):
-                plain = {place: _plain(output.expression, below) for place, output in enumerate(outputs)}
+                values = _values_of_groups(below, outputs)
+                plain = {place: _plain(output.expression, below, values) for place, output in enumerate(outputs)}
                 # an expression that nobody needs is evaluated all the same where it can fail: its rows are set aside
                 kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
-                rows = self._rows(below, frozenset(columns_of(*kept.values())))
+                rows = self._rows(below, frozenset(columns_of(*kept.values())), values)
                 return [one.project(kept) for one in rows]
             case Fold(input=below, grouping=grouping):
-                return [self._fold(below, grouping)]
+                return [self._fold(below, grouping, values)]
             case Join():
                 return [self._join(relation, needed)]
             case Union(inputs=inputs):
@@ -136,10 +141,13 @@ class _Compiler:
                 return [self._top(relation, needed)]
         raise InvariantBroken(f"no rows for {relation!r}")
 
-    def _fold(self, below: Relation, grouping: Grouping) -> Rows:
+    def _fold(self, below: Relation, grouping: Grouping, values: Sequence[Expression]) -> Rows:
+        if not (grouping.groups or grouping.aggregates or values):
+            grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it gives something: that it is there
         groups = [Output(part.text, FoldRef("group", place, part)) for place, part in enumerate(grouping.groups)]
         aggregates = [Output(p.text, FoldRef("aggregate", place, p)) for place, p in enumerate(grouping.aggregates)]
-        layout = lay_out_fold(grouping, (*groups, *aggregates), None)
+        computed = [Output(part.text, part) for part in values]
+        layout = lay_out_fold(grouping, (*groups, *aggregates, *computed), None)
         rows = self._rows(below, _columns_read(grouping))
         table = next(self._ids)
         node = self._fold_node(layout, rows, table, gives=True)
@@ -313,20 +321,39 @@ def _columns_read(grouping: Grouping) -> frozenset[int]:
     return frozenset(columns_of(*grouping.groups, *grouping.aggregates))
 
 
-def _plain(expression: Expression, below: Relation) -> Expression:
-    """The expression over the columns of what is below; directly above γ it speaks of groups and aggregates."""
-    source = below
-    while isinstance(source, Select):
-        source = source.input
-    groups = len(source.grouping.groups) if isinstance(source, Fold) else 0
+def _plain(expression: Expression, below: Relation, values: Sequence[Expression] = ()) -> Expression:
+    """The expression over the columns of what is below; directly above γ it speaks of groups and aggregates.
+
+    One of `values` is a column behind those of γ.
+    """
+    source = _without_selects(below)
+    if not isinstance(source, Fold):
+        return expression
+    columns, groups = source.columns, len(source.grouping.groups)
 
     def change(part: Expression) -> Expression | None:
+        if part in values:
+            return ColumnRef(len(columns) + values.index(part), part.text, part.type, nullable=True)
         if not isinstance(part, FoldRef):
             return None
         place = part.position + (groups if part.source == "aggregate" else 0)
-        return _reference(source.columns[place], place)
+        return _reference(columns[place], place)
 
     return rewrite(expression, change)
+
+
+def _values_of_groups(below: Relation, outputs: Sequence[Output]) -> tuple[Expression, ...]:
+    """The outputs over a γ that can fail."""
+    if not isinstance(_without_selects(below), Fold):
+        return ()
+    expressions = [output.expression for output in outputs]
+    return tuple(dict.fromkeys(one for one in expressions if one.fallible and not isinstance(one, FoldRef)))
+
+
+def _without_selects(relation: Relation) -> Relation:
+    while isinstance(relation, Select):
+        relation = relation.input
+    return relation
 
 
 def _reference(column: Column, position: int) -> ColumnRef:

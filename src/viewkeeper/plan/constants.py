@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from viewkeeper.errors import SqlError
 from viewkeeper.sql.duckdb_sql import emit
-from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, children, walk
+from viewkeeper.sql.expressions import Call, Cast, Expression, children, is_constant, walk
 from viewkeeper.sql.relations import Relation, expressions_of, walk_relations
 
 
@@ -32,8 +32,8 @@ def refuse_failing_constants(relation: Relation) -> None:
 
 def _constants(expression: Expression) -> Iterator[Expression]:
     """The largest parts that can fail and speak of no column, group or aggregate."""
-    if not any(isinstance(part, (ColumnRef, FoldRef, Aggregate)) for part in walk(expression)):
-        if expression.fallible:
+    if is_constant(expression):
+        if any(isinstance(part, (Call, Cast)) and part.raises for part in walk(expression)):
             yield expression
         return
     for child in children(expression):

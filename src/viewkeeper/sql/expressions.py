@@ -1,7 +1,8 @@
 """Bound expressions: every name is a position, every node knows its type.
 
 In: nothing; the binder makes them. Out: frozen trees. Always: equal expressions are equal values, `text` is the one
-canonical spelling, and a node that says `fallible` is False cannot raise under Spark's ANSI rules.
+canonical spelling, and a node that says `fallible` is False cannot raise under Spark's ANSI rules. A constant is not
+fallible: one that fails, fails whatever a row holds, and is refused when the view is defined.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Call:
 
     @property
     def fallible(self) -> bool:
-        return self.raises or any(arg.fallible for arg in self.args)
+        return (self.raises or any(arg.fallible for arg in self.args)) and not is_constant(self)
 
     @property
     def text(self) -> str:
@@ -89,7 +90,7 @@ class Cast:
 
     @property
     def fallible(self) -> bool:
-        return self.raises or self.arg.fallible
+        return (self.raises or self.arg.fallible) and not is_constant(self)
 
     @property
     def text(self) -> str:
@@ -196,6 +197,11 @@ def walk(expression: Expression) -> Iterator[Expression]:
         yield from walk(child)
 
 
+def is_constant(expression: Expression) -> bool:
+    """Whether it speaks of no column, group or aggregate."""
+    return not any(isinstance(part, (ColumnRef, FoldRef, Aggregate)) for part in walk(expression))
+
+
 def rewrite(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
     """The tree with each topmost node for which `change` answers replaced by that answer."""
     changed = change(expression)
@@ -222,6 +228,20 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
     """The parts of a conjunction, in written order."""
     if isinstance(predicate, Call) and predicate.name == "and":
         return tuple(part for arg in predicate.args for part in conjuncts(arg))
+    return (predicate,)
+
+
+def implied(predicate: Expression) -> tuple[Expression, ...]:
+    """What is true whenever a disjunction is: the conditions that stand in all of its branches."""
+    first, *others = _disjuncts(predicate)
+    if not others:
+        return ()
+    return tuple(part for part in conjuncts(first) if all(part in conjuncts(other) for other in others))
+
+
+def _disjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    if isinstance(predicate, Call) and predicate.name == "or":
+        return tuple(part for arg in predicate.args for part in _disjuncts(arg))
     return (predicate,)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from viewkeeper.sql.expressions import Expression, columns_of
+from viewkeeper.sql.expressions import Expression, columns_of, implied
 from viewkeeper.sql.inner_joins import Equality, equality_of, join_inner
 from viewkeeper.sql.positions import conjunction, is_true, keep_columns, relocate, select, shift
 from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
@@ -100,12 +100,25 @@ def _build_inner(tree: Inner, conditions: Sequence[Expression]) -> Relation:
             equalities.append(equality)
         else:
             above.append(condition)
+    for condition in _implied(above):
+        spoken = _parts_of(condition, starts)
+        equality = equality_of(condition, lambda side: _parts_of(side, starts))
+        if len(spoken) == 1:
+            inside[min(spoken)].append(shift(condition, -starts[min(spoken)]))
+        elif equality is not None:
+            equalities.append(equality)
     sides = [build(part, mine) for part, mine in zip(tree.parts, inside, strict=True)]
     joined = join_inner(sides, equalities, [label(part) for part in tree.parts])
     above += [equality.condition for equality in joined.unused]
     kept = [relocate(condition, joined.places.__getitem__) for condition in written if condition in above]
     order = [joined.places[position] for position in sorted(joined.places)]
     return keep_columns(select(joined.relation, kept), order)
+
+
+def _implied(conditions: Sequence[Expression]) -> list[Expression]:
+    """What conditions say without saying it alone: each is added, and the condition stays. One that can fail says nothing."""
+    told = [part for condition in conditions if not condition.fallible for part in implied(condition)]
+    return list(dict.fromkeys(told))
 
 
 def _starts(tree: Inner) -> list[int]:

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import encode_keys
+from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.nodes import CopyNode
 from viewkeeper.views.duck import as_type, run_sql
-from viewkeeper.views.settle import differs
 
-_FEW_EVENTS = 5_000  # are sorted sooner than DuckDB has read the query
+_FEW_EVENTS = 50_000
+_SHARE_WORTH_IT = 0.75  # of events that would be left
 
 
 def events_of(node: CopyNode, passed: pa.Table) -> pa.Table:
@@ -38,37 +38,24 @@ def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Colu
     return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})
 
 
-def last_events(parts: Sequence[pa.Table]) -> pa.Table:
-    """For each record its last event, in no order."""
+def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
+    """The same events without those that others make good for, where these are many; in no order."""
     events = pa.concat_tables(parts).combine_chunks()
-    if len(events) <= _FEW_EVENTS:
-        return events.take(_last_of_each(events, _in_order(events)))
-    numbered = events.append_column("number", pa.array(np.arange(len(events))))
-    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=numbered)
+    if len(events) <= _FEW_EVENTS:  # are moved sooner than they are grouped
+        return events
+    keyed = events.select(["key", "ord"]).append_column("number", pa.array(np.arange(len(events))))
+    records = run_sql("SELECT approx_count_distinct(key) AS n FROM events", events=keyed)["n"][0].as_py()
+    if records > _SHARE_WORTH_IT * len(events):
+        return events
+    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=keyed)
     return events.take(chosen["number"])
 
 
-def last_events_in_order(parts: Sequence[pa.Table], places: int) -> pa.Table:
+def last_events(parts: Sequence[pa.Table], places: int) -> pa.Table:
     """For each record its last event, in the order of places and, in each of them, of keys."""
     events = pa.concat_tables(parts).combine_chunks()
-    order = _in_order(events)
-    if len(parts) > 1:
-        order = _last_of_each(events, order)
-    by_key = np.asarray(order)
+    by_key, is_last = order_of_keys(events["key"].combine_chunks(), np.asarray(events["ord"]))
+    by_key = by_key[is_last]
     at = (np.asarray(events["hash"]) % places).astype(np.min_scalar_type(places))[by_key]
     by_place = by_key[np.argsort(at, kind="stable")]
     return events.take(pa.array(by_place)).combine_chunks()
-
-
-def _in_order(events: pa.Table) -> pa.Array:
-    """The places of events by key and time; few are sorted by Arrow, for a query of DuckDB costs more than that."""
-    if len(events) <= _FEW_EVENTS:
-        return pc.sort_indices(events, sort_keys=[("key", "ascending"), ("ord", "ascending")])
-    numbered = events.append_column("number", pa.array(np.arange(len(events))))
-    return run_sql("SELECT number FROM events ORDER BY key, ord", events=numbered)["number"].combine_chunks()
-
-
-def _last_of_each(events: pa.Table, order: pa.Array) -> pa.Array:
-    """Of places in order the last one of each key."""
-    keys = events["key"].take(order).combine_chunks()
-    return order.filter(pa.array(np.append(differs(keys[:-1], keys[1:]), True)[: len(keys)]))

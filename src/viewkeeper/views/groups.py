@@ -61,15 +61,17 @@ def _given(
     changed = differs(found.rows, rows)
     keys = decode_keys(node.key, found.input["key"])
 
-    def side(records: pa.Array, columns: Sequence[pa.Array | pa.ChunkedArray]) -> dict[int, pa.Array]:
-        there = pa.array(changed & np.asarray(records.is_valid()))
+    came, went = (changed & np.asarray(records.is_valid()) for records in (rows, found.rows))
+
+    def side(there: np.ndarray, columns: Sequence[pa.Array | pa.ChunkedArray]) -> dict[int, pa.Array]:
         return {
-            place: (keys if shown.part == "key" else columns)[shown.index].filter(there)
+            place: (keys if shown.part == "key" else columns)[shown.index].filter(pa.array(there))
             for place, shown in enumerate(node.gives)
         }
 
     columns = {place: shown.column for place, shown in enumerate(node.gives)}
-    return images_of_output(side(rows, new), side(found.rows, old), columns, range(len(node.key)))
+    counts = int(came.sum()), int(went.sum())
+    return images_of_output(side(came, new), side(went, old), columns, range(len(node.key)), counts=counts)
 
 
 def empty_row(node: FoldNode) -> bytes | None:

@@ -60,16 +60,20 @@ def images_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[i
 
 
 def images_of_output(
-    came: Mapping[int, pa.Array], went: Mapping[int, pa.Array], columns: Mapping[int, Column], key: Sequence[int]
+    came: Mapping[int, pa.Array],
+    went: Mapping[int, pa.Array],
+    columns: Mapping[int, Column],
+    key: Sequence[int],
+    *,
+    counts: tuple[int, int],
 ) -> Images:
-    """What a node gives, by position: rows that came and rows that went.
+    """What a node gives, by position: rows that came and rows that went, and how many, for they may have no columns.
 
     Every image that came is later than all that went, whichever manager gives it: of a row that leaves one manager and
     comes to another, the new image is the last.
     """
     sides = []
-    for arrays, sign, start in ((came, 1, _BEHIND_ALL_THAT_WENT), (went, -1, 0)):
-        count = len(next(iter(arrays.values()))) if arrays else 0
+    for arrays, count, sign, start in ((came, counts[0], 1, _BEHIND_ALL_THAT_WENT), (went, counts[1], -1, 0)):
         given = {f"c{position}": as_type(arrays[position], columns[position].type.arrow) for position in arrays}
         order = {"ord": pa.array(np.arange(count) + start), "sign": pa.array(np.full(count, sign, np.int32))}
         sides.append(pa.table(order | given))

@@ -22,7 +22,7 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.aside import aside_events, without_failing
 from viewkeeper.views.blame import blamed
-from viewkeeper.views.copy import events_of, last_events, last_events_in_order
+from viewkeeper.views.copy import events_of, fewer_events, last_events
 from viewkeeper.views.duck import forget_relations, run_sql
 from viewkeeper.views.fold import (
     combine,
@@ -117,7 +117,7 @@ class Gathering:
     def _one(self, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
         """Contributions are put together where they are applied; before that only what is much, or events."""
         if kind_of(_node_at(self._plan, number), part) == "events":
-            return last_events(tables)
+            return fewer_events(tables)
         if len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS:
             return pa.concat_tables(tables)
         return _combined(_node_at(self._plan, number), part, tables)
@@ -127,7 +127,7 @@ def consolidate(plan: PhysicalPlan, number: int, part: int, tables: Sequence[pa.
     """All that gatherings gave a part as one row per record, in key order (R6); events by their places first."""
     node = _node_at(plan, number)
     if kind_of(node, part) == "events":
-        return last_events_in_order(tables, places)
+        return last_events(tables, places)
     return _combined(node, part, tables)
 
 

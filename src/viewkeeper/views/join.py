@@ -127,6 +127,7 @@ def _images(node: JoinNode, rows: pa.Table) -> Images:
         {place: went[f"c{place}"] for place in columns},
         columns,
         node.given_key,
+        counts=(len(came), len(went)),
     )
 
 

@@ -96,7 +96,9 @@ def apply_inputs(
     store: Store, plan: PhysicalPlan, epoch: Inflight, inputs: Sequence[Input], owned: frozenset[int]
 ) -> int:
     """Apply the inputs of the last level to the places in `owned`; answers how many records were written."""
-    level = Level(store, plan, epoch, max(plan.levels, default=1), owned)
+    # a log without before-images has its δ also where there are no views yet: then that is the last level
+    levels = levels_of(plan) or [1]
+    level = Level(store, plan, epoch, levels[-1], owned)
     for handed_on in level.settle(inputs):
         if handed_on:
             raise InvariantBroken("the last level gave something to levels above it")

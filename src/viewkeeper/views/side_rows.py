@@ -138,10 +138,10 @@ def unchanged_rows(
             stays = pc.invert(changed.are_among(place, batch["key"]))
             hashes = under.hashes[mine][np.asarray(batch["prefix"])][np.asarray(stays)]
             keys, rows = batch["key"].filter(stays), batch["row"].filter(stays)
-            waiting.append(SideRows(pa.table({"row": rows}), keys, hashes))
-            if sum(map(len, waiting)) >= PIECE_ROWS:
+            if any(map(len, waiting)) and sum(map(len, waiting)) + len(keys) > PIECE_ROWS:
                 yield _stored_rows(node, side, waiting)
                 waiting = []
+            waiting.append(SideRows(pa.table({"row": rows}), keys, hashes))
     if any(map(len, waiting)):
         yield _stored_rows(node, side, waiting)
 

@@ -89,7 +89,9 @@ def _images(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array]
         ranks = pa.array((chosen + 1).astype(np.int32))
         return dict(zip(node.places, values, strict=True)) | {node.rank_place: ranks}
 
-    return images_of_output(side(padded[1][1]), side(padded[0][1]), columns, (node.rank_place,))
+    came, went = side(padded[1][1]), side(padded[0][1])
+    counts = len(came[node.rank_place]), len(went[node.rank_place])
+    return images_of_output(came, went, columns, (node.rank_place,), counts=counts)
 
 
 def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[Ragged]:

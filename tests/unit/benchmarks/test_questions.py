@@ -55,7 +55,7 @@ def test_every_update_program_computes_its_view(tmp_path: Path, distribution: st
     workload = Workload(400, 1_500, distribution=distribution)
     url = f"embedded:{tmp_path / 'store'}"
     prepare(url, workload, [V1], fill_here)
-    base, first = base_rows(url), first_rows(workload)
+    base, first = base_rows(url), {"r": first_rows(workload)}
     for (view, images), programs in SYSTEMS.items():
         for variant, program in programs.items():
             ran = per_operation.run(url, tmp_path / f"{view}-{images}-{variant}", first, program, variant)
@@ -72,7 +72,7 @@ def test_twenty_views_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_wrong_record_is_found() -> None:
-    base = pa.table({"k": ["a", "b"], "x": [1, 1], "y": [5, 7]})
+    base = {"r": pa.table({"k": ["a", "b"], "x": [1, 1], "y": [5, 7]})}
 
     require_equal(base, V2, pa.table({"x": [1], "lo": [5], "hi": [7]}), "right")
     for wrong in ({"x": [1], "lo": [5], "hi": [8]}, {"x": [1, 2], "lo": [5, 5], "hi": [7, 7]}):

@@ -26,6 +26,21 @@ SELECT a.k FROM a, b WHERE a.x / a.y > 2 AND b.z > 1 AND a.x = b.x
       σ z@2 > 1
         b
 
+SELECT a.k FROM a, b WHERE (a.x = b.x AND a.s = 'q' AND y > 1 + 1) OR (y < 2 AND a.x = b.x AND a.s = 'q' AND z > 2)
+π k@0 as k
+  σ (((x@1 = x@5) and (s@3 = 'q')) and (y@2 > (1 + 1))) or ((((y@2 < 2) and (x@1 = x@5)) and (s@3 = 'q')) and (z@6 > 2))
+    ⋈ inner on (x@1) = (x@1)
+      σ s@3 = 'q'
+        a
+      b
+
+SELECT a.k FROM a, b WHERE a.x = b.x AND ((a.y = b.z AND a.x / a.y > 1) OR (a.y = b.z AND b.z > 3))
+π k@0 as k
+  σ ((y@2 = z@6) and ((x@1 / y@2) > 1)) or ((y@2 = z@6) and (z@6 > 3))
+    ⋈ inner on (x@1) = (x@1)
+      a
+      b
+
 SELECT a.k FROM a CROSS JOIN b WHERE b.x = a.x + 1
 π k@0 as k
   ⋈ inner on (x@1 + 1) = (x@1)

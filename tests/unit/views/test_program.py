@@ -21,7 +21,7 @@ from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
 from viewkeeper.plan.nodes import CopyNode, Feed
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.views.copy import last_events, last_events_in_order
+from viewkeeper.views import copy
 from viewkeeper.views.inputs import read_unit
 from viewkeeper.views.program import apply_inputs, split_by_manager
 from viewkeeper.views.settle import differs
@@ -91,12 +91,16 @@ def test_the_last_event_of_a_record_is_its_state_in_whatever_order_they_come(eve
         )
         for part in (numbered[:split], numbered[split:])
     ]
-    in_order = last_events_in_order(parts, places=2)
-
-    for found in (last_events(parts), in_order, last_events_in_order([last_events(parts)], places=2)):
+    usual = copy._FEW_EVENTS
+    try:
+        copy._FEW_EVENTS = data.draw(st.sampled_from((0, usual)))
+        fewer = [copy.fewer_events([part]) for part in parts]
+    finally:
+        copy._FEW_EVENTS = usual
+    for given_parts in (parts, fewer, [pa.concat_tables(fewer)]):
+        found = copy.last_events(given_parts, places=2)
         assert dict(zip(found["key"].to_pylist(), found["row"].to_pylist(), strict=True)) == expected
-        assert len(found) == len(expected)
-    assert in_order["key"].to_pylist() == sorted(expected, key=lambda key: (key[0] % 2, key))
+        assert found["key"].to_pylist() == sorted(expected, key=lambda key: (key[0] % 2, key))
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=9))

@@ -141,11 +141,11 @@ class Place:
             cursor = transaction.cursor()
             for number, prefix in enumerate(prefixes):
                 for pairs in tree.scan_prefix(cursor, head + prefix, size=min(size, _SCAN_PAIRS)):
-                    found += pairs
-                    counts.append((number, len(pairs)))
-                    if len(found) >= size:
+                    if found and len(found) + len(pairs) > size:
                         yield _entries_before(found, counts, epoch)
                         found, counts = [], []
+                    found += pairs
+                    counts.append((number, len(pairs)))
         if found:
             yield _entries_before(found, counts, epoch)
 

@@ -1,0 +1,312 @@
+"""The 22 queries of TPC-H with the specification's own parameters (its clauses 2.4.1 to 2.4.22, "query validation").
+
+In: nothing. Out: the text of each query as a view is asked for it, and what was changed in it. Always: a text means the same
+to DuckDB, but for the types of AVG and of a quotient of DECIMAL.
+"""
+
+from __future__ import annotations
+
+QUERIES: dict[int, str] = {
+    1: """
+SELECT l_returnflag, l_linestatus, SUM(l_quantity) AS sum_qty, SUM(l_extendedprice) AS sum_base_price,
+  SUM(l_extendedprice * (1 - l_discount)) AS sum_disc_price,
+  SUM(CAST(l_extendedprice * (1 - l_discount) AS DECIMAL(14,4)) * (1 + l_tax)) AS sum_charge,
+  AVG(l_quantity) AS avg_qty, AVG(l_extendedprice) AS avg_price, AVG(l_discount) AS avg_disc, COUNT(*) AS count_order
+FROM lineitem
+WHERE l_shipdate <= DATE '1998-12-01' - INTERVAL 90 DAY
+GROUP BY l_returnflag, l_linestatus
+""",
+    2: """
+SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
+FROM part, supplier, partsupp, nation, region
+WHERE p_partkey = ps_partkey AND s_suppkey = ps_suppkey AND p_size = 15 AND p_type LIKE '%BRASS'
+  AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'EUROPE'
+  AND ps_supplycost = (
+    SELECT MIN(ps_supplycost) FROM partsupp, supplier, nation, region
+    WHERE p_partkey = ps_partkey AND s_suppkey = ps_suppkey AND s_nationkey = n_nationkey
+      AND n_regionkey = r_regionkey AND r_name = 'EUROPE')
+ORDER BY s_acctbal DESC, n_name, s_name, p_partkey LIMIT 100
+""",
+    3: """
+SELECT l_orderkey, SUM(l_extendedprice * (1 - l_discount)) AS revenue, o_orderdate, o_shippriority
+FROM customer, orders, lineitem
+WHERE c_mktsegment = 'BUILDING' AND c_custkey = o_custkey AND l_orderkey = o_orderkey
+  AND o_orderdate < DATE '1995-03-15' AND l_shipdate > DATE '1995-03-15'
+GROUP BY l_orderkey, o_orderdate, o_shippriority
+ORDER BY revenue DESC, o_orderdate, l_orderkey, o_shippriority LIMIT 10
+""",
+    4: """
+SELECT o_orderpriority, COUNT(*) AS order_count
+FROM orders
+WHERE o_orderdate >= DATE '1993-07-01' AND o_orderdate < DATE '1993-07-01' + INTERVAL 3 MONTH
+  AND EXISTS (SELECT * FROM lineitem WHERE l_orderkey = o_orderkey AND l_commitdate < l_receiptdate)
+GROUP BY o_orderpriority
+""",
+    5: """
+SELECT n_name, SUM(l_extendedprice * (1 - l_discount)) AS revenue
+FROM customer, orders, lineitem, supplier, nation, region
+WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND l_suppkey = s_suppkey AND c_nationkey = s_nationkey
+  AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'ASIA'
+  AND o_orderdate >= DATE '1994-01-01' AND o_orderdate < DATE '1994-01-01' + INTERVAL 1 YEAR
+GROUP BY n_name
+""",
+    6: """
+SELECT SUM(l_extendedprice * l_discount) AS revenue
+FROM lineitem
+WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1994-01-01' + INTERVAL 1 YEAR
+  AND l_discount BETWEEN 0.06 - 0.01 AND 0.06 + 0.01 AND l_quantity < 24
+""",
+    7: """
+SELECT supp_nation, cust_nation, l_year, SUM(volume) AS revenue
+FROM (
+  SELECT n1.n_name AS supp_nation, n2.n_name AS cust_nation, EXTRACT(YEAR FROM l_shipdate) AS l_year,
+    l_extendedprice * (1 - l_discount) AS volume
+  FROM supplier, lineitem, orders, customer, nation n1, nation n2
+  WHERE s_suppkey = l_suppkey AND o_orderkey = l_orderkey AND c_custkey = o_custkey
+    AND s_nationkey = n1.n_nationkey AND c_nationkey = n2.n_nationkey
+    AND ((n1.n_name = 'FRANCE' AND n2.n_name = 'GERMANY') OR (n1.n_name = 'GERMANY' AND n2.n_name = 'FRANCE'))
+    AND l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31') AS shipping
+GROUP BY supp_nation, cust_nation, l_year
+""",
+    8: """
+SELECT o_year, CAST(SUM(CASE WHEN nation = 'BRAZIL' THEN volume ELSE 0 END) AS DECIMAL(18,4))
+  / CAST(SUM(volume) AS DECIMAL(18,4)) AS mkt_share
+FROM (
+  SELECT EXTRACT(YEAR FROM o_orderdate) AS o_year, l_extendedprice * (1 - l_discount) AS volume, n2.n_name AS nation
+  FROM part, supplier, lineitem, orders, customer, nation n1, nation n2, region
+  WHERE p_partkey = l_partkey AND s_suppkey = l_suppkey AND l_orderkey = o_orderkey AND o_custkey = c_custkey
+    AND c_nationkey = n1.n_nationkey AND n1.n_regionkey = r_regionkey AND r_name = 'AMERICA'
+    AND s_nationkey = n2.n_nationkey AND o_orderdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'
+    AND p_type = 'ECONOMY ANODIZED STEEL') AS all_nations
+GROUP BY o_year
+""",
+    9: """
+SELECT nation, o_year, SUM(amount) AS sum_profit
+FROM (
+  SELECT n_name AS nation, EXTRACT(YEAR FROM o_orderdate) AS o_year,
+    l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity AS amount
+  FROM part, supplier, lineitem, partsupp, orders, nation
+  WHERE s_suppkey = l_suppkey AND ps_suppkey = l_suppkey AND ps_partkey = l_partkey AND p_partkey = l_partkey
+    AND o_orderkey = l_orderkey AND s_nationkey = n_nationkey AND p_name LIKE '%green%') AS profit
+GROUP BY nation, o_year
+""",
+    10: """
+SELECT c_custkey, c_name, SUM(l_extendedprice * (1 - l_discount)) AS revenue, c_acctbal, n_name, c_address, c_phone, c_comment
+FROM customer, orders, lineitem, nation
+WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey
+  AND o_orderdate >= DATE '1993-10-01' AND o_orderdate < DATE '1993-10-01' + INTERVAL 3 MONTH
+  AND l_returnflag = 'R' AND c_nationkey = n_nationkey
+GROUP BY c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment
+ORDER BY revenue DESC, c_custkey LIMIT 20
+""",
+    11: """
+SELECT ps_partkey, SUM(ps_supplycost * ps_availqty) AS value
+FROM partsupp, supplier, nation
+WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY'
+GROUP BY ps_partkey
+HAVING SUM(ps_supplycost * ps_availqty) > (
+  SELECT SUM(ps_supplycost * ps_availqty) * 0.0001
+  FROM partsupp, supplier, nation
+  WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY')
+""",
+    12: """
+SELECT l_shipmode,
+  SUM(CASE WHEN o_orderpriority = '1-URGENT' OR o_orderpriority = '2-HIGH' THEN 1 ELSE 0 END) AS high_line_count,
+  SUM(CASE WHEN o_orderpriority <> '1-URGENT' AND o_orderpriority <> '2-HIGH' THEN 1 ELSE 0 END) AS low_line_count
+FROM orders, lineitem
+WHERE o_orderkey = l_orderkey AND l_shipmode IN ('MAIL', 'SHIP') AND l_commitdate < l_receiptdate
+  AND l_shipdate < l_commitdate AND l_receiptdate >= DATE '1994-01-01'
+  AND l_receiptdate < DATE '1994-01-01' + INTERVAL 1 YEAR
+GROUP BY l_shipmode
+""",
+    13: """
+SELECT c_count, COUNT(*) AS custdist
+FROM (
+  SELECT c_custkey, COUNT(o_orderkey) AS c_count
+  FROM customer LEFT OUTER JOIN orders ON c_custkey = o_custkey AND o_comment NOT LIKE '%special%requests%'
+  GROUP BY c_custkey) AS c_orders
+GROUP BY c_count
+""",
+    14: """
+SELECT 100.00 * CAST(SUM(CASE WHEN p_type LIKE 'PROMO%' THEN l_extendedprice * (1 - l_discount) ELSE 0 END) AS DECIMAL(18,4))
+  / CAST(SUM(l_extendedprice * (1 - l_discount)) AS DECIMAL(18,4)) AS promo_revenue
+FROM lineitem, part
+WHERE l_partkey = p_partkey AND l_shipdate >= DATE '1995-09-01'
+  AND l_shipdate < DATE '1995-09-01' + INTERVAL 1 MONTH
+""",
+    15: """
+WITH revenue (supplier_no, total_revenue) AS (
+  SELECT l_suppkey, SUM(l_extendedprice * (1 - l_discount))
+  FROM lineitem
+  WHERE l_shipdate >= DATE '1996-01-01' AND l_shipdate < DATE '1996-01-01' + INTERVAL 3 MONTH
+  GROUP BY l_suppkey)
+SELECT s_suppkey, s_name, s_address, s_phone, total_revenue
+FROM supplier, revenue
+WHERE s_suppkey = supplier_no AND total_revenue = (SELECT MAX(total_revenue) FROM revenue)
+""",
+    16: """
+SELECT p_brand, p_type, p_size, COUNT(DISTINCT ps_suppkey) AS supplier_cnt
+FROM partsupp, part
+WHERE p_partkey = ps_partkey AND p_brand <> 'Brand#45' AND p_type NOT LIKE 'MEDIUM POLISHED%'
+  AND p_size IN (49, 14, 23, 45, 19, 3, 36, 9)
+  AND ps_suppkey NOT IN (SELECT s_suppkey FROM supplier WHERE s_comment LIKE '%Customer%Complaints%')
+GROUP BY p_brand, p_type, p_size
+""",
+    17: """
+SELECT SUM(l_extendedprice) / 7.0 AS avg_yearly
+FROM lineitem, part
+WHERE p_partkey = l_partkey AND p_brand = 'Brand#23' AND p_container = 'MED BOX'
+  AND l_quantity < (SELECT 0.2 * AVG(l_quantity) FROM lineitem WHERE l_partkey = p_partkey)
+""",
+    18: """
+SELECT c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, SUM(l_quantity) AS sum_qty
+FROM customer, orders, lineitem
+WHERE o_orderkey IN (SELECT l_orderkey FROM lineitem GROUP BY l_orderkey HAVING SUM(l_quantity) > 300)
+  AND c_custkey = o_custkey AND o_orderkey = l_orderkey
+GROUP BY c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice
+ORDER BY o_totalprice DESC, o_orderdate, o_orderkey LIMIT 100
+""",
+    19: """
+SELECT SUM(l_extendedprice * (1 - l_discount)) AS revenue
+FROM lineitem, part
+WHERE (p_partkey = l_partkey AND p_brand = 'Brand#12'
+    AND p_container IN ('SM CASE', 'SM BOX', 'SM PACK', 'SM PKG') AND l_quantity >= 1 AND l_quantity <= 1 + 10
+    AND p_size BETWEEN 1 AND 5 AND l_shipmode IN ('AIR', 'AIR REG') AND l_shipinstruct = 'DELIVER IN PERSON')
+  OR (p_partkey = l_partkey AND p_brand = 'Brand#23'
+    AND p_container IN ('MED BAG', 'MED BOX', 'MED PKG', 'MED PACK') AND l_quantity >= 10 AND l_quantity <= 10 + 10
+    AND p_size BETWEEN 1 AND 10 AND l_shipmode IN ('AIR', 'AIR REG') AND l_shipinstruct = 'DELIVER IN PERSON')
+  OR (p_partkey = l_partkey AND p_brand = 'Brand#34'
+    AND p_container IN ('LG CASE', 'LG BOX', 'LG PACK', 'LG PKG') AND l_quantity >= 20 AND l_quantity <= 20 + 10
+    AND p_size BETWEEN 1 AND 15 AND l_shipmode IN ('AIR', 'AIR REG') AND l_shipinstruct = 'DELIVER IN PERSON')
+""",
+    20: """
+SELECT s_name, s_address
+FROM supplier, nation
+WHERE s_suppkey IN (
+    SELECT ps_suppkey FROM partsupp
+    WHERE ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'forest%')
+      AND ps_availqty > (
+        SELECT 0.5 * SUM(l_quantity) FROM lineitem
+        WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey
+          AND l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1994-01-01' + INTERVAL 1 YEAR))
+  AND s_nationkey = n_nationkey AND n_name = 'CANADA'
+""",
+    21: """
+SELECT s_name, COUNT(*) AS numwait
+FROM supplier, lineitem l1, orders, nation
+WHERE s_suppkey = l1.l_suppkey AND o_orderkey = l1.l_orderkey AND o_orderstatus = 'F'
+  AND l1.l_receiptdate > l1.l_commitdate
+  AND EXISTS (SELECT * FROM lineitem l2 WHERE l2.l_orderkey = l1.l_orderkey AND l2.l_suppkey <> l1.l_suppkey)
+  AND NOT EXISTS (
+    SELECT * FROM lineitem l3
+    WHERE l3.l_orderkey = l1.l_orderkey AND l3.l_suppkey <> l1.l_suppkey AND l3.l_receiptdate > l3.l_commitdate)
+  AND s_nationkey = n_nationkey AND n_name = 'SAUDI ARABIA'
+GROUP BY s_name
+ORDER BY numwait DESC, s_name LIMIT 100
+""",
+    22: """
+SELECT cntrycode, COUNT(*) AS numcust, SUM(c_acctbal) AS totacctbal
+FROM (
+  SELECT SUBSTRING(c_phone, 1, 2) AS cntrycode, c_acctbal
+  FROM customer
+  WHERE SUBSTRING(c_phone, 1, 2) IN ('13', '31', '23', '29', '30', '18', '17')
+    AND c_acctbal > (
+      SELECT AVG(c_acctbal) FROM customer
+      WHERE c_acctbal > 0.00 AND SUBSTRING(c_phone, 1, 2) IN ('13', '31', '23', '29', '30', '18', '17'))
+    AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey)) AS custsale
+GROUP BY cntrycode
+""",
+}
+
+_NO_ORDER = "no ORDER BY"
+# What a text above has that the specification's has not, or the other way round.
+CHANGES: dict[int, str] = {
+    1: f"{_NO_ORDER}; a CAST, for the product of three DECIMAL(12,2) has 40 digits",
+    3: "ORDER BY ends with the group's key",
+    4: _NO_ORDER,
+    5: _NO_ORDER,
+    6: "none",
+    7: _NO_ORDER,
+    8: f"{_NO_ORDER}; the sums are CAST before they are divided",
+    9: _NO_ORDER,
+    10: "ORDER BY ends with the group's key",
+    12: _NO_ORDER,
+    13: _NO_ORDER,
+    14: "the sums are CAST before they are divided",
+    16: _NO_ORDER,
+    18: "ORDER BY ends with the group's key",
+    19: "none",
+    21: "none",
+}
+
+# What a text below does in the place of the clause that is refused.
+WAYS_ROUND: dict[int, str] = {
+    2: "the least cost of each part by GROUP BY, joined on part and cost",
+    11: "both sums get a constant column and are joined on it",
+    15: "`= (SELECT MAX …)` is `IN (SELECT MAX …)`",
+    17: "the average of each part by GROUP BY, joined on the part",
+    20: "the sum of each part and supplier by GROUP BY, joined on both",
+    22: "customers and their average get a constant column and are joined on it",
+}
+
+# The same questions without the clause that is refused.
+REWRITTEN: dict[int, str] = {
+    2: """
+WITH offers AS (
+  SELECT ps_partkey, ps_supplycost, s_acctbal, s_name, n_name, s_address, s_phone, s_comment
+  FROM partsupp, supplier, nation, region
+  WHERE s_suppkey = ps_suppkey AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'EUROPE'),
+cheapest AS (SELECT ps_partkey AS partkey, MIN(ps_supplycost) AS supplycost FROM offers GROUP BY ps_partkey)
+SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
+FROM part, offers, cheapest
+WHERE p_partkey = ps_partkey AND p_size = 15 AND p_type LIKE '%BRASS' AND p_partkey = partkey AND ps_supplycost = supplycost
+ORDER BY s_acctbal DESC, n_name, s_name, p_partkey LIMIT 100
+""",
+    11: """
+WITH offers AS (
+  SELECT ps_partkey, ps_supplycost * ps_availqty AS value, 1 AS one
+  FROM partsupp, supplier, nation
+  WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY'),
+total AS (SELECT one, SUM(value) * 0.0001 AS least FROM offers GROUP BY one)
+SELECT ps_partkey, p.value FROM (SELECT ps_partkey, one, SUM(value) AS value FROM offers GROUP BY ps_partkey, one) AS p, total
+WHERE p.one = total.one AND p.value > least
+""",
+    15: """
+WITH revenue (supplier_no, total_revenue) AS (
+  SELECT l_suppkey, SUM(l_extendedprice * (1 - l_discount))
+  FROM lineitem
+  WHERE l_shipdate >= DATE '1996-01-01' AND l_shipdate < DATE '1996-01-01' + INTERVAL 3 MONTH
+  GROUP BY l_suppkey)
+SELECT s_suppkey, s_name, s_address, s_phone, total_revenue
+FROM supplier, revenue
+WHERE s_suppkey = supplier_no AND total_revenue IN (SELECT MAX(total_revenue) FROM revenue)
+""",
+    17: """
+SELECT SUM(l_extendedprice) / 7.0 AS avg_yearly
+FROM lineitem, part, (SELECT l_partkey AS partkey, 0.2 * AVG(l_quantity) AS least FROM lineitem GROUP BY l_partkey) AS usual
+WHERE p_partkey = l_partkey AND p_brand = 'Brand#23' AND p_container = 'MED BOX'
+  AND partkey = p_partkey AND l_quantity < least
+""",
+    20: """
+SELECT s_name, s_address
+FROM supplier, nation
+WHERE s_suppkey IN (
+    SELECT ps_suppkey FROM partsupp, (
+      SELECT l_partkey, l_suppkey, 0.5 * SUM(l_quantity) AS half FROM lineitem
+      WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1994-01-01' + INTERVAL 1 YEAR
+      GROUP BY l_partkey, l_suppkey) AS sold
+    WHERE ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'forest%')
+      AND l_partkey = ps_partkey AND l_suppkey = ps_suppkey AND ps_availqty > half)
+  AND s_nationkey = n_nationkey AND n_name = 'CANADA'
+""",
+    22: """
+WITH chosen AS (
+  SELECT c_custkey, SUBSTRING(c_phone, 1, 2) AS cntrycode, c_acctbal, 1 AS one FROM customer
+  WHERE SUBSTRING(c_phone, 1, 2) IN ('13', '31', '23', '29', '30', '18', '17')),
+usual AS (SELECT one, AVG(c_acctbal) AS acctbal FROM chosen WHERE c_acctbal > 0.00 GROUP BY one)
+SELECT cntrycode, COUNT(*) AS numcust, SUM(c_acctbal) AS totacctbal
+FROM chosen, usual
+WHERE chosen.one = usual.one AND c_acctbal > usual.acctbal AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey)
+GROUP BY cntrycode
+""",
+}
