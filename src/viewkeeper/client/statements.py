@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.client.result import Result
 from viewkeeper.errors import InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.optimize.explain import explain
+from viewkeeper.optimize.explain import explain, explain_view
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.sql import syntax as sql
@@ -169,11 +169,11 @@ def _describe(database: Database, name: str) -> Result:
 
 
 def _explain(database: Database, name: str | None, query: str | None) -> Result:
-    catalog = database.catalog()
-    if query is not None:
-        name = "explained"
-        catalog = catalog.with_view(define_view(catalog, name, query))
-    text = explain(catalog, name, before_images=database.store.capabilities.before_images)
+    catalog, images = database.catalog(), database.store.capabilities.before_images
+    if query is None:
+        text = explain(catalog, name, before_images=images)
+    else:
+        text = explain_view(catalog, define_view(catalog, "explained", query), before_images=images)
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

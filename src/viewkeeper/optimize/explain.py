@@ -11,7 +11,7 @@ from viewkeeper.optimize.mermaid import mermaid_of
 from viewkeeper.optimize.rules import optimize
 from viewkeeper.optimize.sharing import views_behind
 from viewkeeper.optimize.svg import svg_of
-from viewkeeper.plan.catalog import Catalog
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.define import logical_plan
 from viewkeeper.plan.logical import LogicalPlan, join_plans
 from viewkeeper.plan.tables import tables_at
@@ -31,6 +31,11 @@ def explain(catalog: Catalog, name: str | None, *, before_images: bool = True, f
     if form == "text":
         return explain_plan(plan) if views else "no views"
     return mermaid_of(plan) if form == "mermaid" else svg_of(plan)
+
+
+def explain_view(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> str:
+    """The plan of a view that is defined against the catalog, and need not be in it."""
+    return explain_plan(optimize(join_plans((logical_plan(catalog, view, before_images=before_images),))))
 
 
 def explain_plan(plan: LogicalPlan) -> str:

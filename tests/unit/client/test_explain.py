@@ -31,3 +31,13 @@ def test_a_plan_is_drawn_in_two_ways(db: vk.Database) -> None:
         db.explain(form="png")  # type: ignore[arg-type]
     with pytest.raises(vk.UnknownName):
         db.explain("nothing", form="svg")
+
+
+def test_a_query_is_explained_whatever_views_are_called(tmp_path: Path) -> None:
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
+        db.execute("CREATE TABLE t (k STRING PRIMARY KEY, x INT)")
+        plain = db.execute("EXPLAIN SELECT x FROM t").rows
+        db.execute("CREATE MATERIALIZED VIEW Explained AS SELECT k FROM t WHERE x > 1")
+
+        assert db.execute("EXPLAIN SELECT x FROM t").rows == plain
+        assert any("x > 1" in line for (line,) in db.execute("EXPLAIN SELECT k FROM explained").rows)

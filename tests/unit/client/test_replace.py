@@ -419,3 +419,11 @@ def test_a_replacement_that_fails_is_stopped_and_the_old_one_goes_on(
     keep_up(db)
 
     assert db.view("v").get() == {"many": ROWS + 1}
+
+
+def test_a_query_may_be_explained_while_what_it_reads_is_being_replaced(db: vk.Database) -> None:
+    replace(db)
+
+    assert any("sum(x)" in line for (line,) in db.execute(f"EXPLAIN {NEW}").rows)
+    assert db.execute("EXPLAIN SELECT n + 1 AS more FROM v").rows[-1][0].endswith("→ more")
+    assert state(db) == "ready, being replaced"
