@@ -71,12 +71,26 @@ def places_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArra
 def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     """One Arrow array per key column."""
     whole = Ragged.from_arrow(encoded)
-    at = whole.offsets[:-1].copy()
+    return _decode_parts(columns, whole, whole.offsets[:-1].copy())[0]
+
+
+def decode_behind(
+    first: Sequence[Column], behind: Sequence[Column], encoded: pa.Array
+) -> tuple[list[pa.Array], pa.Array]:
+    """One Arrow array for each column of keys made of `first` and `behind`, and the bytes of `first` alone."""
+    whole = Ragged.from_arrow(encoded)
+    arrays, at = _decode_parts(first, whole, whole.offsets[:-1].copy())
+    prefixes = gather(whole.data, whole.offsets[:-1], at - whole.offsets[:-1]).to_arrow()
+    return arrays + _decode_parts(behind, whole, at)[0], prefixes
+
+
+def _decode_parts(columns: Sequence[Column], whole: Ragged, at: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
+    """The columns that begin at `at` in each key, and where they end."""
     arrays = []
     for column in columns:
         array, at = _decode_part(column, whole, at)
         arrays.append(array)
-    return arrays
+    return arrays, at
 
 
 def _powers(count: int) -> np.ndarray:

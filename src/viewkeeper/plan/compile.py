@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import BIGINT, INT
+from viewkeeper.model.types import BIGINT, DOUBLE, INT
 from viewkeeper.plan.compile_fold import FoldLayout, lay_out_fold
 from viewkeeper.plan.fold_nodes import fold_node
 from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
@@ -208,6 +208,8 @@ class _Compiler:
     ) -> Side:
         preserved = join.kind == "full" or (join.kind != "inner" and number == 0)
         keys = join.keys[number]
+        key_copies, on_copies = _copies(rows, keys, kept)
+        kept = tuple(place for place in kept if place not in key_copies and place not in on_copies)
         wanted: list[Wanted] = [(f"j{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(keys)]
         columns = join.sides[number].columns
         shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
@@ -221,6 +223,8 @@ class _Compiler:
             row=tuple(Column(columns[p].name, columns[p].type, columns[p].nullable) for p in kept),
             places=tuple(place + start for place in kept),
             key_places=tuple(range(behind, behind + len(rows[0].key))),
+            key_copies=tuple((place + start, part) for place, part in key_copies.items()),
+            on_copies=tuple((place + start, part) for place, part in on_copies.items()),
             preserved=preserved,
         )
 
@@ -315,6 +319,16 @@ def _join_key(join: Join) -> tuple[Column, ...]:
         Column(parts[0].text, parts[0].type, any(part.nullable or part.fallible for part in parts))
         for parts in zip(*join.keys, strict=True)
     )
+
+
+def _copies(
+    rows: Sequence[Rows], keys: Sequence[Expression], kept: tuple[int, ...]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The columns of a side that its row key holds, and those that the join key holds; a key of DOUBLE is not the value."""
+    key_of = rows[0].key_of if len(rows) == 1 else {}
+    in_key = {place: key_of[place] for place in kept if place in key_of and rows[0].key[key_of[place]].type != DOUBLE}
+    in_on = {key.position: i for i, key in enumerate(keys) if isinstance(key, ColumnRef) and key.type != DOUBLE}
+    return in_key, {place: in_on[place] for place in kept if place in in_on and place not in in_key}
 
 
 def _columns_read(grouping: Grouping) -> frozenset[int]:

@@ -180,8 +180,10 @@ SIDE = Column("side", INT, nullable=False)
 class Side:
     """One input of a join. Its feeds return the join key `j0…`, the row key `k0…` and the columns kept, `v0…`.
 
-    `places` are the positions of the `v…` in what the join gives, `key_places` those of the `k…`. `preserved`: each of its
-    rows stands in the result, matched or not. A NULL in the join key comes from a preserved side alone.
+    `places` are the positions of the `v…` in what the join gives, `key_places` those of the `k…`. A column that stands in
+    the entry's key is not kept a second time: `key_copies` and `on_copies` are the positions of such columns, each with its
+    place in the row key or in the join key. `preserved`: each of its rows stands in the result, matched or not. A NULL in
+    the join key comes from a preserved side alone.
     """
 
     feeds: tuple[Feed, ...]
@@ -189,6 +191,8 @@ class Side:
     row: tuple[Column, ...]
     places: tuple[int, ...]
     key_places: tuple[int, ...]
+    key_copies: tuple[tuple[int, int], ...]
+    on_copies: tuple[tuple[int, int], ...]
     preserved: bool
 
 
@@ -230,10 +234,20 @@ class JoinNode:
     @property
     def given(self) -> dict[int, Column]:
         """What the join gives, by position."""
-        columns: dict[int, Column] = {}
-        for side in self.shown_sides:
-            columns |= dict(zip((*side.places, *side.key_places), (*side.row, *side.key), strict=True))
+        columns = {
+            place: column for side in range(len(self.shown_sides)) for place, (_, column) in self.told_by(side).items()
+        }
         return columns if self.tag_place is None else columns | {self.tag_place: SIDE}
+
+    def told_by(self, number: int) -> dict[int, tuple[str, Column]]:
+        """What a side tells, by position: a column of its relation (`v…`, `k…`, or `o…` of the join key) and its type."""
+        side = self.sides[number]
+        told = {place: (f"v{i}", column) for i, (place, column) in enumerate(zip(side.places, side.row, strict=True))}
+        told |= {
+            place: (f"k{i}", column) for i, (place, column) in enumerate(zip(side.key_places, side.key, strict=True))
+        }
+        told |= {place: (f"k{part}", side.key[part]) for place, part in side.key_copies}
+        return told | {place: (f"o{part}", self.on[part]) for place, part in side.on_copies}
 
     @property
     def given_key(self) -> tuple[int, ...]:

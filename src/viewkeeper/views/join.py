@@ -84,9 +84,8 @@ def _pairs(node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -
                 yield from _pairs(node, part, turn)
             return
     columns = [f"s{side}.n AS n{side}" for side in range(len(sides))]
-    for number, side in enumerate(node.sides):
-        columns += [f"s{number}.v{i} AS c{place}" for i, place in enumerate(side.places)]
-        columns += [f"s{number}.k{i} AS c{place}" for i, place in enumerate(side.key_places)]
+    for number in range(len(sides)):
+        columns += [f"s{number}.{name} AS c{place}" for place, (name, _) in node.told_by(number).items()]
     changing = range(len(sides)) if turn is None else (turn,)
     sign = f"CAST(sign({' + '.join(f's{side}.st' for side in changing)}) AS INTEGER)"
     joins = [f"JOIN s{side} ON s{side}.j = s0.j" for side in range(1, len(sides))]
@@ -206,11 +205,10 @@ class _Outer:
             return
         node, picked = self._node, rows.relation.take(pa.array(chosen))
         columns = {"sign": pa.array(signs[chosen].astype(np.int32))}
-        for number, other in enumerate(node.sides):
-            for prefix, kept, places in (("v", other.row, other.places), ("k", other.key, other.key_places)):
-                for i, place in enumerate(places):
-                    absent = pa.nulls(len(chosen), kept[i].type.arrow)
-                    columns[f"c{place}"] = picked[f"{prefix}{i}"] if number == side else absent
+        for number in range(len(node.sides)):
+            for place, (name, column) in node.told_by(number).items():
+                absent = pa.nulls(len(chosen), column.type.arrow)
+                columns[f"c{place}"] = picked[name] if number == side else absent
         if node.tag_place is not None:
             columns[f"c{node.tag_place}"] = pa.array(np.full(len(chosen), 1 + side, np.int32))
         yield _images(node, pa.table(columns))

@@ -1,8 +1,9 @@
 """Rows of one side of a join: entries of the REVERSE-JOIN as relations that SQL can join.
 
 In: events of entries, or join keys to look up. Out: relations with `n` (the row's number), `st`, `j` (the join key's bytes),
-the row key `k0…` and the columns `v0…`. Always: `st` is -1 for a row that went, 1 for one that came, 0 for one that stays, as
-of the epoch before; `j` is NULL where the join key has a NULL, for it matches nothing.
+`o0…` (those of its parts that the join gives), the row key `k0…` and the columns `v0…`. Always: `st` is -1 for a row that
+went, 1 for one that came, 0 for one that stays, as of the epoch before; `j` is NULL where the join key has a NULL, for it
+matches nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.model.keybatches import decode_keys, encode_keys
+from viewkeeper.model.keybatches import decode_behind, encode_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.plan.nodes import SIDE, JoinNode
@@ -157,14 +158,14 @@ def _side_rows(
     node: JoinNode, side: int, keys: pa.Array, rows: pa.Array, states: np.ndarray, hashes: np.ndarray
 ) -> SideRows:
     width = len(node.on)
-    decoded = decode_keys((*node.on, SIDE, *node.sides[side].key), keys)
-    prefixes, _ = encode_keys(node.on, decoded[:width], len(keys))
+    decoded, prefixes = decode_behind(node.on, (SIDE, *node.sides[side].key), keys)
     if any(part.null_count for part in decoded[:width]):
         whole = np.ones(len(keys), bool)
         for part in decoded[:width]:
             whole &= np.asarray(part.is_valid())
         prefixes = pc.if_else(pa.array(whole), prefixes, pa.scalar(None, pa.binary()))
     columns = {"n": pa.array(np.arange(len(keys))), "st": pa.array(states), "j": prefixes}
+    columns |= {f"o{part}": decoded[part] for _, part in node.sides[side].on_copies}
     columns |= {f"k{i}": part for i, part in enumerate(decoded[width + 1 :])}
     columns |= {f"v{i}": part for i, part in enumerate(decode_rows(node.sides[side].row, rows))}
     return SideRows(pa.table(columns), keys, hashes)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import keys
-from viewkeeper.model.keybatches import decode_keys, encode_keys, place_all
+from viewkeeper.model.keybatches import decode_behind, decode_keys, encode_keys, place_all
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
 from viewkeeper.model.rows import decode_row, encode_row, tail_of
@@ -259,3 +259,15 @@ def test_the_empty_key_has_one_place() -> None:
 
     assert batch.to_pylist() == [b"", b""]
     assert hashes.tolist() == [keys.place(b"")] * 2
+
+
+@given(tables(), st.data())
+def test_the_first_parts_of_a_key_are_cut_from_it(table: tuple, data: st.DataObject) -> None:
+    columns, rows = table
+    width = data.draw(st.integers(0, len(columns)))
+    stored = stored_rows(columns, rows)
+    encoded = pa.array([keys.encode_key(columns, row) for row in stored], pa.binary())
+    arrays, prefixes = decode_behind(columns[:width], columns[width:], encoded)
+
+    assert all_same(columns_to_rows(arrays), columns_to_rows(decode_keys(columns, encoded)))
+    assert prefixes.to_pylist() == [keys.encode_key(columns[:width], row[:width]) for row in stored]
