@@ -42,7 +42,7 @@ class BlockMaker:
     def _source(self, depth: int) -> From:
         if depth > 0 and self._chance(0.03):
             return self._from.unnamed(depth)
-        source = self._from.joins(depth) if self._chance(0.42) else self._from.source(depth)
+        source = self._from.joins(depth) if self._chance(0.46) else self._from.source(depth)
         if source.bare and self._chance(0.3):
             self._seen["names without qualifiers"] += 1
             source = replace(source, values=source.bare)
@@ -58,7 +58,7 @@ class BlockMaker:
             self._seen["rows set aside by WHERE"] += 1
             failing = self._values.failing(self._choose.choice(numbers))
             conditions.append(sql("{} >= 2", failing.sql))
-        if self._chance(0.16) and source.rows < 400:
+        if self._chance(0.2) and source.rows < 400:
             predicate = self._predicates.predicate(source, depth)
             if predicate is not None:
                 conditions.append(predicate)
@@ -154,14 +154,15 @@ class BlockMaker:
         text = _select("DISTINCT " if distinct else "", self._listed(named), source.sql, where, guard)
         if keys:
             text = sql("{} GROUP BY {}", text, self._group_by(keys, named))
+        hidden = [self._aggregates.aggregate(source.values, keys), *keys]
         if self._chance(0.25):
             text = sql("{} HAVING {}", text, self._having(source, keys, named))
+            hidden = []  # beside HAVING, Spark finds nothing but outputs
         columns = tuple(_column(name, value) for value, name in named)
         query = Query(text, columns, _GROUPED_ROWS if keys else 1)
         if not keys or distinct or not self._chance(0.12):
             return query
-        hidden = [self._aggregates.aggregate(source.values, keys)] if self._chance(0.3) else []
-        return self._top(query, [*hidden, *keys], [value for value, _ in named])
+        return self._top(query, hidden, [value for value, _ in named])
 
     def _keys(self, source: From) -> list[Value]:
         keys: list[Value] = []

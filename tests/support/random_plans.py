@@ -19,6 +19,7 @@ from tests.support.random_tables import TABLES, RowChange, Tables, random_change
 
 Bag = Counter[tuple[object, ...]]
 VIEWS, STEPS = 25, 3
+SEEDS = range(1, 62)  # of the worlds that every run goes through
 _EMPTY_SHARE = 0.05  # of the views that have no rows at first, so many are taken all the same
 
 

@@ -85,7 +85,7 @@ class PredicateMaker:
         ties = self._ties_of_in(around, inside, negated)
         where = [self._values.condition(inside.values, 1)] if self._chance(0.5) else []
         never_null = not (pair[0].nullable or pair[1].nullable)
-        if (not negated or never_null) and self._chance(0.2 if not negated else 0.6):
+        if (not negated or never_null) and self._chance(0.3 if not negated else 0.6):
             second = self._pair(around.values, inside.values)
             if second is not None and not (negated and (second[0].nullable or second[1].nullable)):
                 self._seen["IN of several columns"] += 1
@@ -105,14 +105,27 @@ class PredicateMaker:
         return ties
 
     def _in_query(self, around: From, depth: int, word: str) -> tuple[Sql, bool] | None:
-        """IN of a query with groups, set operations or anything else."""
-        query = self._nested(max(0, depth - 1))
-        found = [v for v in around.values if len(query.columns) == 1 and v.type == query.columns[0].type]
-        if not found:
+        """IN of a query with groups, an order or a set operation, which stands by itself."""
+        inside, other = self._inside(depth), self._from.source(0)
+        pair = self._pair(around.values, inside.values)
+        if pair is None:
             return None
+        outer, inner = _same_type(*pair)
+        forms = {
+            "IN grouped rows": "SELECT {0} FROM {1} GROUP BY {0} HAVING COUNT(*) < 3",
+            "IN an aggregate": "SELECT MAX({0}) FROM {1}",
+            "IN the first rows": "SELECT {0} FROM {1} ORDER BY {0} DESC NULLS LAST LIMIT 3",
+        }
+        second = [value for value in other.values if value.type == pair[1].type]
+        if second:
+            forms["IN a set operation"] = "SELECT {0} FROM {1} UNION ALL SELECT {2} FROM {3}"
+        feature = self._choose.choice(tuple(forms))
+        self._seen[feature] += 1
         self._seen["IN subquery"] += 1
-        self._seen["IN any query"] += 1
-        return sql(f"{{}} {word} ({{}})", self._choose.choice(found).sql, query.sql), False
+        self._seen[f"{word} subquery"] += 1
+        beside = _same_type(pair[0], second[0])[1] if second else inner
+        query = sql(forms[feature], inner, inside.sql, beside, other.sql)
+        return sql(f"{{}} {word} ({{}})", outer, query), False
 
 
 def _equal(left: Value, right: Value) -> Sql:

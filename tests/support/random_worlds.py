@@ -60,6 +60,9 @@ class Tally:
         ]
 
 
+TALLY = Tally()  # of the worlds of this run
+
+
 class WrongView(AssertionError):
     """A view that does not hold what it should."""
 

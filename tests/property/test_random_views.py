@@ -1,0 +1,48 @@
+"""Random views over random histories hold after every epoch what DuckDB computes from the base rows.
+
+The views come from a seeded generator over the whole grammar (`tests/support/random_sql.py`). What they contained is counted
+and printed at the end; a run in which a part of the grammar never stood is a failure. The same plans are judged by
+Spark in `tests/spark/test_random_views_match_spark.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.random_features import EVENTS, FEATURES
+from tests.support.random_plans import SEEDS, RandomOracle, plan_world
+from tests.support.random_worlds import TALLY, RandomWorld
+
+VIEWS_MIN = 1_500
+JOINS_MIN, NESTED_MIN, NON_EMPTY_MIN, REFUSED_MAX = 0.40, 0.25, 0.90, 0.02
+
+
+@pytest.fixture(scope="module")
+def oracle() -> RandomOracle:
+    return RandomOracle()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_random_view_equals_its_recomputation_at_every_epoch(
+    seed: int, oracle: RandomOracle, tmp_path: Path
+) -> None:
+    RandomWorld(tmp_path / "world", plan_world(seed, oracle), oracle, TALLY).run()
+
+
+def test_the_random_views_cover_the_grammar() -> None:
+    if TALLY.worlds < len(SEEDS):
+        pytest.skip("some worlds alone are not judged")
+
+    assert TALLY.views >= VIEWS_MIN
+    assert TALLY.joins / TALLY.views >= JOINS_MIN
+    assert TALLY.nested / TALLY.views >= NESTED_MIN
+    assert TALLY.non_empty / TALLY.views >= NON_EMPTY_MIN
+    assert TALLY.refused / TALLY.views < REFUSED_MAX
+    assert [feature for feature in FEATURES if not TALLY.features[feature]] == []
+    assert [event for event in EVENTS if not TALLY.events[event]] == []
+
+
+def test_the_same_seed_gives_the_same_world(oracle: RandomOracle) -> None:
+    assert plan_world(7, oracle, views=6) == plan_world(7, oracle, views=6) != plan_world(8, oracle, views=6)
