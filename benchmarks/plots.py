@@ -97,6 +97,31 @@ def _single_table(figures: Mapping) -> Figure:
     return picture
 
 
+def _join(figures: Mapping) -> Figure:
+    return _single_table({**figures, "cases": {"V3, uniform": figures}})
+
+
+def _join_growth(figures: Mapping) -> Figure:
+    """Microseconds of a change by size."""
+    picture, (axes,) = _new("A change of a join's tables, by the size of R", figures, 7.5, 4.2)
+    sizes = [int(rows) for rows in figures["sizes"]]
+    for kind, label, colour in (
+        ("r", "a change of R, which has one match", _COLOURS["pipeline"]),
+        ("s", f"a change of S, which has {figures['matches']} matches", _COLOURS["each"]),
+    ):
+        values = [figures["sizes"][str(rows)][kind]["microseconds_per_change"] for rows in sizes]
+        axes.plot(sizes, values, marker="o", color=colour, label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _plain_numbers(axes)
+    axes.set_xticks(sizes, [f"{rows:,}" for rows in sizes])
+    axes.set_xlabel("rows of R")
+    axes.set_ylabel("microseconds per change (log scale, lower is better)")
+    axes.grid(alpha=0.3)
+    picture.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return picture
+
+
 def _seconds(case: Mapping, system: str) -> float:
     name = "pipeline_seconds" if system == "pipeline" else f"per_operation_{system}_seconds"
     return case[name]["median"] if name in case else 0.0
@@ -104,7 +129,10 @@ def _seconds(case: Mapping, system: str) -> float:
 
 def _refresh(figures: Mapping) -> Figure:
     """Seconds of each refresh."""
-    title = f"A refresh after every {figures['changes_per_refresh']:,} changes"
+    if "scale" in figures:
+        title = f"TPC-H at scale {figures['scale']}: refreshes of {len(figures['queries'])} views"
+    else:
+        title = f"A refresh after every {figures['changes_per_refresh']:,} changes"
     picture, (axes,) = _new(title, figures, 7.5, 4.2)
     for name, label, colour in (
         ("recompute_seconds", "recomputation by Spark", _COLOURS["each"]),
@@ -229,6 +257,9 @@ def _plain_numbers(axes: Axes) -> None:
 _DRAWINGS: dict[str, Callable[[Mapping], Figure]] = {
     "first_speed": _single_table,
     "single_table": _single_table,
+    "join": _join,
+    "join_growth": _join_growth,
+    "tpch": _refresh,
     "refresh": _refresh,
     "reads": _reads,
     "put_latency": _put_latency,

@@ -26,6 +26,7 @@ from benchmarks.views import V1
 from benchmarks.workload import fill_here, prepare
 from viewkeeper.client.rows import key_bytes
 from viewkeeper.client.tables import _to_dict
+from viewkeeper.client.views import _to_dict as _view_row
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -77,8 +78,9 @@ class _Bare:
         self._environment = lmdb.open(str(path), map_size=1 << 36, sync=False, metasync=False, readahead=False)
         if side == "view":
             view = db.view("v1")
-            self._name, self._columns, self._decode = "view v1", view.definition.node.key, view._to_dict
-            keys, rows = view._records((), None, None, None, 10.0)
+            self._name, self._columns = "view v1", view.definition.node.key
+            self._decode = partial(_view_row, view.definition)
+            _, keys, rows = view._records((), None, None, None, 10.0)
             pairs: Iterator[tuple[bytes, bytes]] = zip(keys.to_pylist(), rows.to_pylist(), strict=True)
         else:
             table = db.table("r")

@@ -16,7 +16,6 @@ import pytest
 
 from tests.support.spark_match import Sample, entries, listed, wrong_failures, wrong_types, wrong_values
 from viewkeeper.model.schema import TableId
-from viewkeeper.plan.build import build_view
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.relations import Scan
@@ -151,12 +150,13 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
 
 def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: Scan(TABLE))
-    node, shown = compile_view(build_view(query, view_id=TableId(2), name="v"))
+    (node,), shown = compile_view(query, TableId(2))
+    (feed,) = node.feeds
     connection = duckdb.default_connection()
     renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
-    renamed |= {f"c{position}": images.column(position) for position in node.columns}
+    renamed |= {f"c{position}": images.column(position) for position in feed.columns}
     connection.register("images", pa.table(renamed))
-    states = connection.sql(f"WITH rows AS ({node.rows}) {node.contribute}").to_arrow_table()
+    states = connection.sql(f"WITH rows AS ({feed.rows}) {node.contribute}").to_arrow_table()
     connection.register("states", states)
     finished = connection.sql(node.finish).to_arrow_table()
     place = shown[0].index

@@ -133,7 +133,7 @@ class BlockMaker:
         self._seen["*"] += 1
         listed = ", ".join(column.name for column in source.starred)
         star = self._choose.choice(("*", f"{source.qualifier}.*"))
-        text = _select("", Sql(star, star, listed), source.sql, where, None)
+        text = _select("", Sql(star, listed, listed), source.sql, where, None)
         return Query(text, source.starred, source.rows)
 
     # ------------------------------------------------------------------ groups

@@ -37,6 +37,7 @@ class Relation:
     rows: float
     kind: str  # "table", "view" or "WITH"
     duck_name: str = ""
+    grows: bool = False  # it may have more columns by the time that it is read
 
     @property
     def sql(self) -> Sql:
@@ -102,6 +103,7 @@ class FromMaker:
         self._values, self._relations, self._subquery, self._names = values, relations, subquery, names
         self._choose: random.Random = values.choose
         self._seen: Counter[str] = values.seen
+        self.views_read: set[str] = set()
 
     def name(self, letter: str) -> str:
         return f"{letter}{next(self._names)}"
@@ -112,10 +114,12 @@ class FromMaker:
             return self._from_subquery(depth)
         relation = same or self._relation()
         self._seen[f"FROM a {relation.kind}"] += 1
+        if relation.kind == "view":
+            self.views_read.add(relation.name)
         alias = self.name("q")
         form = self._choose.choice((f"{{}} AS {alias}", f"{{}} {alias}"))
         columns = relation.columns
-        if self._values.chance(0.06):
+        if self._values.chance(0.06) and not relation.grows:
             columns = self.renamed(columns)
             form = f"{{}} AS {alias}({', '.join(column.name for column in columns)})"
         return self._of(sql(form, relation.sql), alias, columns, relation.rows)
@@ -347,7 +351,11 @@ class FromMaker:
         left, inside = self.source(depth), self._join(self.source(0), self.source(0), self._kind())
         if inside is None or left.rows * inside.rows / _MATCHES > ROWS_MAX:
             return self._chain(depth)
-        inside = self._named(inside) if self._values.chance(0.4) else replace(inside, sql=sql("({})", inside.sql))
+        is_fixed = not any(f"{one.name} " in inside.sql.view for one in self._relations() if one.grows)
+        if is_fixed and self._values.chance(0.4):
+            inside = self._named(inside)
+        else:
+            inside = replace(inside, sql=sql("({})", inside.sql))
         whole = self._join(left, inside, self._kind())
         if whole is None:
             return self._chain(depth)
@@ -361,7 +369,8 @@ class FromMaker:
         plain = [Column("", value.type, value.size, value.exact, value.nullable) for value in inside.values]
         columns = self.renamed(plain)
         listed = ", ".join(column.name for column in columns)
-        text = sql(f"({{}}) AS {alias}({listed})", inside.sql, duck=f"(SELECT * FROM {{}}) AS {alias}({listed})")
+        shown = ", ".join(value.sql.duck for value in inside.values)
+        text = sql(f"({{}}) AS {alias}({listed})", inside.sql, duck=f"(SELECT {shown} FROM {{}}) AS {alias}({listed})")
         return self._of(text, alias, columns, inside.rows)
 
 

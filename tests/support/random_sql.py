@@ -40,6 +40,7 @@ class RandomView:
     sql: Sql
     relation: Relation
     features: frozenset[str]
+    reads: frozenset[str]  # other views
 
     @property
     def has_join(self) -> bool:
@@ -63,16 +64,20 @@ class ViewMaker:
         self._blocks = BlockMaker(self._values, self._from, lambda depth: self.query(depth))
 
     def view(self, name: str) -> RandomView:
-        """The next view; `add` makes it one that later ones may read."""
+        """The next view; `let_read` makes it one that later ones may read."""
         self._seen.clear()
+        self._from.views_read.clear()
         query = self.query(self._choose.choice((0, 1, 1, 2)))
         relation = Relation(name, query.columns, query.rows, "view")
-        return RandomView(
-            name, query.sql, relation, frozenset(feature for feature, count in self._seen.items() if count)
-        )
+        features = frozenset(feature for feature, count in self._seen.items() if count)
+        return RandomView(name, query.sql, relation, features, frozenset(self._from.views_read))
 
-    def add(self, view: RandomView) -> None:
-        self._readable.append(view.relation)
+    def let_read(self, relation: Relation) -> None:
+        """Let the views to come read this, in the place of what has its name, if anything."""
+        self._readable = [one for one in self._readable if one.name != relation.name] + [relation]
+
+    def let_not_read(self, name: str) -> None:
+        self._readable = [one for one in self._readable if one.name != name]
 
     def _relations(self) -> list[Relation]:
         """What FROM can read; a name of WITH goes before a table of that name."""

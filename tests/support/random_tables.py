@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
 
+from tests.support.random_conditions import DATES
 from tests.support.random_from import Column, Relation
-from tests.support.random_values import DATES, STRINGS
+from tests.support.random_values import STRINGS
 from tests.support.sql_texts import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, Type, decimal
 
 Key = tuple[object, ...]
@@ -23,34 +24,43 @@ _SIZES = {"INT": 5, "BIGINT": 6, "DOUBLE": 4, "DECIMAL": 4}
 _ROWS = 11.0  # how many there are of a table, about
 
 
+Named = tuple[tuple[str, Type], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TableShape:
+    """A table; `required` columns are NOT NULL, `late` ones are added when views are there already."""
+
     name: str
-    key: tuple[tuple[str, Type], ...]
-    values: tuple[tuple[str, Type], ...]
+    key: Named
+    values: Named
     required: tuple[str, ...] = ()
+    late: Named = ()
 
     @property
-    def columns(self) -> tuple[tuple[str, Type], ...]:
-        return (*self.key, *self.values)
+    def columns(self) -> Named:
+        return (*self.key, *self.values, *self.late)
 
     @property
     def ddl(self) -> str:
-        shown = [f"{n} {t.text}{' NOT NULL' if n in self.required else ''}" for n, t in self.columns]
+        shown = [f"{n} {t.text}{' NOT NULL' if n in self.required else ''}" for n, t in (*self.key, *self.values)]
         return f"CREATE TABLE {self.name} ({', '.join(shown)}, PRIMARY KEY ({', '.join(n for n, _ in self.key)}))"
 
     @property
-    def relation(self) -> Relation:
+    def late_ddl(self) -> list[str]:
+        return [f"ALTER TABLE {self.name} ADD COLUMN {name} {type_.text}" for name, type_ in self.late]
+
+    def relation(self, *, with_late: bool = False) -> Relation:
         never_null = {name for name, _ in self.key} | set(self.required)
+        there = self.columns if with_late else (*self.key, *self.values)
         columns = (
-            Column(name, type_, _SIZES.get(type_.kind, 0), nullable=name not in never_null)
-            for name, type_ in self.columns
+            Column(name, type_, _SIZES.get(type_.kind, 0), nullable=name not in never_null) for name, type_ in there
         )
-        return Relation(self.name, tuple(columns), _ROWS, "table")
+        return Relation(self.name, tuple(columns), _ROWS, "table", grows=bool(self.late))
 
     def to_arrow(self, rows: Rows) -> pa.Table:
         keys = {name: [key[place] for key in rows] for place, (name, _) in enumerate(self.key)}
-        values = {name: [row[name] for row in rows.values()] for name, _ in self.values}
+        values = {name: [row[name] for row in rows.values()] for name, _ in (*self.values, *self.late)}
         return pa.table({n: pa.array((keys | values)[n], _arrow(t)) for n, t in self.columns})
 
 
@@ -67,7 +77,10 @@ TABLES = (
     ),
     TableShape("marks", (("k", BIGINT),), (("a", INT), ("s", STRING), ("f", DOUBLE), ("ok", BOOLEAN)), ("a",)),
     TableShape(
-        "times", (("day", DATE), ("d", decimal(6, 1))), (("s", STRING), ("a", INT), ("b", BIGINT), ("ok", BOOLEAN))
+        "times",
+        (("day", DATE), ("d", decimal(6, 1))),
+        (("s", STRING), ("a", INT), ("b", BIGINT), ("ok", BOOLEAN)),
+        late=(("z", INT),),
     ),
 )
 
@@ -93,7 +106,8 @@ class Tables:
         shape = next(one for one in TABLES if one.name == change.table)
         match change.kind:
             case "put":
-                rows.setdefault(change.key, dict.fromkeys(name for name, _ in shape.values)).update(change.columns)
+                empty = dict.fromkeys(name for name, _ in (*shape.values, *shape.late))
+                rows.setdefault(change.key, empty).update(change.columns)
             case "clear":
                 if change.key in rows:
                     rows[change.key].update(dict.fromkeys(name for name, _ in change.columns))
@@ -101,11 +115,13 @@ class Tables:
                 rows.pop(change.key, None)
 
 
-def random_changes(choose: random.Random, tables: Tables, count: int) -> list[RowChange]:
+def random_changes(choose: random.Random, tables: Tables, count: int, *, with_late: bool = False) -> list[RowChange]:
     """So many changes of rows that `tables` has or lacks; the model is brought along."""
     changes = []
     for _ in range(count):
-        change = _change(choose, choose.choice(TABLES), tables)
+        shape = choose.choice(TABLES)
+        there = (*shape.values, *shape.late) if with_late else shape.values
+        change = _change(choose, replace(shape, values=there), tables)
         tables.apply(change)
         changes.append(change)
     return changes

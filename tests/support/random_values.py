@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tests.support.random_conditions import DATES, make_condition
 from tests.support.sql_texts import (
     BIGINT,
     BOOLEAN,
@@ -23,14 +24,11 @@ from tests.support.sql_texts import (
     cast_for_duck,
     common_type,
     decimal,
-    joined,
     sql,
 )
 
 _SIZE_MAX = {"INT": 1e8, "BIGINT": 1e15, "DOUBLE": 1e6, "DECIMAL": 1e8}
 STRINGS = ("a", "b", "ab", "", "Ab ", "ä-b", "x")
-DATES = tuple(f"2024-0{month}-{day}" for month, day in ((1, "30"), (1, "31"), (2, "01"), (2, "29"), (3, "01")))
-LIKES = ("%a%", "a%", "%b", "_", "%", "a_", "%-%")
 
 
 class ValueMaker:
@@ -324,78 +322,9 @@ class ValueMaker:
         made = self.condition(scope, depth, safe=safe)
         return Value(sql("({})", made), BOOLEAN, 0, fails=not safe)
 
-    # ------------------------------------------------------------------ conditions
-
     def condition(self, scope: Sequence[Value], depth: int = 1, *, safe: bool = False) -> Sql:
         """A condition that more rows meet than not; `safe`: the product knows that it cannot fail."""
-        if depth > 0 and self.chance(0.35):
-            operator = self.choose.choice(("AND", "OR", "OR"))
-            self.seen[operator] += 1
-            return sql(f"({{}} {operator} {{}})", *(self.condition(scope, depth - 1, safe=safe) for _ in range(2)))
-        if depth > 0 and self.chance(0.08):
-            self.seen["NOT"] += 1
-            return sql("NOT ({})", self.condition(scope, depth - 1, safe=safe))
-        arg = self.any_value(scope, depth, safe=safe)
-        return self.choose.choice(_CONDITIONS)(self, arg, scope, safe)
-
-    def _compare(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        other = self.value(scope, arg.type, 1, safe=safe) if self.chance(0.3) else self.literal(arg.type)
-        if common_type(arg.type, other.type) is None:
-            return self._is_null(arg, scope, safe)
-        self.seen["comparison"] += 1
-        operators = ("<", "<=", ">=", ">", "<>", "<>", "=") if arg.type.kind != "BOOLEAN" else ("=", "<>")
-        operator = self.choose.choice((*operators, "<=>"))
-        duck = "{} IS NOT DISTINCT FROM {}" if operator == "<=>" else f"{{}} {operator} {{}}"
-        view = f"{{}} {operator} {{}}"
-        if arg.type == DATE and other.constant and self.chance(0.3):
-            self.seen["date as a string"] += 1
-            bare = Sql(*(text.removeprefix("DATE ") for text in (other.sql.view, other.sql.spark)), other.sql.duck)
-            return sql(view, arg.sql, bare, duck=duck)
-        return sql(view, arg.sql, other.sql, duck=duck)
-
-    def _is_null(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        self.seen["IS NULL"] += 1
-        return sql(f"{{}} {self.choose.choice(('IS NOT NULL', 'IS NOT NULL', 'IS NULL'))}", arg.sql)
-
-    def _in_list(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        if arg.type.kind in ("BOOLEAN", "DECIMAL", "DOUBLE"):
-            return self._compare(arg, scope, safe)
-        self.seen["IN list"] += 1
-        entries = [self.literal(arg.type).sql for _ in range(self.choose.randint(1, 4))]
-        if self.chance(0.1):
-            entries.append(sql("NULL"))
-        return sql(f"{{}} {self.choose.choice(('IN', 'IN', 'NOT IN'))} ({{}})", arg.sql, joined(", ", entries))
-
-    def _between(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        if not (arg.type.is_integer or arg.type == DATE):
-            return self._compare(arg, scope, safe)
-        self.seen["BETWEEN"] += 1
-        low, high = (DATES[0], DATES[-2]) if arg.type == DATE else ("0", "4")
-        quoted = [sql(f"DATE '{end}'" if arg.type == DATE else end) for end in (low, high)]
-        word = "NOT BETWEEN" if self.chance(0.15) else "BETWEEN"
-        return sql(f"{{}} {word} {{}} AND {{}}", arg.sql, *quoted)
-
-    def _like(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        if arg.type != STRING:
-            return self._compare(arg, scope, safe)
-        self.seen["LIKE"] += 1
-        word = self.choose.choice(("LIKE", "LIKE", "NOT LIKE"))
-        return sql(f"{{}} {word} '{self.choose.choice(LIKES)}'", arg.sql)
-
-    def _starts(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        if arg.type != STRING:
-            return self._compare(arg, scope, safe)
-        self.seen["STARTSWITH"] += 1
-        forms = {"STARTSWITH({}, 'a')": "starts_with({}, 'a')", "CONTAINS({}, 'b')": "contains({}, 'b')"}
-        form = self.choose.choice(tuple(forms))
-        return sql(form, arg.sql, duck=forms[form])
-
-    def _is_true(self, arg: Value, scope: Sequence[Value], safe: bool) -> Sql:
-        if arg.type != BOOLEAN:
-            return self._compare(arg, scope, safe)
-        self.seen["IS TRUE"] += 1
-        word = self.choose.choice(("IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE"))
-        return sql(f"{{}} {word}", arg.sql)
+        return make_condition(self, scope, depth, safe=safe)
 
 
 Rule = Callable[[ValueMaker, Sequence[Value], Type, int, bool], Value | None]
@@ -417,16 +346,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "DATE": (ValueMaker._shift_date, ValueMaker._cut_date),
     "BOOLEAN": (ValueMaker._truth,),
 }
-_CONDITIONS: tuple[Callable[[ValueMaker, Value, Sequence[Value], bool], Sql], ...] = (
-    ValueMaker._compare,
-    ValueMaker._compare,
-    ValueMaker._is_null,
-    ValueMaker._in_list,
-    ValueMaker._between,
-    ValueMaker._like,
-    ValueMaker._starts,
-    ValueMaker._is_true,
-)
 
 
 def _any_fails(first: Value, second: Value) -> bool:

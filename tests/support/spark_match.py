@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import TIMESTAMP, parse_type
-from viewkeeper.plan.build import build_view
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import Expression, columns_of
@@ -100,13 +99,14 @@ class Sample:
 
     def ours(self, text: str, images: pa.Table) -> dict[object, object]:
         """Key → value, without the rows that are set aside."""
-        node, shown = compile_view(build_view(self._query(text), view_id=TableId(2), name="v"))
+        (node,), shown = compile_view(self._query(text), TableId(2))
+        (feed,) = node.feeds
         place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
         renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
-        renamed |= {f"c{position}": images.column(position) for position in node.columns}
+        renamed |= {f"c{position}": images.column(position) for position in feed.columns}
         connection = duckdb.default_connection()
         connection.register("images", pa.table(renamed))
-        rows = connection.sql(node.project).to_arrow_table().to_pylist()  # type: ignore[union-attr]
+        rows = connection.sql(feed.rows).to_arrow_table().to_pylist()
         return {row["k0"]: row[place] for row in rows if not row.get("fails")}
 
 

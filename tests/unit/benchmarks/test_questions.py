@@ -6,22 +6,25 @@ import os
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
-from benchmarks import per_operation, put_latency, reads, single_table
+from benchmarks import join, join_growth, per_operation, put_latency, reads, single_table
 from benchmarks.__main__ import QUESTIONS, _options, _parser
 from benchmarks.clock import JOB_STEPS, SPARK_STEPS, STEPS, WORDS, find, in_words
 from benchmarks.duckdb_shares import shares_of
 from benchmarks.epoch_steps import profile_here
+from benchmarks.join_program import JoinProgram
+from benchmarks.join_workload import first_side_rows, prepare_join, side_steps
 from benchmarks.options import Options
 from benchmarks.pipeline_runs import PipelineRun
 from benchmarks.processes import KINDS, CpuSeconds, memory_of
 from benchmarks.recompute import WrongResult, base_rows, require_equal, require_views
 from benchmarks.update_programs import SYSTEMS
-from benchmarks.views import V1, V2, V4, VIEW_SETS
+from benchmarks.views import V1, V2, V3, V4, VIEW_SETS
 from benchmarks.workload import DISTRIBUTIONS, HereRunner, Workload, fill_here, first_rows, prepare
 from viewkeeper.flow.coordinator import Coordinator
 
@@ -60,6 +63,39 @@ def test_every_update_program_computes_its_view(tmp_path: Path, distribution: st
         for variant, program in programs.items():
             ran = per_operation.run(url, tmp_path / f"{view}-{images}-{variant}", first, program, variant)
             require_equal(base, VIEW_SETS[view][0], ran.records, variant)
+
+
+@pytest.mark.parametrize("variant", join.VARIANTS)
+def test_the_update_program_of_the_join_computes_it(tmp_path: Path, variant: str) -> None:
+    workload, url = Workload(400, 1_500, x_max=20), f"embedded:{tmp_path / 'store'}"
+    prepare_join(url, workload, 200, V3, fill_here)
+    first = {"r": first_rows(workload), "s": first_side_rows(workload)}
+    ran = per_operation.run(url, tmp_path / variant, first, JoinProgram, variant)
+
+    require_equal(base_rows(url), V3, ran.records, variant)
+    assert ran.changes > 1_500
+
+
+def test_changes_of_the_other_table_are_of_all_kinds() -> None:
+    done = list(side_steps(Workload(400, 1_000, x_max=50), 500, [100] * 10))
+    put = [x for step in done for x in step.puts.tolist()]
+    gone = {x for step in done for x in step.deletes.tolist()}
+
+    assert 450 < sum(len(step.puts) + len(step.deletes) for step in done) < 600
+    assert gone & set(put)  # some came back, or were updated before they went
+    assert all(not set(step.puts.tolist()) & set(step.deletes.tolist()) for step in done)
+
+
+@pytest.mark.parametrize("question", [join, join_growth])
+def test_a_question_about_joins_is_measured(question: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question, "start_session", lambda managers: None)
+    monkeypatch.setattr(question, "forget_removed_stores", lambda spark: None)
+    monkeypatch.setattr(question, "fill_on_spark", lambda spark: fill_here)
+    monkeypatch.setattr(question, "run_pipeline", _run_here)
+
+    figures = question.measure(replace(TINY, sizes=(200, 400), changes_per_size=300))
+
+    assert any("per operation, each" in line or "largest / smallest" in line for line in question.tell(figures))
 
 
 def test_twenty_views_are_kept(tmp_path: Path) -> None:
