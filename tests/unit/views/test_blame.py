@@ -111,8 +111,14 @@ def test_groups_inside_a_view_that_would_hold_less_than_nothing_stop_it_alone(db
 NODES = {"kept": JoinNode, "histogram": FoldNode, "highest": TopNode}
 
 
-@pytest.mark.parametrize("error", [InvariantBroken("no"), duckdb.ConversionException("no"), OverflowError("no")])
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("kept", InvariantBroken("no")),
+        ("histogram", duckdb.ConversionException("no")),
+        ("highest", OverflowError("no")),
+    ],
+)
 def test_a_node_of_any_kind_and_level_that_fails_stops_its_view_alone(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
 ) -> None:
