@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import viewkeeper as vk
+from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.model.keys import decode_key, encode_key
-from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,14 +53,6 @@ def order(number: int) -> dict[str, object]:
     }
 
 
-def record_place(database: Database, view: str, *key: object) -> tuple[object, bytes]:
-    """The place of a record, and the key under which it is stored there."""
-    node = database.view(view).definition.node
-    encoded = encode_key(node.key, key)
-    place = database.store.place(database.store.place_of(encode_key(node.key[:1], key[:1])))
-    return place, tree.table_prefix(node.table) + encoded
-
-
 def test_all_is_well_while_writes_wait_behind_the_committed_epoch(shop: Database, spark: SparkSession) -> None:
     shop.table("orders").delete("o1")
     shop.table("orders").put("o2", {"region": "moon", "amount": -1})
@@ -73,17 +64,10 @@ def test_all_is_well_while_writes_wait_behind_the_committed_epoch(shop: Database
 
 
 def test_each_planted_error_is_named_and_nothing_else(shop: Database, spark: SparkSession) -> None:
-    place, missing = record_place(shop, "revenue", "eu")
-    other, extra = record_place(shop, "by_region", "mars", "o7")
-    with place._environment.write("records") as transaction:
-        chain = tree.get(transaction, missing)
-        tree.delete(transaction, missing)
-    us, wrong = record_place(shop, "revenue", "us")
-    with us._environment.write("records") as transaction:
-        tree.put(transaction, wrong, chain)
-    with other._environment.write("records") as transaction:
-        _, like = record_place(shop, "by_region", "us", "o1")
-        tree.put(transaction, extra, record_chain(shop, like))
+    eu = chain_of(shop, "revenue", ("eu",))
+    change_record(shop, "revenue", ("eu",), None)
+    change_record(shop, "revenue", ("us",), eu)
+    change_record(shop, "by_region", ("mars", "o7"), chain_of(shop, "by_region", ("us", "o1")))
     report = shop.check(spark=spark)
     assert not report
     found = {(finding.view, finding.key, finding.kind) for finding in report.findings}
@@ -94,14 +78,6 @@ def test_each_planted_error_is_named_and_nothing_else(shop: Database, spark: Spa
     }
     (changed,) = [finding for finding in report.findings if finding.kind == "wrong"]
     assert changed.expected["total"] != changed.found["total"]
-
-
-def record_chain(database: Database, key: bytes) -> bytes:
-    for number in range(database.store.places):
-        with database.store.place(number)._environment.read("records") as transaction:
-            if chain := tree.get(transaction, key):
-                return chain
-    raise LookupError(key)
 
 
 def test_an_unknown_view_is_refused_before_spark_is_asked(shop: Database) -> None:
@@ -196,18 +172,6 @@ def test_twenty_planted_errors_of_each_kind_are_found_and_no_others(
         assert sorted((f.view, f.key) for f in report.findings if f.kind == kind) == sorted(planted)
 
 
-def view_keys(database: Database, view: str) -> list[tuple]:
-    node = database.view(view).definition.node
-    with database.snapshot() as snapshot:
-        return [tuple(decode_key(node.key, key)) for key in snapshot.keys_of(node.table)]
-
-
-def chain_of(database: Database, view: str, key: tuple) -> bytes:
-    place, stored = record_place(database, view, *key)
-    with place._environment.read("records") as transaction:
-        return tree.get(transaction, stored)
-
-
 def differing(database: Database, view: str, key: tuple, others: list[tuple]) -> bytes:
     """The record of another key that shows other values."""
     shown = {name: repr(value) for name, value in database.view(view).get(*key).items() if name != "x"}
@@ -216,12 +180,6 @@ def differing(database: Database, view: str, key: tuple, others: list[tuple]) ->
         if all(repr(values[name]) != shown[name] for name in shown):
             return chain_of(database, view, other)
     raise LookupError(key)
-
-
-def change_record(database: Database, view: str, key: tuple, chain: bytes | None) -> None:
-    place, stored = record_place(database, view, *key)
-    with place._environment.write("records") as transaction:
-        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
 
 
 def test_what_spark_stops_at_though_the_view_has_an_answer_is_asked_with_care(

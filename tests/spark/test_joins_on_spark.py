@@ -10,11 +10,11 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.dump import dump
+from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,34 +77,13 @@ def test_check_finds_a_record_of_a_join_that_is_not_there_and_one_too_many(tmp_p
     with make(tmp_path / "s", before_images=True) as db:
         change(db, 1)
         Coordinator(db.store, HereRunner(db.store)).catch_up()
-        node = db.view("pairs").definition.node
-        first, second = [(place, key) for place in range(db.store.places) for key in _records(db, place, node.table)][
-            :2
-        ]
-        chain = db.store.place(second[0]).read(node.table, [second[1]])[0]
-        _write(db, first[0], node.table, first[1], None)
-        _write(db, second[0], node.table, second[1] + b"\x00", chain)
+        lost, like = view_keys(db, "pairs")[:2]
+        more = (like[0], "nobody")
+        change_record(db, "pairs", lost, None)
+        change_record(db, "pairs", more, chain_of(db, "pairs", like))
         report = db.check(["pairs"], spark=spark)
 
-        assert sorted(finding.kind for finding in report.findings) == ["extra", "missing"]
-
-
-def _records(db: vk.Database, place: int, table: int) -> list[bytes]:
-    return [key for number, key, _ in dump(db.store) if number == table and _place(db, key) == place]
-
-
-def _place(db: vk.Database, key: bytes) -> int:
-    import pyarrow as pa
-
-    from viewkeeper.model.keybatches import places_of_keys
-
-    columns = db.view("pairs").definition.node.key
-    return int(places_of_keys(columns, pa.array([key], pa.binary()))[0]) % db.store.places
-
-
-def _write(db: vk.Database, place: int, table: int, key: bytes, chain: bytes | None) -> None:
-    with db.store.place(place).environment.write("records") as transaction:
-        if chain is None:
-            tree.delete(transaction, tree.table_prefix(table) + key)
-        else:
-            tree.put(transaction, tree.table_prefix(table) + key, chain)
+        assert sorted((finding.kind, finding.key[:2]) for finding in report.findings) == [
+            ("extra", more),
+            ("missing", lost),
+        ]

@@ -1,0 +1,42 @@
+"""Errors planted in views behind the system's back, for the tests of `check`.
+
+In: an open database, a view and a key of it. Out: its record, read or changed where it is stored. Always: no epoch, no
+signature and no count learns of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from viewkeeper.model.keys import decode_key, encode_key
+from viewkeeper.stores.embedded import tree
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+    from viewkeeper.stores.embedded.place import Place
+
+
+def _stored(database: Database, view: str, key: tuple) -> tuple[Place, bytes]:
+    """The place of a record, and the key under which it is stored there."""
+    node = database.view(view).definition.node
+    encoded = encode_key(node.key, key)
+    place = database.store.place(database.store.place_of(encode_key(node.key[:1], key[:1])))
+    return place, tree.table_prefix(node.table) + encoded
+
+
+def view_keys(database: Database, view: str) -> list[tuple]:
+    node = database.view(view).definition.node
+    with database.snapshot() as snapshot:
+        return [tuple(decode_key(node.key, key)) for key in snapshot.keys_of(node.table)]
+
+
+def chain_of(database: Database, view: str, key: tuple) -> bytes:
+    place, stored = _stored(database, view, key)
+    with place.environment.read("records") as transaction:
+        return tree.get(transaction, stored)
+
+
+def change_record(database: Database, view: str, key: tuple, chain: bytes | None) -> None:
+    place, stored = _stored(database, view, key)
+    with place.environment.write("records") as transaction:
+        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
