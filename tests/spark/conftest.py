@@ -28,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterato
     from pyspark.sql import SparkSession
 
     import viewkeeper.failpoints  # noqa: F401 - before the variable is set: this process is not to be killed
+    from viewkeeper.engine.session import DAEMON
 
     os.environ["VIEWKEEPER_FAILPOINT_DIR"] = str(failpoints)
     _let_workers_import_what_we_import()
@@ -38,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, failpoints: Path) -> Iterato
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.python.daemon.module", DAEMON)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")

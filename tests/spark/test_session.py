@@ -28,6 +28,24 @@ def test_workers_run_the_interpreter_that_runs_the_tests(spark: SparkSession) ->
     assert {row.python for row in rows} == {sys.executable}
 
 
+def test_workers_begin_with_what_tasks_need_and_were_forked_off_a_process_without_threads(spark: SparkSession) -> None:
+    def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+        import sys
+        from pathlib import Path
+
+        known = {"viewkeeper.engine.tasks", "duckdb", "pandas"} <= sys.modules.keys()
+        tasks = Path(f"/proc/{os.getppid()}/task")
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict(
+                {"known": [known], "threads": [len(list(tasks.iterdir())) if tasks.exists() else 1]}
+            )
+
+    rows = spark.range(4, numPartitions=2).mapInArrow(describe, "known boolean, threads long").collect()
+
+    assert {(row.known, row.threads) for row in rows} == {(True, 1)}
+
+
 def test_a_failed_task_is_tried_again(spark: SparkSession, tmp_path_factory) -> None:
     witness = tmp_path_factory.mktemp("retry") / "failed-once"
 

@@ -22,6 +22,7 @@ from viewkeeper.errors import JavaMissing, StoreError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DAEMON = "viewkeeper.engine.daemon"
 _JAVA_MIN = 17
 _NICENESS = 5
 # AQE may drop a stage whose result it no longer needs, and with it the stage's writes (R18a).
@@ -65,6 +66,7 @@ def default_session(view_managers: int) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         .config("spark.speculation", "false")
+        .config("spark.python.daemon.module", DAEMON)
         .config("spark.sql.shuffle.partitions", str(slots))
     )
     is_ours = SparkContext._active_spark_context is None

@@ -159,3 +159,26 @@ def test_a_log_is_not_truncated_behind_what_is_still_wanted_for_its_age(tmp_path
 
     assert node.truncate_log(4, 25) == 2
     assert [row[0] for row in log_of(node, 2)] == [3, 4]
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what a process has mapped")
+def test_who_read_a_long_log_does_not_hold_it(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "node")
+    data = tmp_path / "node" / "data.mdb"
+    for number in range(20):
+        node.write([put({b"%d %d" % (number, i): b"." * 500 for i in range(1_000)})], clock(1 + number))
+    entries = sum(len(batch) for _, batch in node.read_log(0, node.end()))
+
+    assert entries == 20_000
+    assert _mapped_bytes(data) < data.stat().st_size / 10
+
+
+def _mapped_bytes(file: Path) -> int:
+    """How much of a mapped file this process holds."""
+    held, is_file = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line.split(" ", 1)[0].endswith(":"):
+            is_file = line.endswith(f" {file}")
+        elif is_file and line.startswith("Rss:"):
+            held += 1024 * int(line.split()[1])
+    return held

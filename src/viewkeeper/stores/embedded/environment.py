@@ -18,6 +18,7 @@ from pathlib import Path
 import lmdb
 
 from viewkeeper.errors import CorruptStore, StoreError, StoreFull, StoreInUse
+from viewkeeper.stores.embedded.pages import let_go_of_pages
 
 # Reserved, not used: a sparse map never has to be resized under an open transaction. A process has 128 TiB of addresses.
 BASE_MAP_BYTES = 1 << 40
@@ -155,6 +156,10 @@ class Environment:
         """Return when every write transaction that was open at the call has ended."""
         with _translated(self.path):
             self._env.begin(write=True).abort()
+
+    def let_go_of_pages(self) -> None:
+        """What was read is not held any longer; it stays in the system's cache."""
+        let_go_of_pages(self.path / "data.mdb")
 
     def is_on_disk(self) -> bool:
         """Whether the file that is open is still the one under its name."""

@@ -30,6 +30,7 @@ _LAST = b"last"  # position and stamp of the last entry: they outlive a truncate
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
 _READ_CHANGES_MAX = 500_000
 _READ_BYTES_MAX = 128 << 20
+_HELD_BYTES_MAX = 4 << 20  # of a log that was read, in this process's memory
 _TRUNCATE_MAX = 5_000
 _SCAN_ROWS = 50_000
 _RELOG_ROWS = 10_000
@@ -170,6 +171,8 @@ class Node:
                 return
             yield from decode_entries(entries, positions)
             start = positions[-1]
+            if sum(map(len, entries)) > _HELD_BYTES_MAX:
+                self._environment.let_go_of_pages()
 
     def truncate_log(self, position: int, stamp: int) -> int:
         """Forget entries that end before `position` and are older than `stamp`, a bounded number per call."""
