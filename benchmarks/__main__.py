@@ -109,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     cases = parser.add_argument_group("cases of single_table, first_speed and epoch_steps")
     cases.add_argument("--distributions", nargs="+", choices=DISTRIBUTIONS, default=full.distributions)
     cases.add_argument("--views", nargs="+", choices=list(VIEW_SETS), default=full.views)
+    cases.add_argument(
+        "--pipeline-alone", action="store_true", help="without the papers' algorithm, which takes longest"
+    )
     return parser
 
 

@@ -38,11 +38,10 @@ def measure(options: Options) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         source = Path(folder) / "prepared"
         waiting = prepare_join(f"embedded:{source}", workload, side_changes, V3, fill_on_spark(spark))
-        for turn in range(options.runs + 1):
-            ran = _run_pipeline(source, waiting, options, spark)
-            if turn:
-                ours.append(ran)
-                _run_others(source, workload, theirs)
+        for _ in range(options.runs):
+            _run_pipeline(source, waiting, options, spark)
+            ours.append(_run_pipeline(source, waiting, options, spark))
+            _run_others(source, workload, theirs)
     seconds = spread([ran.seconds for ran in ours])
     return {
         "rows": options.rows,

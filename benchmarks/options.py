@@ -23,6 +23,7 @@ class Options:
     changes_per_epoch: int | None = None
     distributions: tuple[str, ...] = ("uniform", "zipf")
     views: tuple[str, ...] = ("V1", "V2", "V4")
+    pipeline_alone: bool = False
     refreshes: int = 10
     changes_per_refresh: int = 10_000
     puts: int = 50

@@ -56,15 +56,20 @@ class Case:
 
 
 def measure(options: Options, *, without_images: Sequence[str] = WITHOUT_IMAGES) -> dict[str, Any]:
-    """All systems `runs` times in turn, after a run of the pipeline that only warms up."""
+    """All systems `runs` times in turn.
+
+    Every run of the pipeline comes after one that only warms up: the others take longer than Spark lets workers idle.
+    """
     spark = start_session(options.view_managers)
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
-        cases, skipped = _prepare(_cases(options, Path(folder), without_images), spark)
-        for turn in range(options.runs + 1):
+        cases, skipped = _prepare(
+            _cases(options, Path(folder), without_images), spark, pipeline_alone=options.pipeline_alone
+        )
+        for _ in range(options.runs):
             for case in cases:
-                _run_pipeline(case, options, spark, warm_up=not turn)
-                if turn:
-                    _run_others(case)
+                _run_pipeline(case, options, spark, warm_up=True)
+                _run_pipeline(case, options, spark, warm_up=False)
+                _run_others(case)
     return _figures(options, {case.name: case for case in cases}, skipped)
 
 
@@ -77,10 +82,10 @@ def _cases(options: Options, folder: Path, without_images: Sequence[str]) -> lis
     ]
 
 
-def _prepare(cases: Sequence[Case], spark: SparkSession) -> tuple[list[Case], dict[str, str]]:
+def _prepare(cases: Sequence[Case], spark: SparkSession, *, pipeline_alone: bool) -> tuple[list[Case], dict[str, str]]:
     ready, skipped = [], {}
     for case in cases:
-        case.others = {variant: [] for variant in case.programs}
+        case.others = {} if pipeline_alone else {variant: [] for variant in case.programs}
         try:
             case.changes = prepare(
                 case.url(case.folder / "prepared"), case.workload, VIEW_SETS[case.view], fill_on_spark(spark)
@@ -108,14 +113,14 @@ def _run_pipeline(case: Case, options: Options, spark: SparkSession, *, warm_up:
 def _run_others(case: Case) -> None:
     """The papers' algorithm in all its variants, on the prepared store itself: it is only read."""
     url = case.url(case.folder / "prepared")
-    if not case.programs:
+    if not case.others:
         return
     first, base = {"r": first_rows(case.workload)}, base_rows(url)
-    for variant, program in case.programs.items():
+    for variant, ran_before in case.others.items():
         target = case.folder / f"per-operation-{variant}"
-        ran = per_operation.run(url, target, first, program, variant)
+        ran = per_operation.run(url, target, first, case.programs[variant], variant)
         require_equal(base, VIEW_SETS[case.view][0], ran.records, f"per operation, {variant}, {case.name}")
-        case.others[variant].append(ran)
+        ran_before.append(ran)
         shutil.rmtree(target)
 
 

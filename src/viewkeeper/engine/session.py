@@ -67,6 +67,7 @@ def default_session(view_managers: int) -> SparkSession:
         .config("spark.driver.memory", "2g")
         .config("spark.speculation", "false")
         .config("spark.python.daemon.module", DAEMON)
+        .config("spark.python.factory.idleWorkerMaxPoolSize", str(slots))
         .config("spark.sql.shuffle.partitions", str(slots))
     )
     is_ours = SparkContext._active_spark_context is None
