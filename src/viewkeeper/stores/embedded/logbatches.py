@@ -18,6 +18,7 @@ from viewkeeper.ports.log import CHANGES_SCHEMA
 from viewkeeper.stores.embedded import logformat
 
 _WORDS = logformat.HEADER.size // 4
+_SMALL_BYTES = 8 << 10
 _FORMAT, _TABLE, _COUNT, _CHECKSUM = 0, 1, 4, 5  # places among the header's 32-bit words
 
 
@@ -29,7 +30,7 @@ def decode_entries(entries: list[bytes], last_positions: list[int]) -> Iterator[
     starts = (np.cumsum(sizes) - sizes) // 4
     if ((words[starts + _FORMAT] & 0xFF) > logformat.FORMAT).any():
         raise NewerFormat("the log holds entries of a newer format", "use a newer ViewKeeper")
-    _verify(entries, words[starts + _CHECKSUM])
+    _verify(entries, len(joined), words[starts + _CHECKSUM])
     tables = words[starts + _TABLE]
     positions = np.asarray(last_positions, np.int64)
     for table in np.unique(tables):
@@ -37,11 +38,20 @@ def decode_entries(entries: list[bytes], last_positions: list[int]) -> Iterator[
         yield int(table), _decode_table(joined, words, starts[chosen], positions[chosen])
 
 
-def _verify(entries: list[bytes], checksums: np.ndarray) -> None:
+def _verify(entries: list[bytes], size: int, checksums: np.ndarray) -> None:
     head = logformat.HEADER.size
-    for entry, checksum in zip(entries, checksums.tolist(), strict=True):
-        if zlib.crc32(memoryview(entry)[head:]) != checksum:
-            raise CorruptStore("a log entry does not match its checksum", "restore the store from a backup")
+    bodies = [entry[head:] for entry in entries] if _are_small(len(entries), size) else _views(entries, head)
+    if list(map(zlib.crc32, bodies)) != checksums.tolist():
+        raise CorruptStore("a log entry does not match its checksum", "restore the store from a backup")
+
+
+def _are_small(count: int, size: int) -> bool:
+    """Whether copies of so many pieces, of so many bytes together, cost less than views of them."""
+    return size < count * _SMALL_BYTES
+
+
+def _views(entries: list[bytes], head: int) -> list[memoryview]:
+    return [memoryview(entry)[head:] for entry in entries]
 
 
 def _decode_table(joined: bytes, words: np.ndarray, starts: np.ndarray, positions: np.ndarray) -> pa.RecordBatch:
@@ -69,6 +79,6 @@ def _decode_table(joined: bytes, words: np.ndarray, starts: np.ndarray, position
 
 def _collect(joined: bytes, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The bytes of one column of all entries, entry after entry."""
-    view = memoryview(joined)
+    source = joined if _are_small(len(begins), int(sizes.sum())) else memoryview(joined)
     ends = (begins + sizes).tolist()
-    return np.frombuffer(b"".join([view[a:b] for a, b in zip(begins.tolist(), ends, strict=True)]), np.uint8)
+    return np.frombuffer(b"".join([source[a:b] for a, b in zip(begins.tolist(), ends, strict=True)]), np.uint8)

@@ -51,6 +51,10 @@ def position_of(key: bytes) -> int:
     return _POSITION.unpack(key)[0]
 
 
+def positions_of(keys: Sequence[bytes]) -> list[int]:
+    return list(struct.unpack(f">{len(keys)}Q", b"".join(keys)))
+
+
 def encode_changes(keys: Sequence[bytes], befores: Sequence[Image], afters: Sequence[Image]) -> bytes:
     """The part of an entry behind its header, for changes given one by one."""
     lengths = [len(key) for key in keys]

@@ -20,7 +20,7 @@ from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import logformat, tree
 from viewkeeper.stores.embedded.environment import BASE_MAP_BYTES, Environment, open_environment
-from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of
+from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of, positions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -275,21 +275,21 @@ def _encode_last(position: int, stamp: int) -> bytes:
 def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[bytes], list[int]]:
     """Whole entries of (start, stop], up to a bounded number of changes and bytes."""
     entries: list[bytes] = []
-    positions: list[int] = []
+    keys: list[bytes] = []
     size = 0
     # Positions have no gap: the first entry found holds start + 1, unless the log was truncated behind a committed epoch.
     # A task that comes so late must not take the rest for the whole.
     found = cursor.set_range(position_key(start + 1))
     if not found or position_of(cursor.key()) - logformat.decode_header(cursor.value()).count > start:
         raise PositionLost(f"the log no longer holds position {start + 1}", "the epoch that asks for it is over")
+    last, enough = position_key(stop), position_key(start + _READ_CHANGES_MAX)
     for key, entry in cursor.iternext():
-        position = position_of(key)
-        if position > stop or (entries and (position - start > _READ_CHANGES_MAX or size > _READ_BYTES_MAX)):
+        if key > last or (entries and (key > enough or size > _READ_BYTES_MAX)):
             break
         entries.append(entry)
-        positions.append(position)
+        keys.append(key)
         size += len(entry)
-    return entries, positions
+    return entries, positions_of(keys)
 
 
 def _images_before(
