@@ -161,6 +161,22 @@ def test_a_log_is_not_truncated_behind_what_is_still_wanted_for_its_age(tmp_path
     assert [row[0] for row in log_of(node, 2)] == [3, 4]
 
 
+def test_a_row_that_is_written_twice_in_one_transaction_is_two_changes_of_one_entry(tmp_path: Path) -> None:
+    node = make_node(tmp_path / "node")
+    node.write(
+        [put({b"a": b"1"}), put({b"a": b"2", b"b": b"1"}), put({b"z": b"9"}, table=2), put({b"b": None})], clock()
+    )
+
+    assert node.log_entries() == 3
+    assert log_of(node) == [
+        (1, 1, b"a", None, b"1"),
+        (2, 1, b"a", b"1", b"2"),
+        (3, 1, b"b", None, b"1"),
+        (4, 2, b"z", None, b"9"),
+        (5, 1, b"b", b"1", None),
+    ]
+
+
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what a process has mapped")
 def test_who_read_a_long_log_does_not_hold_it(tmp_path: Path) -> None:
     node = make_node(tmp_path / "node")

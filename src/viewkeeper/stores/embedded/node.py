@@ -8,7 +8,7 @@ writer's lock, so that a cut by time (R17) is a state of the whole base.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, posi
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_Changes = tuple[int, list[bytes], list[Image], list[Image]]  # table, keys, befores, afters
 _DATABASES = ("rows", "log", "info")
 _LAST = b"last"  # position and stamp of the last entry: they outlive a truncated log
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
@@ -58,10 +59,8 @@ class Node:
         """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
         environment = self._environment
         with environment.write("rows") as transaction:
-            entries = [
-                entry for group in groups if (entry := _apply(transaction, group, before_images=self._before_images))
-            ]
-            position = self._append(environment, transaction, entries, clock)
+            applied = [_apply(transaction, group, before_images=self._before_images) for group in groups]
+            position = self._append(environment, transaction, list(_entries(applied)), clock)
             failpoint("node.write.before_commit")
         if self._synced and not environment.synced:  # the process's handle was opened by one who asked for sync=off
             environment.sync()
@@ -242,15 +241,13 @@ def _by_table(pairs: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[int, list[
         yield int.from_bytes(prefix, "big"), [(key[tree.TABLE_BYTES :], row) for key, row in rows]
 
 
-def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bool) -> tuple[int, int, bytes] | None:
-    """Write the rows of a group; answers (table, number of changes, log body), or None when nothing changed."""
+def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bool) -> _Changes:
+    """Write the rows of a group; answers what changed."""
     prefix = tree.table_prefix(group.table)
     stored = [prefix + key for key in group.keys]
     befores = tree.get_many(transaction, stored)
     afters = group.merge(befores)
     changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
-    if not changed:
-        return None
     puts = [(stored[i], after) for i in changed if (after := afters[i]) is not None]
     tree.put_many(transaction, [key for key, _ in puts], [row for _, row in puts])
     if len(puts) < len(changed):
@@ -259,8 +256,18 @@ def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bo
                 tree.delete(transaction, stored[i])
     keys = group.keys
     told = [befores[i] for i in changed] if before_images else [None] * len(changed)
-    body = logformat.encode_changes([keys[i] for i in changed], told, [afters[i] for i in changed])
-    return group.table, len(changed), body
+    return group.table, [keys[i] for i in changed], told, [afters[i] for i in changed]
+
+
+def _entries(changes: Iterable[_Changes]) -> Iterator[tuple[int, int, bytes]]:
+    """(table, number of changes, log body): groups of one table that follow each other are one entry.
+
+    Rows that are written more than once in one transaction come in many groups, some of a single row.
+    """
+    for table, groups in itertools.groupby(changes, key=lambda group: group[0]):
+        keys, befores, afters = (list(itertools.chain(*column)) for column in list(zip(*groups, strict=True))[1:])
+        if keys:
+            yield table, len(keys), logformat.encode_changes(keys, befores, afters)
 
 
 def _read_last(transaction: lmdb.Transaction, info: object | None) -> tuple[int, int]:
