@@ -255,7 +255,7 @@ def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bo
             if afters[i] is None:
                 tree.delete(transaction, stored[i])
     keys = group.keys
-    told = [befores[i] for i in changed] if before_images else [None] * len(changed)
+    told: list[Image] = [befores[i] for i in changed] if before_images else [None] * len(changed)
     return group.table, [keys[i] for i in changed], told, [afters[i] for i in changed]
 
 
