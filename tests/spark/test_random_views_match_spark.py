@@ -29,6 +29,7 @@ _SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 _AT_ONCE = 5  # worlds of one test
+_LOST_BY_SPARK = {(54, "v15")}  # a WITH inside a branch of EXCEPT: Spark 4.3 stops with an internal error
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def show(spark: SparkSession, plan: WorldPlan) -> None:
 
 
 def answer(spark: SparkSession, view: RandomView) -> Bag:
-    """What Spark says of a view. Later views read these rows: Spark loses a WITH in the text of a view under a view."""
+    """What Spark says of a view. Later views read these rows."""
     answered = spark.sql(view.sql.spark)
     rows = answered.collect()
     spark.createDataFrame(rows, answered.schema).createOrReplaceTempView(view.name)
@@ -73,6 +74,10 @@ def test_duckdb_and_spark_agree_on_every_random_view_over_its_last_rows(
         oracle.load(plan.final_tables())
         show(quick, plan)
         for view in plan.views:
+            if (seed, view.name) in _LOST_BY_SPARK:
+                with pytest.raises(Exception, match="No CTERelationDef found"):
+                    answer(quick, view)
+                continue
             ours, theirs = oracle.bag(view), answer(quick, view)
             if ours != theirs:
                 wrong.append((seed, view.name, view.sql.spark, dict(ours - theirs), dict(theirs - ours)))
