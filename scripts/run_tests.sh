@@ -13,7 +13,7 @@ python=.venv/bin/python
 
 # A folder that is not named here still runs. tests/services needs servers and is started by itself.
 folders=(style unit golden scenarios paper contract)
-last=(property sim spark)
+last=(property random_views sim spark)
 for folder in tests/*/; do
     name="$(basename "$folder")"
     case " ${folders[*]} ${last[*]} support services __pycache__ " in
