@@ -1,7 +1,7 @@
 """Random views hold in the end what Spark SQL answers.
 
-The plans are those of `tests/random_views/test_random_views.py`, which holds every view to DuckDB after each epoch, the last one
-too; here DuckDB's answers over the last rows are held to Spark's, for all of these views. Of some worlds the views
+The plans are those of `tests/random_views/test_random_views.py`, which holds every view to DuckDB after each epoch, the
+last one too; here DuckDB's answers over the last rows are held to Spark's, for all of these views. Of some worlds the views
 themselves are read and compared.
 """
 
