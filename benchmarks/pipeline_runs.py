@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,3 +68,16 @@ def _close_removed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for path in [path for path, handle in handles.items() if not handle.is_on_disk()]:
         handles.pop(path).close()
     yield from batches
+
+
+def take_turns(
+    refresh: Callable[[], object], recompute: Callable[[], object], *, refresh_first: bool
+) -> dict[str, float]:
+    """Seconds of a refresh and of a recomputation, by their names; who is first is the caller's choice."""
+    systems = [("refresh", refresh), ("recompute", recompute)]
+    took = {}
+    for name, run in systems if refresh_first else systems[::-1]:
+        began = time.perf_counter()
+        run()
+        took[name] = time.perf_counter() - began
+    return took

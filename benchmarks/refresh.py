@@ -9,7 +9,6 @@ records in one transaction.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +20,7 @@ import pyarrow as pa
 
 import viewkeeper as vk
 from benchmarks.options import Options
-from benchmarks.pipeline_runs import start_session
+from benchmarks.pipeline_runs import start_session, take_turns
 from benchmarks.recompute import WrongResult
 from benchmarks.results import median, spread
 from benchmarks.views import V1
@@ -33,7 +32,6 @@ from viewkeeper.ports.recompute import Base, Moment
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.client.pipeline import Pipeline
 
 _WARM_UPS = 2
 
@@ -79,7 +77,8 @@ def measure(options: Options) -> dict[str, object]:
             with db.pipeline(spark=spark, view_managers=options.view_managers) as pipeline:
                 for turn, step in zip(range(rounds), steps(workload, small_rows=puts, large_rows=puts), strict=False):
                     write_step(db, step)
-                    took = _take_turns(db, pipeline, recomputation, refresh_first=turn % 2 == 0)
+                    took = take_turns(pipeline.run_available, recomputation.run, refresh_first=turn % 2 == 0)
+                    _require_same(db.view("v1").to_arrow().sort_by("x"), recomputation.records)
                     for system in seconds:
                         seconds[system] += [took[system]] if turn >= _WARM_UPS else []
     return {
@@ -98,19 +97,6 @@ def tell(figures: Mapping) -> Iterator[str]:
     yield f"{figures['rows']:,} rows, {figures['refreshes']} refreshes of {figures['changes_per_refresh']:,} changes"
     yield f"  pipeline    {figures['refresh_seconds']['median']:8.3f} s for each refresh"
     yield f"  recompute   {figures['recompute_seconds']['median']:8.3f} s   {figures['ratio']:.1f}x"
-
-
-def _take_turns(
-    db: Database, pipeline: Pipeline, recomputation: Recomputation, *, refresh_first: bool
-) -> dict[str, float]:
-    systems = [("refresh", pipeline.run_available), ("recompute", recomputation.run)]
-    took = {}
-    for name, run in systems if refresh_first else systems[::-1]:
-        began = time.perf_counter()
-        run()
-        took[name] = time.perf_counter() - began
-    _require_same(db.view("v1").to_arrow().sort_by("x"), recomputation.records)
-    return took
 
 
 def _require_same(ours: pa.Table, theirs: pa.Table) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 import viewkeeper as vk
 from benchmarks.options import Options
-from benchmarks.pipeline_runs import start_session
+from benchmarks.pipeline_runs import start_session, take_turns
 from benchmarks.recompute import WrongResult
 from benchmarks.results import spread
 from benchmarks.workload import fill_on_spark
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from viewkeeper.client.database import Database
-    from viewkeeper.client.pipeline import Pipeline
 
 KEPT = (1, 3, 4, 5, 6, 10, 12, 14, 18, 19)
 SHARE = 0.001  # of the orders come and go with a refresh
@@ -72,7 +71,7 @@ def measure(options: Options) -> dict[str, Any]:
             with db.pipeline(spark=spark, view_managers=options.view_managers) as pipeline:
                 for turn in range(_WARM_UPS + options.refreshes):
                     changes = model.refresh(db, SHARE)
-                    took = _take_turns(pipeline, recomputation, refresh_first=turn % 2 == 0)
+                    took = take_turns(pipeline.run_available, recomputation.run, refresh_first=turn % 2 == 0)
                     for system in seconds:
                         seconds[system] += [took[system]] if turn >= _WARM_UPS else []
             _verify(db, model, recomputation)
@@ -100,16 +99,6 @@ def _fill(db: Database, model: TpchModel, spark: SparkSession) -> float:
     began = time.perf_counter()
     fill_on_spark(spark)(db)
     return time.perf_counter() - began
-
-
-def _take_turns(pipeline: Pipeline, recomputation: Recomputation, *, refresh_first: bool) -> dict[str, float]:
-    systems = [("refresh", pipeline.run_available), ("recompute", recomputation.run)]
-    took = {}
-    for name, run in systems if refresh_first else systems[::-1]:
-        began = time.perf_counter()
-        run()
-        took[name] = time.perf_counter() - began
-    return took
 
 
 def _verify(db: Database, model: TpchModel, recomputation: Recomputation) -> None:
