@@ -60,29 +60,26 @@ def side_steps(workload: Workload, changes: int, sizes: list[int]) -> Iterator[S
         yield SideStep(puts, random.integers(0, Z_MAX, len(puts)), deletes)
 
 
-def prepare_join(
-    url: str,
-    workload: Workload,
-    side_changes: int,
-    view: str,
-    fill: Callable[[Database], object],
-    *,
-    changes: bool = True,
-) -> int:
+def prepare_join(url: str, workload: Workload, side_changes: int, view: str, fill: Callable[[Database], object]) -> int:
     """A store at `url`: both tables loaded, the view `v1` filled, the changes waiting; answers how many wait."""
+    load_join(url, first_rows(workload), first_side_rows(workload), view, fill)
+    with vk.connect(url) as db:
+        filled = db.store.ends()[Stream(0)]
+        sizes = [len(step.puts) + len(step.deletes) for step in steps(workload)]
+        for step, side in zip(steps(workload), side_steps(workload, side_changes, sizes), strict=True):
+            write_step(db, step)
+            write_side_step(db, side)
+        return db.store.ends()[Stream(0)] - filled
+
+
+def load_join(url: str, rows: pa.Table, side: pa.Table, view: str, fill: Callable[[Database], object]) -> None:
+    """A store at `url` with both tables, and the view `v1` filled."""
     with vk.connect(url) as db:
         db.execute(f"{TABLE}; {SIDE_TABLE}")
-        db.table("r").put_many(first_rows(workload))
-        db.table("s").put_many(first_side_rows(workload))
+        db.table("r").put_many(rows)
+        db.table("s").put_many(side)
         db.execute(f"CREATE MATERIALIZED VIEW v1 AS {view}")
         fill(db)
-        filled = db.store.ends()[Stream(0)]
-        if changes:
-            sizes = [len(step.puts) + len(step.deletes) for step in steps(workload)]
-            for step, side in zip(steps(workload), side_steps(workload, side_changes, sizes), strict=True):
-                write_step(db, step)
-                write_side_step(db, side)
-        return db.store.ends()[Stream(0)] - filled
 
 
 def write_side_step(db: Database, step: SideStep) -> None:

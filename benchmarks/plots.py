@@ -102,23 +102,25 @@ def _join(figures: Mapping) -> Figure:
 
 
 def _join_growth(figures: Mapping) -> Figure:
-    """Microseconds of a change by size."""
-    picture, (axes,) = _new("A change of a join's tables, by the size of R", figures, 7.5, 4.2)
+    """Microseconds of a row changed by size, for the same changes and for changes everywhere."""
+    picture, (axes,) = _new("A changed row of a join's tables, by the size of R", figures, 7.5, 4.4)
     sizes = [int(rows) for rows in figures["sizes"]]
     for kind, label, colour in (
-        ("r", "a change of R, which has one match", _COLOURS["pipeline"]),
-        ("s", f"a change of S, which has {figures['matches']} matches", _COLOURS["each"]),
+        ("s", f"of S, {figures['matches']} matches", _COLOURS["each"]),
+        ("r", "of R, one match", _COLOURS["pipeline"]),
+        ("bare", "a bare LMDB record", _COLOURS["batched"]),
     ):
-        values = [figures["sizes"][str(rows)][kind]["microseconds_per_change"] for rows in sizes]
-        axes.plot(sizes, values, marker="o", color=colour, label=label)
+        for form, style in (("here", "-"), ("everywhere", ":")):
+            values = [figures["sizes"][str(rows)][form][f"{kind}_us"] for rows in sizes]
+            axes.plot(sizes, values, style, marker="o", color=colour, label=f"{label}, {form}")
     axes.set_xscale("log")
     axes.set_yscale("log")
     _plain_numbers(axes)
     axes.set_xticks(sizes, [f"{rows:,}" for rows in sizes])
     axes.set_xlabel("rows of R")
-    axes.set_ylabel("microseconds per change (log scale, lower is better)")
+    axes.set_ylabel("microseconds per row (log scale, lower is better)")
     axes.grid(alpha=0.3)
-    picture.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    picture.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return picture
 
 

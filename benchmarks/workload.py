@@ -131,7 +131,7 @@ def steps(workload: Workload, *, small_rows: int = SMALL_ROWS, large_rows: int =
 def first_rows(workload: Workload) -> pa.Table:
     """The rows (k, x, y) that are there before the changes."""
     random = np.random.default_rng(workload.seed)
-    return _arrow(np.arange(workload.rows), *_values(random, workload.rows, workload))
+    return rows_of(np.arange(workload.rows), *_values(random, workload.rows, workload))
 
 
 def prepare(
@@ -153,7 +153,7 @@ def prepare(
 
 def write_step(db: Database, step: Step) -> None:
     """The rows that are put together, then those that are deleted together."""
-    db.table("r").put_many(_arrow(step.puts, step.x, step.y))
+    db.table("r").put_many(rows_of(step.puts, step.x, step.y))
     delete_keys(db, "r", [_keys(step.deletes)])
 
 
@@ -201,7 +201,8 @@ def _keys(numbers: np.ndarray) -> pa.Array:
     return pa.array([f"k{number:09d}" for number in numbers.tolist()], pa.string())
 
 
-def _arrow(numbers: np.ndarray, x: np.ndarray, y: np.ndarray) -> pa.Table:
+def rows_of(numbers: np.ndarray, x: np.ndarray, y: np.ndarray) -> pa.Table:
+    """Rows (k, x, y) of the keys that the numbers stand for."""
     return pa.table({"k": _keys(numbers), "x": pa.array(x), "y": pa.array(y)})
 
 

@@ -95,7 +95,7 @@ def test_a_question_about_joins_is_measured(question: ModuleType, monkeypatch: p
 
     figures = question.measure(replace(TINY, sizes=(200, 400), changes_per_size=300))
 
-    assert any("per operation, each" in line or "largest / smallest" in line for line in question.tell(figures))
+    assert any("per operation, each" in line or "last / first" in line for line in question.tell(figures))
 
 
 def test_twenty_views_are_kept(tmp_path: Path) -> None:
