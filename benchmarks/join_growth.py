@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from benchmarks.join_workload import SideStep, first_side_rows, load_join, side_
 from benchmarks.options import Options
 from benchmarks.pipeline_runs import forget_removed_stores, run_pipeline, start_session
 from benchmarks.recompute import require_views
-from benchmarks.results import spread
+from benchmarks.results import median, spread
 from benchmarks.views import V3
 from benchmarks.workload import Y_MAX, Step, Workload, copy_store, fill_on_spark, rows_of, steps, write_step
 
@@ -93,56 +93,86 @@ class Growth:
         return Workload(rows, self.changes, self.seed, x_max=rows // MATCHES)
 
 
+@dataclass
+class Case:
+    """Changes of one form at one size, and the seconds of their runs by kind."""
+
+    growth: Growth
+    form: str
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {"r": [], "s": []})
+
+    def __post_init__(self) -> None:
+        self.steps, self.side_steps = self.growth.steps(self.form), self.growth.side_steps(self.form)
+
+    def change_r(self, db: Database) -> None:
+        for step in self.steps:
+            write_step(db, step)
+
+    def change_s(self, db: Database) -> None:
+        for step in self.side_steps:
+            write_side_step(db, step)
+
+
 def measure(options: Options) -> dict[str, Any]:
-    spark = start_session(options.view_managers)
-    sizes = sorted(options.sizes)
-    found = {
-        str(rows): _at_size(Growth(rows, sizes[0], options.changes_per_size, options.seed), options, spark)
-        for rows in sizes
-    }
-    first, last = found[str(sizes[0])], found[str(sizes[-1])]
+    sizes, spark = sorted(options.sizes), start_session(options.view_managers)
+    growths = [Growth(rows, sizes[0], options.changes_per_size, options.seed) for rows in sizes]
+    cases = [Case(growth, form) for growth in growths for form in FORMS]
+    with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
+        for growth in growths:
+            growth.load(f"embedded:{_source(folder, growth)}", fill_on_spark(spark))
+        for turn in range(options.runs + 1):  # the first one warms up, the last one is verified
+            for case in cases:
+                for kind, change in (("r", case.change_r), ("s", case.change_s)):
+                    ran = _seconds(_source(folder, case.growth), change, options, spark, verified=turn == options.runs)
+                    case.seconds[kind] += [ran] if turn else []
+        found = {f"{case.growth.rows}, {case.form}": _figures(case, folder, options) for case in cases}
     return {
         "changes_of_r": options.changes_per_size,
-        "changes_of_s": Growth(sizes[0], sizes[0], options.changes_per_size, options.seed).side_changes,
+        "changes_of_s": growths[0].side_changes,
         "matches": MATCHES,
         "seed": options.seed,
         "view_managers": options.view_managers,
         "runs": options.runs,
-        "sizes": found,
+        "sizes": sizes,
+        "cases": found,
         "ratios": {
-            f"{kind}, {form}": round(last[form][f"{kind}_us"] / first[form][f"{kind}_us"], 2)
+            f"{kind}, {form}": round(
+                found[f"{sizes[-1]}, {form}"][f"{kind}_us"] / found[f"{sizes[0]}, {form}"][f"{kind}_us"], 2
+            )
             for form in FORMS
             for kind in KINDS
         },
     }
 
 
-def _at_size(growth: Growth, options: Options, spark: SparkSession) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
-        source = Path(folder) / "prepared"
-        growth.load(f"embedded:{source}", fill_on_spark(spark))
-        return {form: _of_form(growth, form, source, options, spark) for form in FORMS}
+def _source(folder: str, growth: Growth) -> Path:
+    return Path(folder) / str(growth.rows)
 
 
-def _of_form(growth: Growth, form: str, source: Path, options: Options, spark: SparkSession) -> dict[str, Any]:
-    def change_r(db: Database) -> None:
-        for step in growth.steps(form):
-            write_step(db, step)
+def _seconds(
+    source: Path, change: Callable[[Database], None], options: Options, spark: SparkSession, *, verified: bool
+) -> float:
+    copy = copy_store(source, source.with_name("copy"))
+    url = f"embedded:{copy}"
+    with vk.connect(url) as db:
+        change(db)
+    size = options.changes_per_epoch or 10 * options.changes_per_size  # all in one epoch
+    ran = run_pipeline(url, spark, view_managers=options.view_managers, changes_per_epoch=size)
+    if verified:
+        require_views(url, [V3], f"pipeline, {source.name} rows")
+    shutil.rmtree(copy)
+    forget_removed_stores(spark)
+    return ran.seconds
 
-    def change_s(db: Database) -> None:
-        for step in growth.side_steps(form):
-            write_side_step(db, step)
 
-    rows = {"r": _distinct(growth.steps(form)), "s": _distinct(growth.side_steps(form))}
-    seconds = {kind: _run(source, change, options, spark) for kind, change in (("r", change_r), ("s", change_s))}
-    bare = microseconds_per_record(
-        source.with_name(f"bare-{form}"), growth.rows, growth.bare_records(form, options.runs + 1)
-    )
+def _figures(case: Case, folder: str, options: Options) -> dict[str, Any]:
+    growth, rows = case.growth, {"r": _distinct(case.steps), "s": _distinct(case.side_steps)}
+    numbers = growth.bare_records(case.form, options.runs + 1)
     return {
         **{f"{kind}_rows": count for kind, count in rows.items()},
-        **{f"{kind}_seconds": spread(seconds[kind]) for kind in rows},
-        **{f"{kind}_us": round(spread(seconds[kind])["median"] / rows[kind] * 1e6, 2) for kind in rows},
-        "bare_us": bare,
+        **{f"{kind}_seconds": spread(taken) for kind, taken in case.seconds.items()},
+        **{f"{kind}_us": round(median(case.seconds[kind]) / count * 1e6, 2) for kind, count in rows.items()},
+        "bare_us": microseconds_per_record(Path(folder) / f"bare-{growth.rows}-{case.form}", growth.rows, numbers),
     }
 
 
@@ -150,30 +180,12 @@ def _distinct(done: list[Step] | list[SideStep]) -> int:
     return len(np.unique(np.concatenate([numbers for step in done for numbers in (step.puts, step.deletes)])))
 
 
-def _run(source: Path, change: Callable[[Database], None], options: Options, spark: SparkSession) -> list[float]:
-    """The seconds of each run; the view of the last one is compared with a recomputation."""
-    seconds = []
-    for _ in range(options.runs + 1):
-        copy = copy_store(source, source.with_name("copy"))
-        url = f"embedded:{copy}"
-        with vk.connect(url) as db:
-            change(db)
-        size = options.changes_per_epoch or 10 * options.changes_per_size  # all in one epoch
-        ran = run_pipeline(url, spark, view_managers=options.view_managers, changes_per_epoch=size)
-        seconds.append(ran.seconds)
-        if len(seconds) > options.runs:
-            require_views(url, [V3], f"pipeline, {source}")
-        shutil.rmtree(copy)
-        forget_removed_stores(spark)
-    return seconds[1:]  # the first run warms up
-
-
 def tell(figures: Mapping) -> Iterator[str]:
     yield f"a row of S has {figures['matches']} matches; microseconds for each row changed, and for a bare record"
     yield f"  {'':10} {'rows of R':>12} {'row of R':>10} {'row of S':>10} {'bare':>8}"
     for form in FORMS:
-        for rows, found in figures["sizes"].items():
-            r, s, bare = (found[form][f"{kind}_us"] for kind in KINDS)
-            yield f"  {form:10} {int(rows):12,} {r:10.1f} {s:10.1f} {bare:8.2f}"
+        for rows in figures["sizes"]:
+            r, s, bare = (figures["cases"][f"{rows}, {form}"][f"{kind}_us"] for kind in KINDS)
+            yield f"  {form:10} {rows:12,} {r:10.1f} {s:10.1f} {bare:8.2f}"
         r, s, bare = (figures["ratios"][f"{kind}, {form}"] for kind in KINDS)
         yield f"  {form:10} {'last / first':>12} {r:10.2f} {s:10.2f} {bare:8.2f}"

@@ -104,14 +104,14 @@ def _join(figures: Mapping) -> Figure:
 def _join_growth(figures: Mapping) -> Figure:
     """Microseconds of a row changed by size, for the same changes and for changes everywhere."""
     picture, (axes,) = _new("A changed row of a join's tables, by the size of R", figures, 7.5, 4.4)
-    sizes = [int(rows) for rows in figures["sizes"]]
+    sizes = figures["sizes"]
     for kind, label, colour in (
         ("s", f"of S, {figures['matches']} matches", _COLOURS["each"]),
         ("r", "of R, one match", _COLOURS["pipeline"]),
         ("bare", "a bare LMDB record", _COLOURS["batched"]),
     ):
         for form, style in (("here", "-"), ("everywhere", ":")):
-            values = [figures["sizes"][str(rows)][form][f"{kind}_us"] for rows in sizes]
+            values = [figures["cases"][f"{rows}, {form}"][f"{kind}_us"] for rows in sizes]
             axes.plot(sizes, values, style, marker="o", color=colour, label=f"{label}, {form}")
     axes.set_xscale("log")
     axes.set_yscale("log")

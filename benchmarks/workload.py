@@ -28,6 +28,7 @@ from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.stores.embedded.newdirectory import sync_tree
 from viewkeeper.views.program import run_here
 
 if TYPE_CHECKING:
@@ -185,10 +186,12 @@ class HereRunner:
 
 
 def copy_store(source: Path, target: Path) -> Path:
-    """A store of its own in the same state: running the pipeline on it leaves `source` as it is."""
+    """A store of its own in the same state, on disk: no sync of who is measured has to write the copy's pages."""
     shutil.rmtree(target, ignore_errors=True)
     ignored = shutil.ignore_patterns("lock.mdb", "pipeline.lock")
-    return Path(shutil.copytree(source, target, ignore=ignored))
+    shutil.copytree(source, target, ignore=ignored)
+    sync_tree(target)
+    return target
 
 
 def _values(random: np.random.Generator, count: int, workload: Workload) -> tuple[np.ndarray, np.ndarray]:
