@@ -1,8 +1,9 @@
 """Join growth: does a change of a join's tables cost more when the tables are larger?
 
-In: sizes of R. Out: microseconds for each row changed, of R and of S, at each size, and what LMDB by itself takes to write
-as many records there. Always: R is made of districts as large as the smallest size; a row of R matches only rows of S of its
-own district, and a row of S about 100 of R. The changes are one epoch. They come in two forms:
+In: sizes of R. Out: microseconds and bytes written for each row changed, of R and of S, at each size, and what LMDB by
+itself takes to change as many records there. Always: R is made of districts as large as the smallest size; a row of R
+matches only rows of S of its own district, and a row of S about 100 of R. The changes are one epoch, the same program that
+a Spark job runs but in this process, so that nothing differs but the store; cases take turns. The changes come in two forms:
 
 * `here`: the very same changes at every size, all in one district, so that nothing differs but how much else there is;
 * `everywhere`: as many changes, spread over the whole table. The larger it is, the fewer of them share a page of the store.
@@ -10,8 +11,10 @@ own district, and a row of S about 100 of R. The changes are one epoch. They com
 
 from __future__ import annotations
 
+import resource
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,20 +26,17 @@ import viewkeeper as vk
 from benchmarks.bare_writes import microseconds_per_record
 from benchmarks.join_workload import SideStep, first_side_rows, load_join, side_steps, write_side_step
 from benchmarks.options import Options
-from benchmarks.pipeline_runs import forget_removed_stores, run_pipeline, start_session
 from benchmarks.recompute import require_views
 from benchmarks.results import median, spread
 from benchmarks.views import V3
-from benchmarks.workload import Y_MAX, Step, Workload, copy_store, fill_on_spark, rows_of, steps, write_step
+from benchmarks.workload import Y_MAX, Step, Workload, copy_store, fill_here, rows_of, steps, write_step
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from viewkeeper.client.database import Database
 
 MATCHES = 100  # of a row of S
 FORMS = ("here", "everywhere")
-KINDS = ("r", "s", "bare")
+_BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,21 @@ class Growth:
         return Workload(rows, self.changes, self.seed, x_max=rows // MATCHES)
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One epoch: its seconds, and the bytes it wrote."""
+
+    seconds: float
+    written: int
+
+
 @dataclass
 class Case:
-    """Changes of one form at one size, and the seconds of their runs by kind."""
+    """Changes of one form at one size, and their runs by kind."""
 
     growth: Growth
     form: str
-    seconds: dict[str, list[float]] = field(default_factory=lambda: {"r": [], "s": []})
+    runs: dict[str, list[Run]] = field(default_factory=lambda: {"r": [], "s": []})
 
     def __post_init__(self) -> None:
         self.steps, self.side_steps = self.growth.steps(self.form), self.growth.side_steps(self.form)
@@ -114,33 +122,31 @@ class Case:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    sizes, spark = sorted(options.sizes), start_session(options.view_managers)
+    sizes = sorted(options.sizes)
     growths = [Growth(rows, sizes[0], options.changes_per_size, options.seed) for rows in sizes]
     cases = [Case(growth, form) for growth in growths for form in FORMS]
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         for growth in growths:
-            growth.load(f"embedded:{_source(folder, growth)}", fill_on_spark(spark))
+            growth.load(f"embedded:{_source(folder, growth)}", fill_here)
         for turn in range(options.runs + 1):  # the first one warms up, the last one is verified
             for case in cases:
                 for kind, change in (("r", case.change_r), ("s", case.change_s)):
-                    ran = _seconds(_source(folder, case.growth), change, options, spark, verified=turn == options.runs)
-                    case.seconds[kind] += [ran] if turn else []
+                    ran = _run(_source(folder, case.growth), change, verified=turn == options.runs)
+                    case.runs[kind] += [ran] if turn else []
         found = {f"{case.growth.rows}, {case.form}": _figures(case, folder, options) for case in cases}
     return {
         "changes_of_r": options.changes_per_size,
         "changes_of_s": growths[0].side_changes,
         "matches": MATCHES,
         "seed": options.seed,
-        "view_managers": options.view_managers,
         "runs": options.runs,
         "sizes": sizes,
         "cases": found,
         "ratios": {
-            f"{kind}, {form}": round(
-                found[f"{sizes[-1]}, {form}"][f"{kind}_us"] / found[f"{sizes[0]}, {form}"][f"{kind}_us"], 2
-            )
+            f"{name}, {form}": round(found[f"{sizes[-1]}, {form}"][name] / found[f"{sizes[0]}, {form}"][name], 2)
             for form in FORMS
-            for kind in KINDS
+            for name in ("r_us", "s_us", "bare_us", "r_kib", "s_kib")
+            if found[f"{sizes[0]}, {form}"][name]
         },
     }
 
@@ -149,31 +155,37 @@ def _source(folder: str, growth: Growth) -> Path:
     return Path(folder) / str(growth.rows)
 
 
-def _seconds(
-    source: Path, change: Callable[[Database], None], options: Options, spark: SparkSession, *, verified: bool
-) -> float:
+def _run(source: Path, change: Callable[[Database], None], *, verified: bool) -> Run:
     copy = copy_store(source, source.with_name("copy"))
     url = f"embedded:{copy}"
     with vk.connect(url) as db:
         change(db)
-    size = options.changes_per_epoch or 10 * options.changes_per_size  # all in one epoch
-    ran = run_pipeline(url, spark, view_managers=options.view_managers, changes_per_epoch=size)
+        written, began = _written(), time.perf_counter()
+        fill_here(db)
+        ran = Run(time.perf_counter() - began, _written() - written)
     if verified:
-        require_views(url, [V3], f"pipeline, {source.name} rows")
+        require_views(url, [V3], f"{source.name} rows")
     shutil.rmtree(copy)
-    forget_removed_stores(spark)
-    return ran.seconds
+    return ran
+
+
+def _written() -> int:
+    """Bytes that this process had the system write to disk so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_oublock * _BLOCK_BYTES
 
 
 def _figures(case: Case, folder: str, options: Options) -> dict[str, Any]:
-    growth, rows = case.growth, {"r": _distinct(case.steps), "s": _distinct(case.side_steps)}
-    numbers = growth.bare_records(case.form, options.runs + 1)
-    return {
-        **{f"{kind}_rows": count for kind, count in rows.items()},
-        **{f"{kind}_seconds": spread(taken) for kind, taken in case.seconds.items()},
-        **{f"{kind}_us": round(median(case.seconds[kind]) / count * 1e6, 2) for kind, count in rows.items()},
-        "bare_us": microseconds_per_record(Path(folder) / f"bare-{growth.rows}-{case.form}", growth.rows, numbers),
-    }
+    rows = {"r": _distinct(case.steps), "s": _distinct(case.side_steps)}
+    figures: dict[str, Any] = {}
+    for kind, count in rows.items():
+        seconds = [run.seconds for run in case.runs[kind]]
+        figures[f"{kind}_rows"] = count
+        figures[f"{kind}_seconds"] = spread(seconds)
+        figures[f"{kind}_us"] = round(median(seconds) / count * 1e6, 2)
+        figures[f"{kind}_kib"] = round(median([run.written for run in case.runs[kind]]) / count / 1024, 3)
+    numbers = case.growth.bare_records(case.form, options.runs + 1)
+    bare = Path(folder) / f"bare-{case.growth.rows}-{case.form}"
+    return figures | {"bare_us": microseconds_per_record(bare, case.growth.rows, numbers)}
 
 
 def _distinct(done: list[Step] | list[SideStep]) -> int:
@@ -181,11 +193,15 @@ def _distinct(done: list[Step] | list[SideStep]) -> int:
 
 
 def tell(figures: Mapping) -> Iterator[str]:
-    yield f"a row of S has {figures['matches']} matches; microseconds for each row changed, and for a bare record"
-    yield f"  {'':10} {'rows of R':>12} {'row of R':>10} {'row of S':>10} {'bare':>8}"
+    yield f"a row of S has {figures['matches']} matches; for each row changed: microseconds, KiB written; bare: for a record"
+    yield f"  {'':10} {'rows of R':>12} {'row of R':>18} {'row of S':>18} {'bare':>8}"
     for form in FORMS:
         for rows in figures["sizes"]:
-            r, s, bare = (figures["cases"][f"{rows}, {form}"][f"{kind}_us"] for kind in KINDS)
-            yield f"  {form:10} {rows:12,} {r:10.1f} {s:10.1f} {bare:8.2f}"
-        r, s, bare = (figures["ratios"][f"{kind}, {form}"] for kind in KINDS)
-        yield f"  {form:10} {'last / first':>12} {r:10.2f} {s:10.2f} {bare:8.2f}"
+            yield _line(form, f"{rows:,}", figures["cases"][f"{rows}, {form}"])
+        ratios = {name.removesuffix(f", {form}"): ratio for name, ratio in figures["ratios"].items() if form in name}
+        yield _line(form, "last / first", ratios)
+
+
+def _line(form: str, label: str, of: Mapping[str, float]) -> str:
+    told = "".join(f" {of[f'{kind}_us']:9.2f} {of.get(f'{kind}_kib', 0.0):8.2f}" for kind in ("r", "s"))
+    return f"  {form:10} {label:>12} {told} {of['bare_us']:8.2f}"

@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -86,16 +85,31 @@ def test_changes_of_the_other_table_are_of_all_kinds() -> None:
     assert all(not set(step.puts.tolist()) & set(step.deletes.tolist()) for step in done)
 
 
-@pytest.mark.parametrize("question", [join, join_growth])
-def test_a_question_about_joins_is_measured(question: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "start_session", lambda managers: None)
-    monkeypatch.setattr(question, "forget_removed_stores", lambda spark: None)
-    monkeypatch.setattr(question, "fill_on_spark", lambda spark: fill_here)
-    monkeypatch.setattr(question, "run_pipeline", _run_here)
+def test_a_join_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "start_session", lambda managers: None)
+    monkeypatch.setattr(join, "forget_removed_stores", lambda spark: None)
+    monkeypatch.setattr(join, "fill_on_spark", lambda spark: fill_here)
+    monkeypatch.setattr(join, "run_pipeline", _run_here)
 
-    figures = question.measure(replace(TINY, sizes=(200, 400), changes_per_size=300))
+    assert any("per operation, each" in line for line in join.tell(join.measure(TINY)))
 
-    assert any("per operation, each" in line or "last / first" in line for line in question.tell(figures))
+
+def test_the_growth_of_a_join_is_measured() -> None:
+    figures = join_growth.measure(replace(TINY, sizes=(200, 400), changes_per_size=300))
+
+    assert figures["cases"]["200, here"]["r_rows"] == figures["cases"]["400, here"]["r_rows"]
+    assert sum("last / first" in line for line in join_growth.tell(figures)) == len(join_growth.FORMS)
+
+
+def test_the_same_changes_are_written_at_every_size() -> None:
+    small, large = (join_growth.Growth(rows, 200, 300, seed=7) for rows in (200, 600))
+
+    for one, other in zip(small.steps("here"), large.steps("here"), strict=True):
+        assert (one.puts + 400).tolist() == other.puts.tolist()
+        assert (one.deletes + 400).tolist() == other.deletes.tolist()
+        assert (one.x + 4).tolist() == other.x.tolist()
+    for one, other in zip(small.side_steps("here"), large.side_steps("here"), strict=True):
+        assert (one.puts + 4).tolist() == other.puts.tolist()
 
 
 def test_twenty_views_are_kept(tmp_path: Path) -> None:
