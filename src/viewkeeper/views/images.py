@@ -19,6 +19,7 @@ from viewkeeper.views.duck import as_type
 
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
 _BEHIND_ALL_THAT_WENT = 1 << 40
+_PIECE_ROWS = 65_536  # of changes that are decoded at once: what that takes is several times what it gives
 
 
 class Images:
@@ -45,11 +46,11 @@ class Images:
 
 def images_of_changes(schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int]) -> Images:
     """The images of log changes; of two images of one change the one before has the smaller `ord`."""
-    order = np.asarray(changes["position"]) * 2
-    after, brought = _present(schema, changes["key"], changes["after"], order + 1, 1, wanted)
-    before, taken = _present(schema, changes["key"], changes["before"], order, -1, wanted)
-    keys = pa.chunked_array([*_chunks(brought), *_chunks(taken)], pa.binary())
-    return Images(pa.concat_tables([after, before]), schema.key_columns, lambda: keys)
+    pieces = [changes.slice(start, _PIECE_ROWS) for start in range(0, len(changes), _PIECE_ROWS)]
+    came = [_present(schema, piece["key"], piece["after"], _order(piece) + 1, 1, wanted) for piece in pieces]
+    went = [_present(schema, piece["key"], piece["before"], _order(piece), -1, wanted) for piece in pieces]
+    keys = pa.chunked_array([chunk for _, keys in (*came, *went) for chunk in _chunks(keys)], pa.binary())
+    return Images(pa.concat_tables([side for side, _ in (*came, *went)]), schema.key_columns, lambda: keys)
 
 
 def images_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[int]) -> Images:
@@ -84,6 +85,10 @@ def images_of_output(
         return encode_keys(key_columns, [relation[f"c{position}"] for position in key], len(relation))[0]
 
     return Images(relation, key_columns, keys)
+
+
+def _order(changes: pa.RecordBatch | pa.Table) -> np.ndarray:
+    return np.asarray(changes["position"]) * 2
 
 
 def _present(

@@ -7,7 +7,6 @@ after). Always: log order within each table, and no work per change in Python.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +21,8 @@ _SMALL_BYTES = 8 << 10
 _FORMAT, _TABLE, _COUNT, _CHECKSUM = 0, 1, 4, 5  # places among the header's 32-bit words
 
 
-def decode_entries(entries: list[bytes], last_positions: list[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The changes of `entries` by table, in log order within each table."""
+def decode_entries(entries: list[bytes], last_positions: list[int]) -> list[tuple[int, pa.RecordBatch]]:
+    """The changes of `entries` by table, in log order within each table; the batches hold none of the entries' memory."""
     joined = b"".join(entries)
     words = np.frombuffer(joined, "<u4")
     sizes = np.fromiter(map(len, entries), np.int64, len(entries))
@@ -33,9 +32,8 @@ def decode_entries(entries: list[bytes], last_positions: list[int]) -> Iterator[
     _verify(entries, len(joined), words[starts + _CHECKSUM])
     tables = words[starts + _TABLE]
     positions = np.asarray(last_positions, np.int64)
-    for table in np.unique(tables):
-        chosen = tables == table
-        yield int(table), _decode_table(joined, words, starts[chosen], positions[chosen])
+    by_table = [(int(table), tables == table) for table in np.unique(tables)]
+    return [(table, _decode_table(joined, words, starts[chosen], positions[chosen])) for table, chosen in by_table]
 
 
 def _verify(entries: list[bytes], size: int, checksums: np.ndarray) -> None:

@@ -31,6 +31,8 @@ _LAST = b"last"  # position and stamp of the last entry: they outlive a truncate
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
 _READ_CHANGES_MAX = 500_000
 _READ_BYTES_MAX = 128 << 20
+_DECODED_CHANGES_MAX = 65_536  # at once, of those that are read
+_DECODED_BYTES_MAX = 16 << 20
 _HELD_BYTES_MAX = 4 << 20  # of a log that was read, in this process's memory
 _TRUNCATE_MAX = 5_000
 _SCAN_ROWS = 50_000
@@ -161,17 +163,33 @@ class Node:
         return Position(low)
 
     def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        while start < stop:
+            start, batches, size = self._read_batches(start, stop)
+            if size > _HELD_BYTES_MAX:
+                self._environment.let_go_of_pages()
+            yield from batches
+
+    def _read_batches(self, start: int, stop: int) -> tuple[int, list[tuple[int, pa.RecordBatch]], int]:
+        """Where the next batches start, the changes by table, and how long their entries were.
+
+        Batches are large, for who reads them groups them; entries are decoded a few at a time, for both are in memory then.
+        """
+        import pyarrow as pa
+
         from viewkeeper.stores.embedded.logbatches import decode_entries
 
-        while start < stop:
-            with self._environment.read("log") as transaction:
+        pieces: dict[int, list[pa.RecordBatch]] = {}
+        size, enough = 0, min(stop, start + _READ_CHANGES_MAX)
+        with self._environment.read("log") as transaction:
+            while start < enough and size < _READ_BYTES_MAX:
                 entries, positions = _read_entries(transaction.cursor(), start, stop)
-            if not entries:
-                return
-            yield from decode_entries(entries, positions)
-            start = positions[-1]
-            if sum(map(len, entries)) > _HELD_BYTES_MAX:
-                self._environment.let_go_of_pages()
+                if not entries:
+                    start = stop
+                    break
+                for table, batch in decode_entries(entries, positions):
+                    pieces.setdefault(table, []).append(batch)
+                start, size = positions[-1], size + sum(map(len, entries))
+        return start, [(table, pa.concat_batches(batches)) for table, batches in pieces.items()], size
 
     def truncate_log(self, position: int, stamp: int) -> int:
         """Forget entries that end before `position` and are older than `stamp`, a bounded number per call."""
@@ -289,9 +307,9 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
     found = cursor.set_range(position_key(start + 1))
     if not found or position_of(cursor.key()) - logformat.decode_header(cursor.value()).count > start:
         raise PositionLost(f"the log no longer holds position {start + 1}", "the epoch that asks for it is over")
-    last, enough = position_key(stop), position_key(start + _READ_CHANGES_MAX)
+    last, enough = position_key(stop), position_key(start + _DECODED_CHANGES_MAX)
     for key, entry in cursor.iternext():
-        if key > last or (entries and (key > enough or size > _READ_BYTES_MAX)):
+        if key > last or (entries and (key > enough or size > _DECODED_BYTES_MAX)):
             break
         entries.append(entry)
         keys.append(key)
