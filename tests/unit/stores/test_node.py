@@ -198,3 +198,19 @@ def _mapped_bytes(file: Path) -> int:
         elif is_file and line.startswith("Rss:"):
             held += 1024 * int(line.split()[1])
     return held
+
+
+def test_a_long_log_is_decoded_in_pieces_and_given_in_large_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make_node(tmp_path / "n")
+    for number in range(40):
+        node.write([put({b"%d" % number: b"row", b"%d'" % number: b"row"}, table=1 + number % 2)], clock())
+    whole = log_of(node)
+
+    monkeypatch.setattr("viewkeeper.stores.embedded.node._DECODED_CHANGES_MAX", 7)
+    assert log_of(node) == whole
+    assert [len(batch) for _, batch in node.read_log(0, node.end())] == [40, 40]
+    monkeypatch.setattr("viewkeeper.stores.embedded.node._READ_CHANGES_MAX", 20)
+    assert log_of(node) == whole
+    assert len(list(node.read_log(0, node.end()))) == 8
