@@ -33,13 +33,17 @@ def _expanded(catalog: Catalog, view: ViewDefinition, tables: Tables) -> exp.Que
         if _is_common_table(node):
             continue
         entry = then.by_id(meant[node.name.lower()])
+        alias = _alias(node)
         if isinstance(entry, TableSchema):
             name = f"__table_{entry.id}_{len(entry.columns)}"
             tables[name] = entry
             source: exp.Expression = exp.Table(this=exp.to_identifier(name, quoted=True))
         else:
             source = exp.Subquery(this=_expanded(then, entry, tables))
-        source.set("alias", _alias(node))
+            if not alias.args.get("columns"):  # where the view's text gives no name, ours need not be Spark's
+                names = [exp.to_identifier(shown.column.name, quoted=True) for shown in entry.shown]
+                alias.set("columns", names)
+        source.set("alias", alias)
         source.set("joins", node.args.get("joins"))  # of a join in parentheses: they hang on its first table
         node.replace(source)
     return tree

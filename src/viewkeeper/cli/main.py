@@ -280,7 +280,7 @@ def check(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Recompute views from scratch with Spark SQL and compare. Exit code 1 when one is wrong. Needs Java 17."""
+    """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17."""
     from viewkeeper.cli.reports import check as check_views
 
     if not check_views(url, views or [], as_json=json):

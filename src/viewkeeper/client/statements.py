@@ -125,18 +125,34 @@ def _replace_view(database: Database, statement: sql.CreateView) -> Result:
 
 
 def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:
-    is_table = isinstance(statement, sql.DropTable)
+    if isinstance(statement, sql.DropTable):
+        kind = "table"
+    else:
+        kind = "index" if statement.is_index else "view"
     epoch = database.store.read_horizon().committed
 
     def change(catalog: Catalog) -> Catalog:
         if statement.if_exists and not catalog.has(statement.name):
             return catalog
-        return (catalog.without_table if is_table else catalog.without_view)(statement.name, epoch=epoch)
+        if kind == "table":
+            return catalog.without_table(statement.name, epoch=epoch)
+        _require_kind(catalog, statement.name, kind)
+        return catalog.without_view(statement.name, epoch=epoch)
 
     there = database.catalog().has(statement.name)
     database.change_catalog(change)
     done = "dropped" if there else "is not there"
-    return Result(message=f"{'table' if is_table else 'view'} {statement.name} {done}")
+    return Result(message=f"{kind} {statement.name} {done}")
+
+
+def _require_kind(catalog: Catalog, name: str, kind: str) -> None:
+    """Raise where a name is of a view and was called an index, or the other way round."""
+    if kind == "index" and not catalog.has(name):
+        raise UnknownName(f"there is no index {name}")
+    found = "index" if catalog.view(name).kind == "INDEX" else "view"
+    if found != kind:
+        what = {"index": "an index", "view": "a view"}
+        raise UnknownName(f"{name} is {what[found]}, not {what[kind]}", f"DROP {found.upper()} {name}")
 
 
 def _show_views(database: Database) -> Result:

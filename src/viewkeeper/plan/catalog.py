@@ -198,7 +198,7 @@ class Catalog:
         """Give a table or view another name; those that read it know it by its id."""
         entry = self.table(name) if is_table else self.view(name)
         if new.lower() != entry.name.lower():
-            self._refuse_taken(new)
+            self._refuse_taken(new, "choose another name")
         tables = tuple(replace(t, name=new) if t.id == entry.id else t for t in self.tables)
         views = tuple(replace(v, name=new) if v.id == entry.id else v for v in self.views)
         waiting = tuple(replace(v, name=new) if v.replaces[-1] == entry.id else v for v in self.replacements)
@@ -256,11 +256,11 @@ class Catalog:
         if given != self.next_id:
             raise InvariantBroken(f"{name} has the id {given}, but the next id is {self.next_id}")
 
-    def _refuse_taken(self, name: str) -> None:
+    def _refuse_taken(self, name: str, hint: str = "choose another name, or IF NOT EXISTS") -> None:
         taken = _find(self.tables, name) or _find(self.views, name)
         if taken is not None:
             what = "table" if isinstance(taken, TableSchema) else "view"
-            raise DuplicateName(f"there is a {what} {taken.name} already", "choose another name, or IF NOT EXISTS")
+            raise DuplicateName(f"there is a {what} {taken.name} already", hint)
 
     def to_json(self) -> dict[str, object]:
         return {

@@ -16,9 +16,9 @@ from viewkeeper.sql.bind_order import order_relation
 from viewkeeper.sql.bind_sets import bind_set
 from viewkeeper.sql.bind_with import bind_with
 from viewkeeper.sql.environment import Environment
+from viewkeeper.sql.queries import parse_query
 from viewkeeper.sql.refusals import refuse_clause
 from viewkeeper.sql.relations import Relation
-from viewkeeper.sql.tokens import parse_query
 
 
 def bind_query(text: str, relation_named: Callable[[str], Relation]) -> Relation:

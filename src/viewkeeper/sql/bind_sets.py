@@ -43,6 +43,10 @@ def _refuse_clauses(node: exp.SetOperation) -> None:
     for name, value in node.args.items():
         if value and name not in ("this", "expression", "distinct", *_MODIFIERS):
             raise refuse_clause(name)
+    for side in (node.this, node.expression):
+        if isinstance(side, exp.Select) and any(side.args.get(name) for name in ("order", "limit", "offset")):
+            name = node.key.upper()
+            raise SqlError(f"a branch of {name} has an ORDER BY or LIMIT of its own", "put the branch into parentheses")
 
 
 def _branches(node: exp.Union) -> list[exp.Expression]:

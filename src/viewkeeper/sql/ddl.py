@@ -141,17 +141,17 @@ def _added_column(cursor: Cursor) -> Column:
 
 def parse_drop(cursor: Cursor) -> DropTable | DropView:
     cursor.expect("DROP")
-    is_table = cursor.take("TABLE")
-    if not is_table:
+    is_table, is_index = cursor.take("TABLE"), cursor.take("INDEX")
+    if not is_table and not is_index:
         cursor.take("MATERIALIZED")
-        if not (cursor.take("VIEW") or cursor.take("INDEX")):
+        if not cursor.take("VIEW"):
             raise cursor.error(f"cannot drop {cursor.found}", "DROP TABLE, DROP MATERIALIZED VIEW or DROP INDEX")
     if_exists = cursor.take("IF", "EXISTS")
-    name = cursor.name("table" if is_table else "view")
+    name = cursor.name("table" if is_table else "index" if is_index else "view")
     if cursor.word in ("CASCADE", "RESTRICT", "PURGE"):
         raise UnsupportedSql(f"{cursor.word} is not supported", "drop the views of a table first")
     cursor.finish()
-    return DropTable(name, if_exists) if is_table else DropView(name, if_exists)
+    return DropTable(name, if_exists) if is_table else DropView(name, if_exists, is_index)
 
 
 def _create_table(cursor: Cursor) -> CreateTable:

@@ -62,6 +62,7 @@ class DropView:
 
     name: str
     if_exists: bool
+    is_index: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,7 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
         first = error.errors[0]
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""
         fact = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
+        fact = re.sub(r"<Token .*>", "the end of the statement", fact)
         where = f"line {first['line']}, column {first['col']}"
         raise SqlError(f"{where}: cannot read the statement{near}: {fact}") from error
     except (TokenError, RecursionError, ValueError) as error:
@@ -207,13 +208,3 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
     if tree is None:
         raise SqlError("one statement was expected here")
     return tree
-
-
-def parse_query(text: str) -> exp.Expression:
-    """The tree of one SELECT."""
-    cursors = split_statements(text)
-    if len(cursors) != 1:
-        raise SqlError(f"a view has one SELECT, not {len(cursors)}")
-    if any(word.kind == "word" and word.text == "|>" for word in cursors[0].tokens):
-        raise UnsupportedSql("|> is not supported in a view", "write the query with SELECT")
-    return cursors[0].parse_rest()

@@ -193,3 +193,10 @@ def test_an_index_has_no_text_to_spell_out(db: vk.Database) -> None:
     db.execute("CREATE INDEX i ON t (g)")
     with pytest.raises(InvariantBroken, match="no query"):
         spelled_out(db.catalog(), db.catalog().view("i"))
+
+
+def test_a_column_that_the_text_gives_no_name_has_ours(db: vk.Database) -> None:
+    create(db, "SELECT COUNT(*) FROM t", "counted")
+    create(db, "SELECT `count(*)` AS n FROM counted")
+
+    assert "`counted`(`count(*)`)" in judge(db)

@@ -175,13 +175,25 @@ def test_only_the_spelling_may_change(db: vk.Database) -> None:
         ("ALTER MATERIALIZED VIEW man RENAME TO other", vk.UnknownName, "there is no view man; did you mean many?"),
         ("ALTER TABLE counts RENAME TO other", vk.UnknownName, "counts is a view, not a table"),
         ("ALTER MATERIALIZED VIEW t RENAME TO other", vk.UnknownName, "t is a table, not a view"),
+        ("ALTER TABLE t RENAME TO counts", vk.DuplicateName, "choose another name$"),
+        ("DROP INDEX counts", vk.UnknownName, "counts is a view, not an index; DROP VIEW counts"),
+        ("DROP VIEW by_g", vk.UnknownName, "by_g is an index, not a view; DROP INDEX by_g"),
+        ("DROP INDEX nope", vk.UnknownName, "there is no index nope"),
+        ("DROP INDEX t", vk.UnknownName, "t is a table, not a view"),
         ("ALTER TABLE t RENAME TO a.b", vk.UnsupportedSql, "qualified"),
         ("ALTER TABLE t RENAME TO `a b`", vk.SqlError, "cannot be the name of a table"),
     ],
 )
-def test_what_cannot_be_renamed_is_refused(db: vk.Database, statement: str, kind: type[Exception], fact: str) -> None:
+def test_what_cannot_be_renamed_or_dropped_is_refused(
+    db: vk.Database, statement: str, kind: type[Exception], fact: str
+) -> None:
     before = db.catalog()
     with pytest.raises(kind, match=fact):
         db.execute(statement)
 
     assert db.catalog() == before
+
+
+def test_an_index_is_dropped_as_an_index(db: vk.Database) -> None:
+    assert db.execute("DROP INDEX by_g").message == "index by_g dropped"
+    assert db.execute("DROP INDEX IF EXISTS by_g").message == "index by_g is not there"

@@ -132,6 +132,10 @@ SELECT k FROM a UNION SELECT NULL AS k FROM b
 SqlError: NULL has no type in the select list
 write CAST(NULL AS type)
 
+SELECT k FROM a ORDER BY k LIMIT 2 UNION SELECT k FROM b
+SqlError: a branch of UNION has an ORDER BY or LIMIT of its own
+put the branch into parentheses
+
 SELECT k FROM a UNION SELECT k FROM b ORDER BY k
 UnsupportedSql: ORDER BY is not supported in a view
 a view is ordered by its key

@@ -73,7 +73,7 @@ def test_an_index_names_its_columns_and_what_it_covers() -> None:
 def test_drops() -> None:
     assert parse_one("DROP TABLE IF EXISTS t") == DropTable("t", if_exists=True)
     assert parse_one("DROP MATERIALIZED VIEW v") == DropView("v", if_exists=False)
-    assert parse_one("DROP INDEX i") == DropView("i", if_exists=False)
+    assert parse_one("DROP INDEX i") == DropView("i", if_exists=False, is_index=True)
 
 
 def test_explain_takes_a_name_a_query_or_nothing() -> None:

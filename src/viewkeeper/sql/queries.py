@@ -1,0 +1,60 @@
+"""Queries: the text of a view to sqlglot's tree.
+
+In: text. Out: the tree of one query. Always: what Spark cannot read is refused, also where sqlglot does not mind: a comma too
+many, a clause without content. Words in backticks are names and never a clause.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.sql.tokens import Cursor, split_statements
+
+# behind these something must come that is no clause
+_WANT_MORE = {
+    "SELECT": "an expression",
+    "SELECT DISTINCT": "an expression",
+    "FROM": "a table",
+    "JOIN": "a table",
+    "ON": "a condition",
+    "WHERE": "a condition",
+    "HAVING": "a condition",
+    "AND": "a condition",
+    "OR": "a condition",
+    "BY": "an expression",
+    ",": "something to follow the comma",
+}
+_CLAUSES = frozenset(
+    {"FROM", "WHERE", "HAVING", "UNION", "INTERSECT", "EXCEPT", "JOIN", "ON", "AND", "OR", ")", ",", ""}
+)
+_CLAUSES_OF_TWO = frozenset({("GROUP", "BY"), ("ORDER", "BY")})
+
+
+def parse_query(text: str) -> exp.Expression:
+    """The tree of one SELECT."""
+    cursors = split_statements(text)
+    if len(cursors) != 1:
+        raise SqlError(f"a view has one SELECT, not {len(cursors)}")
+    (cursor,) = cursors
+    if any(word.kind == "word" and word.text == "|>" for word in cursor.tokens):
+        raise UnsupportedSql("|> is not supported in a view", "write the query with SELECT")
+    _refuse_gaps(cursor)
+    cursor.place = 0
+    return cursor.parse_rest()
+
+
+def _refuse_gaps(cursor: Cursor) -> None:
+    """Raise where an expression, a condition or a table is missing."""
+    words = [word.text.upper() if word.kind == "word" else "a name or value" for word in cursor.tokens]
+    limits = [word.kind == "number" for word in cursor.tokens]
+    words += ["", ""]  # the end is a clause to what comes before it
+    for place, word in enumerate(words[:-2]):
+        following = words[place + 1]
+        before = f"{words[place - 1]} {word}" if place and word == "DISTINCT" else word
+        is_limit = following == "LIMIT" and limits[place + 2 : place + 3] == [True]
+        ends = following in _CLAUSES or (following, words[place + 2]) in _CLAUSES_OF_TWO or is_limit
+        if (before in _WANT_MORE and ends) or (word == "(" and following == ","):
+            cursor.place = place + 1
+            wanted = _WANT_MORE.get(before, "an expression")
+            raise cursor.error(f"expected {wanted}, found {cursor.found}")
