@@ -7,10 +7,11 @@ name of its own and a type; what the tree says does not depend on how the text i
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from sqlglot import exp
 
-from viewkeeper.errors import DuplicateName, SqlError
+from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.sql.bind_block import bind_block, open_block
 from viewkeeper.sql.bind_order import order_relation
 from viewkeeper.sql.bind_sets import bind_set
@@ -18,7 +19,9 @@ from viewkeeper.sql.bind_with import bind_with
 from viewkeeper.sql.environment import Environment
 from viewkeeper.sql.queries import parse_query
 from viewkeeper.sql.refusals import refuse_clause
-from viewkeeper.sql.relations import Relation
+from viewkeeper.sql.relations import Relation, walk_relations
+
+RELATIONS_MAX = 2_000
 
 
 def bind_query(text: str, relation_named: Callable[[str], Relation]) -> Relation:
@@ -33,7 +36,16 @@ def bind_query(text: str, relation_named: Callable[[str], Relation]) -> Relation
 
 
 def _bind_nested(node: exp.Expression, env: Environment) -> Relation:
-    env = bind_with(node, env.deeper())
+    relation = _bind_any(node, bind_with(node, env.deeper()))
+    if next(islice(walk_relations(relation), RELATIONS_MAX, None), None) is not None:
+        raise UnsupportedSql(
+            f"the query is more than {RELATIONS_MAX:,} steps long",
+            "what stands in it twice counts twice, also through WITH and views: read each part fewer times",
+        )
+    return relation
+
+
+def _bind_any(node: exp.Expression, env: Environment) -> Relation:
     match node:
         case exp.Select():
             return bind_block(node, env)

@@ -129,3 +129,18 @@ def test_describe_says_which_column_is_which_part_of_the_key(db: vk.Database, qu
     db.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
 
     assert [(row[0], row[3]) for row in db.execute("DESCRIBE v").rows] == expected
+
+
+def test_what_doubles_at_every_level_is_refused_in_time(db: vk.Database) -> None:
+    before = db.catalog()
+    levels = ", ".join(f"t{n} AS (SELECT x.k FROM t{n - 1} x JOIN t{n - 1} y ON x.k = y.k)" for n in range(1, 60))
+    with pytest.raises(vk.UnsupportedSql, match="more than 2,000 steps long; what stands in it twice counts twice"):
+        db.execute(f"CREATE MATERIALIZED VIEW v AS WITH t0 AS (SELECT k FROM t), {levels} SELECT k FROM t59")
+    assert db.catalog() == before
+
+
+def test_a_long_chain_is_no_problem(db: vk.Database) -> None:
+    levels = ", ".join(f"t{n} AS (SELECT k FROM t{n - 1})" for n in range(1, 200))
+    db.execute(f"CREATE MATERIALIZED VIEW v AS WITH t0 AS (SELECT k FROM t), {levels} SELECT k FROM t199")
+
+    assert db.catalog().view("v").shown[0].column.name == "k"
