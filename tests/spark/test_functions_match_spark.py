@@ -14,7 +14,7 @@ import pytest
 from tests.support.spark_match import Sample, entries, listed, wrong_failures, wrong_types, wrong_values
 from viewkeeper.sql.dialect import PLAIN, ViewSpark
 from viewkeeper.sql.functions import NAMED
-from viewkeeper.sql.tokens import parse_query
+from viewkeeper.sql.queries import parse_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
