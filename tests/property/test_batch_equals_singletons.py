@@ -14,7 +14,7 @@ from tests.support.dump import contents
 from tests.support.histories import COMPOSITE, Change, HistoryMaker
 from tests.support.oracle import CASES
 from tests.support.running import HereRunner
-from tests.support.stores import NAME, make_database, write
+from tests.support.stores import NAME, drop_views, make_database, write
 from viewkeeper.flow.coordinator import Coordinator
 
 SHOWN = ("selected", "bag", "indexed", "summed", "averaged", "totals", "decimals")
@@ -32,8 +32,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def define(db: object, cases: tuple[str, ...]) -> None:
     """A fresh table and the views of this example; those of the one before are dropped."""
-    for view in db.catalog().views:
-        db.execute(f"DROP MATERIALIZED VIEW {view.name}")
+    drop_views(db)
     db.execute(f"DROP TABLE {NAME}; CREATE TABLE {NAME} {COMPOSITE.ddl}")
     key = ", ".join(name for name, _ in COMPOSITE.columns)
     for case in CASES:

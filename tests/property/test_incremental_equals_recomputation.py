@@ -34,6 +34,7 @@ from tests.support.histories import (
 )
 from tests.support.oracle import CASES, KINDS, Oracle, bag_of
 from tests.support.running import HereRunner, ManagersRunner
+from tests.support.stores import drop_views
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.views import rollup
@@ -69,8 +70,7 @@ class World:
     def start(self) -> None:
         """A new table; what the example before left is dropped and tidied away."""
         if self._table:
-            for view in self.db.catalog().views:
-                self.db.execute(f"DROP MATERIALIZED VIEW {view.name}")
+            drop_views(self.db)
             self.db.execute(f"DROP TABLE {self._table}")
         self._table = f"t{next(self._numbers)}"
         self.db.execute(f"CREATE TABLE {self._table} {self.shape.ddl}")

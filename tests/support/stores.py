@@ -37,6 +37,12 @@ def make_database(
     return db
 
 
+def drop_views(db: Database) -> None:
+    """Drop all views and indexes."""
+    for view in db.catalog().views:
+        db.execute(f"DROP {'INDEX' if view.kind == 'INDEX' else 'MATERIALIZED VIEW'} {view.name}")
+
+
 def write(db: Database, changes: list[Change]) -> vk.Token | None:
     """The changes, one transaction each; the last one's token."""
     table, token = db.table(NAME), None
