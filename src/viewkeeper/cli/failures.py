@@ -22,10 +22,7 @@ UNREAD = 141
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (0, "done; also when `run` was ended by Ctrl-C or SIGTERM"),
     (CHECK_FAILED, "`check` found a view that is wrong, or that it cannot judge; also an error nobody foresaw"),
-    (
-        USAGE,
-        "the command line, statement, row or key is wrong and wrote nothing; statements before it are done",
-    ),
+    (USAGE, "the command line, statement, row or key is wrong and wrote nothing; statements before it are done"),
     (NO_ROW, "`get` found no row"),
     (STORE, "the store, its disk, or Java"),
     (READ, "the read cannot be answered now: a view is not filled, or not fresh enough in time"),

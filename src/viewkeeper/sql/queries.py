@@ -40,19 +40,18 @@ def parse_query(text: str) -> exp.Expression:
     if any(word.kind == "word" and word.text == "|>" for word in cursor.tokens):
         raise UnsupportedSql("|> is not supported in a view", "write the query with SELECT")
     _refuse_gaps(cursor)
-    cursor.place = 0
     return cursor.parse_rest()
 
 
 def _refuse_gaps(cursor: Cursor) -> None:
     """Raise where an expression, a condition or a table is missing."""
     words = [word.text.upper() if word.kind == "word" else "a name or value" for word in cursor.tokens]
-    limits = [word.kind == "number" for word in cursor.tokens]
+    is_number = [word.kind == "number" for word in cursor.tokens]
     words += ["", ""]  # the end is a clause to what comes before it
     for place, word in enumerate(words[:-2]):
         following = words[place + 1]
         before = f"{words[place - 1]} {word}" if place and word == "DISTINCT" else word
-        is_limit = following == "LIMIT" and limits[place + 2 : place + 3] == [True]
+        is_limit = following == "LIMIT" and is_number[place + 2 : place + 3] == [True]
         ends = following in _CLAUSES or (following, words[place + 2]) in _CLAUSES_OF_TWO or is_limit
         if (before in _WANT_MORE and ends) or (word == "(" and following == ","):
             cursor.place = place + 1

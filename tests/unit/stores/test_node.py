@@ -204,8 +204,8 @@ def test_a_long_log_is_decoded_in_pieces_and_given_in_large_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = make_node(tmp_path / "n")
-    for number in range(40):
-        node.write([put({b"%d" % number: b"row", b"%d'" % number: b"row"}, table=1 + number % 2)], clock())
+    for number in range(80):
+        node.write([put({b"%d" % number: b"row"}, table=1 + number % 2)], clock())
     whole = log_of(node)
 
     monkeypatch.setattr("viewkeeper.stores.embedded.node._DECODED_CHANGES_MAX", 7)
