@@ -7,10 +7,10 @@ export PYTHON
 STAMP := .venv/.ready-$(shell printf '%s' '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test test-deep check bench clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-17s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## make .venv with the pinned packages, and find or install Java 17
 	@java_home="$$(scripts/ensure_java.sh)" && echo "ready: .venv, Java in $$java_home" \
@@ -21,8 +21,11 @@ demo: ## run the demo, from an empty store to fresh views
 	@JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME \
 	  && $(MAKE) --no-print-directory $(STAMP) && .venv/bin/viewkeeper demo
 
-test: $(STAMP) ## run all tests (those that need Spark need Java 17)
+test: $(STAMP) ## run the tests, all but the deep ones (those that need Spark need Java 17)
 	@scripts/run_tests.sh $(ARGS)
+
+test-deep: $(STAMP) ## run every test, the deep ones too
+	@VIEWKEEPER_DEEP=1 scripts/run_tests.sh $(ARGS)
 
 check: $(STAMP) ## run the quick checks: lint, format, types, style
 	.venv/bin/ruff check .

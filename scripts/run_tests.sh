@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test. Arguments go to pytest.
+# Runs the tests of every folder; with VIEWKEEPER_DEEP=1 the deep ones too. Arguments go to pytest.
 #
 # Each folder of tests is a pytest session of its own, and two run at a time, because each mostly waits for one core: one lane
 # takes the folders from the first to the last and shows what they print; the other takes them from the last to the first,

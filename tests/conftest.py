@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import tiers
 from tests.support.handles import close_environments
 
 TESTS = Path(__file__).parent
@@ -27,6 +28,15 @@ settings.register_profile(
 )
 settings.register_profile("dev", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    tiers.add_option(parser)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.leave_out(config, items)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
