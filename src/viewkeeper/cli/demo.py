@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli import shop
+from viewkeeper.cli.answers import print_rows
 from viewkeeper.cli.opening import open_database, shown_columns
-from viewkeeper.cli.output import print_rows, print_text, working
+from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report
 from viewkeeper.errors import InputError, InvariantBroken
@@ -79,7 +80,7 @@ def _check(database: Database) -> None:
 
 def _heading(text: str) -> None:
     print_text("")
-    print_text(text, style="bold cyan")
+    print_text(text, style="cyan")
 
 
 def _run(database: Database, *statements: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from viewkeeper.cli.output import Style, spell, styled, write_out
 from viewkeeper.errors import InputError, ProtocolError, ReadError, StoreError, ViewKeeperError
 
 CHECK_FAILED = 1
@@ -77,20 +78,11 @@ def in_our_words(hint: str | None) -> str | None:
 
 def print_error(fact: str, hint: str | None = None) -> None:
     """One line for the fact, one for the way out."""
-    lines = [("error", "\033[31m", fact)] + ([("hint", "\033[36m", hint)] if hint else [])
-    coloured = _is_coloured()
-    for label, colour, text in lines:
-        head = f"{colour}{label}:\033[0m" if coloured else f"{label}:"
-        print(head, _one_line(text), file=sys.stderr, flush=True)
+    print_label("error", "red", fact)
+    if hint:
+        print_label("hint", "cyan", hint)
 
 
-def _one_line(text: str) -> str:
-    """Line breaks become blanks; other control characters are spelled, so that no value can steer a terminal."""
-    flat = " ".join(text.split("\n"))
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in flat)
-
-
-def _is_coloured() -> bool:
-    import os
-
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def print_label(label: str, style: Style, text: str) -> None:
+    """One line on stderr; line breaks become blanks."""
+    write_out(f"{styled(label + ':', style, sys.stderr)} {spell(' '.join(text.split(chr(10))))}\n", sys.stderr)

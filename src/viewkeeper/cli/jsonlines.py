@@ -21,7 +21,7 @@ def print_json(value: object) -> None:
 
 
 def to_json_text(value: object) -> str:
-    return json.dumps(to_json(value), ensure_ascii=not _speaks_unicode(), allow_nan=False)
+    return json.dumps(to_json(value), ensure_ascii=not speaks_unicode(), allow_nan=False)
 
 
 def to_json(value: object) -> object:
@@ -44,5 +44,6 @@ def to_json(value: object) -> object:
     return str(value)  # types that only a SELECT can make: intervals, UUIDs
 
 
-def _speaks_unicode() -> bool:
+def speaks_unicode() -> bool:
+    """Whether stdout takes every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

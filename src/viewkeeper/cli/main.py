@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from viewkeeper import __version__
+from viewkeeper.cli.answers import form_of
 from viewkeeper.cli.failures import CHECK_FAILED, EXIT_CODES, NO_ROW, print_error
 from viewkeeper.cli.group import Command, Group
 
@@ -40,6 +41,9 @@ class ReadMode(StrEnum):
 Url = Annotated[str, typer.Argument(metavar="URL", help="The store, as in `embedded:./shop`.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, a view or an index.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line for each row.")]
+Csv = Annotated[
+    bool, typer.Option("--csv", help='Print CSV with a first line of names; NULL is nothing, `""` the empty text.')
+]
 Read = Annotated[
     ReadMode | None,
     typer.Option(help="For views: one committed epoch (`snapshot`), or the newest of each record (`latest`)."),
@@ -74,6 +78,7 @@ def sql(
     ] = None,
     file: Annotated[Path | None, typer.Option(help="A file of statements; `-` is the input.", metavar="FILE")] = None,
     json: Json = False,
+    csv: Csv = False,
 ) -> None:
     """Run SQL statements, those of a file or of a pipe; without any, open a prompt.
 
@@ -83,7 +88,7 @@ def sql(
     """
     from viewkeeper.cli.sql import sql as run_sql
 
-    run_sql(url, text or [], file, as_json=json)
+    run_sql(url, text or [], file, form_of(json=json, csv=csv))
 
 
 @app.command(cls=Command)
@@ -153,11 +158,12 @@ def get(
     after: After = None,
     timeout: Timeout = 10.0,
     json: Json = False,
+    csv: Csv = False,
 ) -> None:
     """Print the row under a key. Exit code 3 when there is none."""
     from viewkeeper.cli.rows import get as get_row
 
-    found = get_row(url, name, key or [], read=read, after=after, timeout=timeout, as_json=json)
+    found = get_row(url, name, key or [], read=read, after=after, timeout=timeout, form=form_of(json=json, csv=csv))
     if not found:
         print_error(f"{name} has no row ({', '.join(key or [])})")
         raise typer.Exit(NO_ROW)
@@ -181,6 +187,7 @@ def scan(
     after: After = None,
     timeout: Timeout = 10.0,
     json: Json = False,
+    csv: Csv = False,
 ) -> None:
     """Print rows in key order: all, or those whose key begins with the prefix."""
     from viewkeeper.cli.rows import scan as scan_rows
@@ -196,7 +203,7 @@ def scan(
         read=read,
         after=after,
         timeout=timeout,
-        as_json=json,
+        form=form_of(json=json, csv=csv),
     )
 
 
@@ -206,6 +213,7 @@ def changes(
     view: Annotated[str, typer.Argument(metavar="VIEW", help="A view or an index.", show_default=False)],
     since: Annotated[int, typer.Option(metavar="EPOCH", help="The epoch that you have read.", show_default=False)],
     json: Json = False,
+    csv: Csv = False,
 ) -> None:
     """Print what each epoch behind `--since` did to the records of a view, and the epoch to ask with the next time.
 
@@ -214,7 +222,7 @@ def changes(
     """
     from viewkeeper.cli.rows import changes as print_changes
 
-    print_changes(url, view, since, as_json=json)
+    print_changes(url, view, since, form_of(json=json, csv=csv))
 
 
 @app.command(cls=Command)

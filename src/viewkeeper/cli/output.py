@@ -1,29 +1,28 @@
-"""Output: answers for people.
+"""Output: words and values for people.
 
-In: columns and rows as the client gives them. Out: tables on stdout. Always: a value is shown as it is, never read as
-markup, and its control characters are spelled out; output that is not a terminal is never cut or wrapped.
+In: texts and values. Out: lines on stdout. Always: a value is shown as it is, never read as markup, and its control
+characters are spelled out; output that is not a terminal is never cut, wrapped or coloured.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import itertools
+import math
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
-from typing import TYPE_CHECKING
-
-from viewkeeper.cli.jsonlines import print_json
+from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
-    from viewkeeper.client.result import Result
+Style: TypeAlias = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
-_PAGE_ROWS = 1_000  # a table's widths need all of its rows, so a long answer is several tables
 _UNBOUNDED_WIDTH = 100_000
+_CODES: dict[Style, int] = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -40,48 +39,17 @@ def console(*, stderr: bool = False) -> Console:
     return found
 
 
-def print_result(result: Result, *, as_json: bool) -> None:
-    """A statement's answer."""
-    if as_json:
-        for row in result.to_dicts() if result.columns else [{"message": result.message}]:
-            print_json(row)
-    elif result.columns == ("plan",):
-        print_text("\n".join(str(row[0]) for row in result.rows))
-    elif result.columns:
-        print_rows(result.columns, result.rows)
-    elif result.message:
-        print_text(result.message)
-
-
-def print_dicts(columns: Sequence[str], rows: Iterable[dict[str, object]], *, as_json: bool) -> None:
-    """Rows of a scan, as they come."""
-    if as_json:
-        for row in rows:
-            print_json(row)
-    else:
-        print_rows(columns, (tuple(row.values()) for row in rows))
-
-
-def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Tables of at most `_PAGE_ROWS` rows, and how many rows there were."""
-    target, count = console(), 0
-    for page in _pages(rows):
-        target.print(_table(columns, page))
-        count += len(page)
-    target.print(f"({count:,} {'row' if count == 1 else 'rows'})", style="dim")
-
-
 def print_facts(facts: Mapping[str, object]) -> None:
     """Names and values, one below the other; without rich, because `get` should not wait for it to load."""
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
-        print(f"{_spell(name):{width}}  {_spell(_plain(value))}".rstrip())
+        print(f"{spell(name):{width}}  {spell(plain(value))}".rstrip())
 
 
-def print_text(text: str, style: str | None = None) -> None:
+def print_text(text: str, style: Style | None = None, *, stderr: bool = False) -> None:
     """Lines that a terminal may wrap, but we do not."""
-    for line in text.split("\n"):
-        console().print(_spell(line), style=style, soft_wrap=True)
+    stream = sys.stderr if stderr else sys.stdout
+    write_out("".join(f"{styled(spell(line), style, stream)}\n" for line in text.split("\n")), stream)
 
 
 def size_text(count: float) -> str:
@@ -99,19 +67,39 @@ def working(what: str) -> AbstractContextManager[object]:
     return target.status(what) if target.is_terminal else nullcontext()
 
 
-def show(value: object) -> Text:
-    """A value as it is printed."""
-    from rich.text import Text
+def write_out(text: str, stream: TextIO | None = None) -> None:
+    """Text on stdout, or on `stream`, at once; characters that its encoding lacks are spelled."""
+    target = stream or sys.stdout
+    try:
+        target.write(text)
+    except UnicodeEncodeError as error:
+        target.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+    target.flush()
 
-    return Text(_spell(_plain(value)), style="dim" if value is None else "")
+
+def styled(text: str, style: Style | None, stream: TextIO | None = None) -> str:
+    """The text in that style, where it is looked at."""
+    return f"\033[{_CODES[style]}m{text}\033[0m" if style and is_coloured(stream or sys.stdout) else text
 
 
-def _plain(value: object) -> str:
+def is_coloured(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> float:
+    """How many characters a line of stdout has; no end of them where it is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+
+
+def plain(value: object) -> str:
+    """A value as it is shown."""
     match value:
         case None:
             return "NULL"
         case bool():
             return "true" if value else "false"
+        case float():
+            return plain_double(value)
         case Decimal():
             return f"{value:f}"
         case dt.datetime():
@@ -121,31 +109,12 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _spell(text: str) -> str:
+def plain_double(value: float) -> str:
+    return repr(value) if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+
+
+def spell(text: str) -> str:
     """No character of a value steers the terminal or breaks the table."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
-def _pages(rows: Iterable[Sequence[object]]) -> Iterator[list[Sequence[object]]]:
-    iterator = iter(rows)
-    page = list(itertools.islice(iterator, _PAGE_ROWS))
-    yield page  # an empty answer still shows its columns
-    while page := list(itertools.islice(iterator, _PAGE_ROWS)):
-        yield page
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> object:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for place, name in enumerate(columns):
-        numeric = any(row[place] is not None for row in rows) and all(_is_numeric(row[place]) for row in rows)
-        table.add_column(_spell(name), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(show(value) for value in row))
-    return table
-
-
-def _is_numeric(value: object) -> bool:
-    return value is None or (isinstance(value, int | float | Decimal) and not isinstance(value, bool))

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewkeeper.cli.answers import print_rows
 from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.output import print_facts, print_rows, print_text, size_text, working
+from viewkeeper.cli.output import print_facts, print_text, size_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.errors import InputError
 

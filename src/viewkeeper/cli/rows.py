@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from viewkeeper.cli.answers import Form, print_rows, print_tables
 from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import find_named, key_columns, open_database, shown_columns
+from viewkeeper.cli.output import print_facts, print_text
 from viewkeeper.cli.values import parse_key, parse_put
 from viewkeeper.errors import InputError
 
@@ -29,18 +31,18 @@ def put(url: str, name: str, arguments: Sequence[str]) -> None:
 
 
 def get(
-    url: str, name: str, key: Sequence[str], *, read: str | None, after: str | None, timeout: float, as_json: bool
+    url: str, name: str, key: Sequence[str], *, read: str | None, after: str | None, timeout: float, form: Form
 ) -> bool:
     """Print the row under a key; whether there is one."""
     with open_database(url, read_only=True) as database:
         named = _find_to_read(database, name, read, after, timeout)
         row = named.get(*parse_key(key_columns(named), key))
-    if row is not None and as_json:
+    if row is not None and form is Form.TEXT:
+        print_facts(row)  # neither this nor JSON waits for Arrow
+    elif row is not None and form is Form.JSON:
         print_json(row)
     elif row is not None:
-        from viewkeeper.cli.output import print_facts
-
-        print_facts(row)
+        print_rows(list(row), [tuple(row.values())], form)
     return row is not None
 
 
@@ -56,39 +58,36 @@ def scan(
     read: str | None,
     after: str | None,
     timeout: float,
-    as_json: bool,
+    form: Form,
 ) -> None:
     """Print rows in key order."""
-    from viewkeeper.cli.output import print_dicts
-
     with open_database(url, read_only=True) as database:
         named = _find_to_read(database, name, read, after, timeout)
         columns = key_columns(named)
         rest = columns[len(prefix) :]
-        rows = named.scan(
+        tables = named.batches(
             *parse_key(columns, prefix),
             start=parse_key(rest, start) if start else None,
             stop=parse_key(rest, stop) if stop else None,
             limit=limit,
             reverse=reverse,
         )
-        print_dicts(shown_columns(named), rows, as_json=as_json)
+        print_tables(shown_columns(named), tables, form)
 
 
-def changes(url: str, name: str, since: int, *, as_json: bool) -> None:
+def changes(url: str, name: str, since: int, form: Form) -> None:
     """Print what happened to the records of a view, and the epoch to go on from."""
-    from viewkeeper.cli.output import print_rows, print_text
-
     with open_database(url, read_only=True) as database:
         found = database.view(name).changes(since)
-    if as_json:
+    if form is Form.JSON:
         for change in found:
             print_json(asdict(change))
         print_json({"epoch": found.epoch})
         return
     rows = ((c.epoch, to_json_text(c.key), _record(c.before), _record(c.after)) for c in found)
-    print_rows(("epoch", "key", "before", "after"), rows)
-    print_text(f"up to epoch {found.epoch}: --since {found.epoch} goes on from here")
+    print_rows(("epoch", "key", "before", "after"), rows, form)
+    told = f"up to epoch {found.epoch}: --since {found.epoch} goes on from here"
+    print_text(told, stderr=form is Form.CSV)
 
 
 def _record(record: dict[str, object] | None) -> str | None:

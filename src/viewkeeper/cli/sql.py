@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewkeeper.cli.answers import Form, print_result
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.output import print_result
 from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class SqlRunner:
     """Runs texts against one store, which it opens when the first text comes."""
 
-    def __init__(self, url: str, *, as_json: bool) -> None:
+    def __init__(self, url: str, form: Form) -> None:
         self._url = url
-        self._as_json = as_json
+        self.form = form
         self._database: Database | None = None
 
     def run(self, text: str) -> None:
@@ -39,14 +39,14 @@ class SqlRunner:
             creates = any(isinstance(statement, CreateTable) for statement in statements)
             self._database = open_database(self._url, create=creates)
         for result in execute_each(self._database, text):
-            print_result(result, as_json=self._as_json)
+            print_result(result, self.form)
 
 
-def sql(url: str, texts: list[str], file: Path | None, *, as_json: bool) -> None:
+def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
     """Run the statements given, or those of the file or pipe; without any, ask for them."""
     if texts and file:
         raise InputError("statements come as arguments or from a file, not both", "leave one of them out")
-    runner = SqlRunner(url, as_json=as_json)
+    runner = SqlRunner(url, form)
     if not texts and not file and sys.stdin.isatty():
         from viewkeeper.cli.shell import run_shell
 

@@ -134,11 +134,25 @@ class Table:
         reverse: bool = False,
     ) -> Iterator[dict[str, object]]:
         """Rows in key order whose key begins with `prefix`, from `start` to before `stop`."""
-        check_limit(limit)
         schema = self.schema
-        bounds = byte_range(f"table {self.name}", schema.key_columns, prefix, start, stop)
-        pairs = self._database.store.scan(schema.id, *bounds, reverse=reverse)
-        return (_to_dict(schema, key, row) for key, row in itertools.islice(pairs, limit))
+        pairs = self._pairs(schema, prefix, start, stop, limit, reverse)
+        return (_to_dict(schema, key, row) for key, row in pairs)
+
+    def batches(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[pa.Table]:
+        """The rows that `scan` gives, as Arrow tables, some thousand rows at a time."""
+        from viewkeeper.client.arrow import table_to_arrow
+        from viewkeeper.client.batches import pieces
+
+        schema = self.schema
+        pairs = self._pairs(schema, prefix, start, stop, limit, reverse)
+        return (table_to_arrow(schema, piece) for piece in pieces(pairs))
 
     def to_arrow(self, *prefix: object, start: object = None, stop: object = None) -> pa.Table:
         """The rows that `scan` gives, as an Arrow table."""
@@ -153,6 +167,19 @@ class Table:
         from viewkeeper.client.frames import arrow_to_frame
 
         return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop))
+
+    def _pairs(
+        self,
+        schema: TableSchema,
+        prefix: Sequence[object],
+        start: object,
+        stop: object,
+        limit: int | None,
+        reverse: bool,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        check_limit(limit)
+        bounds = byte_range(f"table {self.name}", schema.key_columns, prefix, start, stop)
+        return itertools.islice(self._database.store.scan(schema.id, *bounds, reverse=reverse), limit)
 
     def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
         # The schema is of a moment ago. Columns that others added since are kept by the merge (`rows.tail_of`).

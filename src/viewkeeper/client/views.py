@@ -83,6 +83,23 @@ class View:
         _bounds(self._current(), prefix, start, stop)  # what is no key is refused here, not with the first record
         return itertools.islice(self._scan(prefix, start, stop, reverse, read, timeout), limit)
 
+    def batches(
+        self,
+        *prefix: object,
+        start: object = None,
+        stop: object = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        read: ReadMode | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Iterator[pa.Table]:
+        """The records that `scan` gives, as Arrow tables, some thousand records at a time."""
+        from viewkeeper.client.batches import limited
+
+        check_limit(limit)
+        _bounds(self._current(), prefix, start, stop)  # as in `scan`
+        return limited(self._batches(prefix, start, stop, reverse, read, timeout), limit)
+
     def to_arrow(
         self,
         *prefix: object,
@@ -163,26 +180,43 @@ class View:
         finally:
             self._release(held)
 
+    def _batches(
+        self,
+        prefix: Sequence[object],
+        start: object,
+        stop: object,
+        reverse: bool,
+        read: ReadMode | None,
+        timeout: float,
+    ) -> Iterator[pa.Table]:
+        from viewkeeper.client.arrow import records_to_arrow
+        from viewkeeper.client.batches import pieces
+
+        held, moment, definition, places = self._hold(prefix, read, timeout)
+        try:
+            low, high = _bounds(definition, prefix, start, stop)
+            if self._is_unfilled(definition, moment):
+                pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
+                yield records_to_arrow(definition.node, definition.shown, *_arrays(pairs))
+                return
+            for piece in pieces(held.scan(places, definition.node.table, low, high, reverse=reverse)):
+                keys, rows = _rows_at(*_arrays(piece), moment)
+                yield records_to_arrow(definition.node, definition.shown, keys, rows)
+        finally:
+            self._release(held)
+
     def _records(
         self, prefix: Sequence[object], start: object, stop: object, read: ReadMode | None, timeout: float
     ) -> tuple[ViewDefinition, pa.Array, pa.Array]:
         """Keys and rows of the records in a range, as Arrow arrays; with what the view is."""
-        import pyarrow as pa
-
-        from viewkeeper.stores.embedded.versions import rows_at
-
         held, moment, definition, places = self._hold(prefix, read, timeout)
         try:
             bounds, unfilled = _bounds(definition, prefix, start, stop), self._is_unfilled(definition, moment)
             found = held.scan(places, definition.node.table, *bounds)
-            pairs = self._unfilled_pairs(definition) if unfilled else list(found)
+            arrays = _arrays(self._unfilled_pairs(definition) if unfilled else list(found))
         finally:
             self._release(held)
-        keys = pa.array([key for key, _ in pairs], pa.binary())
-        values = pa.array([value for _, value in pairs], pa.binary())
-        rows = values if unfilled else rows_at(values, moment.epoch, moment.void)
-        there = rows.is_valid()
-        return definition, keys.filter(there), rows.filter(there)
+        return definition, *(arrays if unfilled else _rows_at(*arrays, moment))
 
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
@@ -291,6 +325,21 @@ def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, ob
     node = definition.node
     parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
     return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in definition.shown}
+
+
+def _arrays(pairs: Sequence[tuple[bytes, bytes]]) -> tuple[pa.Array, pa.Array]:
+    import pyarrow as pa
+
+    return pa.array([key for key, _ in pairs], pa.binary()), pa.array([value for _, value in pairs], pa.binary())
+
+
+def _rows_at(keys: pa.Array, chains: pa.Array, moment: Moment) -> tuple[pa.Array, pa.Array]:
+    """The keys that have a record at the moment, and their rows."""
+    from viewkeeper.stores.embedded.versions import rows_at
+
+    rows = rows_at(chains, moment.epoch, moment.void)
+    there = rows.is_valid()
+    return keys.filter(there), rows.filter(there)
 
 
 def _version_at(chain: bytes, moment: Moment) -> bytes | None:

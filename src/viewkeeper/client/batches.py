@@ -1,0 +1,44 @@
+"""Batches: what a scan gives, as Arrow tables of some thousand rows.
+
+In: pairs of key and value, in order. Out: the pairs in pieces. Always: the first piece is small, so that an answer begins at
+once; no piece holds more than a bounded number of bytes, beyond one pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FIRST_PAIRS = 1_000
+_PAIRS_MAX = 10_000
+_BYTES_MAX = 32 << 20
+
+
+def pieces(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The pairs, some thousand at a time."""
+    piece: list[tuple[bytes, bytes]] = []
+    size, wanted = 0, _FIRST_PAIRS
+    for pair in pairs:
+        piece.append(pair)
+        size += len(pair[1])
+        if len(piece) == wanted or size >= _BYTES_MAX:
+            yield piece
+            piece, size, wanted = [], 0, _PAIRS_MAX
+    if piece:
+        yield piece
+
+
+def limited(tables: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
+    """The first `limit` rows of the tables, and no table without rows."""
+    left = limit
+    for table in tables:
+        if left is not None:
+            table = table.slice(0, left)
+            left -= len(table)
+        if len(table):
+            yield table
+        if left == 0:
+            return
