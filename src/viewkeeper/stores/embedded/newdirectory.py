@@ -1,8 +1,8 @@
 """New directories: a store or a backup that appears under its name as a whole, or not at all.
 
 In: the name of a directory that does not exist, or is empty. Out: a directory to fill, in a `with` block. Always: it is
-filled under another name, `NAME.unfinished`, made durable, and renamed when the block ends well; what a killed process
-left under that other name is cleared away by the next one.
+filled under another name, `NAME.unfinished`, made durable, and renamed when the block ends well. A marker in it says that
+it is ours: what a killed process left there is cleared away by the next one, and anything else is refused and left alone.
 """
 
 from __future__ import annotations
@@ -12,36 +12,86 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from viewkeeper.errors import InputError, StoreError, StoreFull
 from viewkeeper.failpoints import failpoint
+
+MARKER = ".viewkeeper-unfinished"
 
 
 @contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
     """The directory to fill; `target` is there, whole and durable, after the block, unless the block raised."""
     require_free(target)
+    unfinished = target.with_name(f"{target.name}.unfinished")
     with os_errors_told(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        unfinished.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(unfinished, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _take(descriptor, unfinished)
+        with _taken(unfinished):
             try:
                 yield unfinished
                 sync_tree(unfinished)
                 failpoint("newdirectory.filled")
                 unfinished.rename(target)  # fails unless the target is absent or an empty directory
             except BaseException:
-                shutil.rmtree(unfinished, ignore_errors=True)
+                with suppress(OSError):
+                    clear_unfinished(unfinished)
+                    (unfinished / MARKER).unlink()
+                    unfinished.rmdir()
                 raise
-            sync_directory(target.parent)
             failpoint("newdirectory.renamed")
-        finally:
-            os.close(descriptor)
+            (target / MARKER).unlink()  # last: until then it says that what is here is ours, whatever kills us
+            sync_directory(target)
+            sync_directory(target.parent)
+
+
+@contextmanager
+def _taken(unfinished: Path) -> Iterator[None]:
+    """Within the block the directory is there, empty but for its marker, and no other process fills it."""
+    with suppress(FileExistsError):
+        unfinished.mkdir(mode=0o700)
+    try:
+        descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _foreign(unfinished) from None
+        raise
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(descriptor), os.lstat(unfinished)):  # who held it has just renamed it
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):
+            raise StoreError(f"{unfinished} is being written by another process", "wait for it to end") from None
+        mark_unfinished(unfinished)
+        clear_unfinished(unfinished)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def mark_unfinished(folder: Path) -> None:
+    """Say that what is in the folder is ours and not whole; refused where something else is."""
+    names = os.listdir(folder)
+    if names and MARKER not in names:
+        raise _foreign(folder)
+    (folder / MARKER).touch(mode=0o600)
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what a killed process left in a folder that is marked; the marker stays."""
+    for left in folder.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        elif left.name != MARKER:
+            left.unlink()
+
+
+def _foreign(folder: Path) -> InputError:
+    return InputError(
+        f"{folder} is needed, and what is there is not ViewKeeper's", "move it, or name another directory"
+    )
 
 
 def require_free(target: Path) -> None:
@@ -74,15 +124,6 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int, unfinished: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreError(f"{unfinished} is being written by another process", "wait for it to end") from None
-    for left in unfinished.iterdir():
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager
