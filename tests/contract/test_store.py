@@ -182,6 +182,6 @@ def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:
     subject.store.sync_views()
     subject.store.sync_epoch_record()
     subject.store.open_views()
-    subject.store.close_views()
+    subject.store.close_views("nobody")
 
     assert subject.store.capabilities.snapshots

@@ -115,7 +115,7 @@ class Coordinator:
 
     def close(self) -> None:
         """After the last step: an orderly end, which no crash needs."""
-        self._store.close_views()
+        self._store.close_views(self._owner)
 
     def _take_over(self) -> None:
         record = self._swap(lambda record: epochs.take_over(record, self._owner))

@@ -125,8 +125,8 @@ class VersionedTables(Protocol):
         """Before a pipeline writes views: from here on a power loss may tear them."""
         ...
 
-    def close_views(self) -> None:
-        """After a pipeline's last write: views are durable and known to be."""
+    def close_views(self, owner: str) -> None:
+        """After a pipeline's last write: views are durable and known to be, unless another owns the epoch record by now."""
         ...
 
     def raise_fences(self, epoch: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.stores.embedded import store as embedded
 
+CONTEXT = multiprocessing.get_context("spawn")
 RECORDS = [{"v": 0, "n": 4}, {"v": 1, "n": 3}, {"v": 2, "n": 3}]
 
 
@@ -77,6 +80,32 @@ def test_views_that_were_closed_before_the_machine_went_down_stay(tmp_path: Path
     with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
         assert list(after.view("w").scan()) == RECORDS
         assert after.status().epoch == 1
+
+
+def take_over(path: Path, boot: Path, told: object) -> None:
+    """Take the store over, commit an epoch, and go on for ever."""
+    embedded._BOOT_ID = boot
+    database = vk.connect(f"embedded:{path}")
+    coordinator = Coordinator(database.store, HereRunner(database.store))
+    database.table("t").put(99, {"v": 0})
+    coordinator.catch_up()
+    told.put("views are written")
+    signal.pause()
+
+
+def test_a_pipeline_that_was_taken_over_does_not_close_the_views_of_its_successor(tmp_path: Path, boot: Path) -> None:
+    old, told = make_store(tmp_path / "store"), CONTEXT.SimpleQueue()
+    successor = CONTEXT.Process(target=take_over, args=(tmp_path / "store", boot, told))
+    successor.start()
+    told.get()
+    old.close()
+    os.kill(successor.pid, signal.SIGKILL)
+    successor.join()
+    close_environments()
+    boot.write_text("second")
+
+    with vk.connect(f"embedded:{tmp_path / 'store'}") as after, pytest.raises(vk.NotReady):
+        after.view("w").get(0)
 
 
 def test_a_crash_of_the_process_alone_keeps_the_views(tmp_path: Path, boot: Path) -> None:

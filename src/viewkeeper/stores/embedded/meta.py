@@ -99,8 +99,11 @@ class Meta:
         known = self._read(_VIEWS)
         return None if known is None or known["clean"] else known["boot"]
 
-    def mark_views(self, boot: str, *, clean: bool) -> None:
+    def mark_views(self, boot: str, *, clean: bool, owner: str | None = None) -> None:
+        """Say whether a power loss may tear the views; where an owner is named, only if the epoch record is still its own."""
         with self._environment.write("meta") as transaction:
+            if owner is not None and json.loads(transaction.get(_EPOCH))["owner"] != owner:
+                return  # who took over writes views, and says when it is done
             transaction.put(_VIEWS, _dump({"boot": boot, "clean": clean}))
 
     def _read(self, name: bytes) -> dict | None:

@@ -341,9 +341,9 @@ class EmbeddedStore:
     def open_views(self) -> None:
         self._meta.mark_views(self.boot, clean=False)
 
-    def close_views(self) -> None:
+    def close_views(self, owner: str) -> None:
         self.sync_views()
-        self._meta.mark_views(self.boot, clean=True)
+        self._meta.mark_views(self.boot, clean=True, owner=owner)
 
     def drop_records(self, table: int) -> None:
         for number in range(self.places):
