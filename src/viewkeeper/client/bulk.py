@@ -27,36 +27,42 @@ from viewkeeper.model.values import Stored
 from viewkeeper.model.writes import Image, RowWrites
 
 if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 ROWS_PER_TRANSACTION = 10_000
 Merge = Callable[[list[Image], np.ndarray], list[Image]]
+Wrote = Callable[[Token], None]
 
 
 def put_rows(
-    store: EmbeddedStore, schema: TableSchema, rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader
+    database: Database,
+    schema: TableSchema,
+    rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader,
+    wrote: Wrote,
 ) -> Token:
-    """Write all rows; a token that covers them."""
-    token = Token(store.incarnation)
+    """Write all rows; a token that covers them. `wrote` is told of each transaction, also of those before a failure."""
+    token = Token(database.store.incarnation)
     written = 0
     for keys, merge in _batches(schema, rows):
         try:
-            for node, chosen in _by_node(store, keys):
-                groups = _distinct_groups(schema, keys, chosen, merge)
-                token |= Token(store.incarnation, store.write(node, groups))
+            for node, chosen in _by_node(database.store, keys):
+                part = database.write_rows(node, _distinct_groups(schema, keys, chosen, merge), (schema,))
+                wrote(part)
+                token |= part
         except InputError as error:
             raise type(error)(f"{error.fact} ({written} rows before it are written)", error.hint) from None
         written += len(keys)
     return token
 
 
-def delete_rows(store: EmbeddedStore, schema: TableSchema, keys: Iterable[object]) -> Token:
+def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object], wrote: Wrote) -> Token:
     """Delete the rows under all keys; a token that covers it. A list is checked in full before the first row goes."""
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
         raise InputError(
             f"delete_many of {schema.name} takes many keys, not one {type(keys).__name__}", "pass a list of keys"
         )
-    token, name = Token(store.incarnation), f"table {schema.name}"
+    token, name = Token(database.store.incarnation), f"table {schema.name}"
 
     def encode(part: list[object]) -> list[bytes]:
         wanted = (key if isinstance(key, tuple) else (key,) for key in part)
@@ -64,9 +70,11 @@ def delete_rows(store: EmbeddedStore, schema: TableSchema, keys: Iterable[object
 
     parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
     for part in list(parts) if isinstance(keys, Sequence) else parts:
-        for node, chosen in _by_node(store, part):
+        for node, chosen in _by_node(database.store, part):
             group = RowWrites(schema.id, [part[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))
-            token |= Token(store.incarnation, store.write(node, [group]))
+            written = database.write_rows(node, [group], (schema,))
+            wrote(written)
+            token |= written
     return token
 
 

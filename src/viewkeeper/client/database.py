@@ -16,8 +16,10 @@ from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.positions import Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
+from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 if TYPE_CHECKING:
@@ -111,6 +113,23 @@ class Database:
         """An atomic group of puts and deletes of rows of one node, as a context manager."""
         self.require_writable()
         return WriteGroup(self)
+
+    def write_rows(self, node: Stream, groups: Sequence[RowWrites], tables: Sequence[TableSchema]) -> Token:
+        """Write rows of one node, all or none; every base write takes this way.
+
+        Whether the tables are still there is asked inside the transaction: rows of a dropped table are removed in later
+        ones, so none is written behind the removal and stays for good.
+        """
+        self.require_writable()
+        first = groups[0]
+
+        def merge(befores: list[Image]) -> list[Image]:
+            for table in tables:
+                self.current_table(table)
+            return first.merge(befores)
+
+        guarded = [RowWrites(first.table, first.keys, merge), *groups[1:]]
+        return Token(self.store.incarnation, self.store.write(node, guarded))
 
     def session(self) -> Session:
         """Reads that see the session's own writes."""
@@ -232,12 +251,10 @@ class Database:
                 return table
         raise UnknownName(f"table {schema.name} was dropped")
 
-    def require_writable(self, schema: TableSchema | None = None) -> None:
-        """Raise unless this database may write, and the table is still there."""
+    def require_writable(self) -> None:
+        """Raise unless this database may write."""
         if self.read_only:
             raise InputError("the database is open for reading only", "connect without read_only=True")
-        if schema is not None:
-            self.current_table(schema)
 
     def _catalog_at(self, version: int) -> Catalog:
         if self._catalog is None or self._catalog.version != version:

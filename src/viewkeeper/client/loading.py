@@ -84,7 +84,6 @@ class Load:
         if created:
             database.execute(created)
         schema = database.table(table).schema
-        database.require_writable(schema)
         if not created:
             self.check(schema, ignore_unknown=ignore_unknown)
         token, done = Token(database.store.incarnation), 0
@@ -101,7 +100,7 @@ class Load:
             try:
                 reader = self._reader(file, schema, ignore_unknown)
                 batches = pa.RecordBatchReader.from_batches(reader.schema, told(iter(reader)))
-                token |= put_rows(database.store, schema, batches)
+                token |= put_rows(database, schema, batches, lambda token: None)
             except (duckdb.Error, pa.ArrowInvalid) as error:
                 fact = f"{file.label} changed while it was loaded: {str(error).splitlines()[0]}"
                 raise InputError(f"{fact} ({done} rows are written)", "load it again") from None

@@ -72,15 +72,18 @@ def _run(database: Database, statement: sql.Statement) -> Result:
 
 
 def _create_table(database: Database, statement: sql.CreateTable) -> Result:
+    there = False
+
     def change(catalog: Catalog) -> Catalog:
-        if statement.if_not_exists and catalog.has(statement.name):
+        nonlocal there
+        there = catalog.has(statement.name)
+        if statement.if_not_exists and there:
             return catalog
         number = TableId(catalog.next_id)
         # a log without before-images needs DELTA, and DELTA needs every change from the table's first on
         delta = None if database.store.capabilities.before_images else TableId(number + 1)
         return catalog.with_table(TableSchema(number, statement.name, statement.columns, statement.key, delta))
 
-    there = database.catalog().has(statement.name)
     database.change_catalog(change)
     return Result(message=f"table {statement.name} {'is there already' if there else 'created'}")
 
@@ -92,15 +95,18 @@ def _add_columns(database: Database, statement: sql.AddColumns) -> Result:
 
 
 def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:
+    there = False
+
     def change(catalog: Catalog) -> Catalog:
-        if statement.if_not_exists and catalog.has(statement.name):
+        nonlocal there
+        there = catalog.has(statement.name)
+        if statement.if_not_exists and there:
             return catalog
         if isinstance(statement, sql.CreateView):
             return catalog.with_view(define_view(catalog, statement.name, statement.query_text))
         index = define_index(catalog, statement.name, statement.table, statement.columns, statement.covered)
         return catalog.with_view(index)
 
-    there = database.catalog().has(statement.name)
     database.change_catalog(change)
     kind = "view" if isinstance(statement, sql.CreateView) else "index"
     return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
@@ -108,17 +114,17 @@ def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex
 
 def _replace_view(database: Database, statement: sql.CreateView) -> Result:
     epoch = database.store.read_horizon().committed
-    name = statement.name
+    name, there = statement.name, False
 
     def change(catalog: Catalog) -> Catalog:
-        view = define_view(catalog, name, statement.query_text)
-        if not catalog.has(name):
+        nonlocal there
+        view, there = define_view(catalog, name, statement.query_text), catalog.has(name)
+        if not there:
             return catalog.with_view(view)
         if any(meant == catalog.view(name).id for _, meant in view.names):
             raise InputError(f"view {name} would read itself", "name its tables")
         return catalog.with_replacement(view, epoch)
 
-    there = database.catalog().has(name)
     database.change_catalog(change)
     told = "is being replaced: the old one is read until the new one is filled" if there else "created"
     return Result(message=f"view {name} {told}")
@@ -129,17 +135,18 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
         kind = "table"
     else:
         kind = "index" if statement.is_index else "view"
-    epoch = database.store.read_horizon().committed
+    epoch, there = database.store.read_horizon().committed, False
 
     def change(catalog: Catalog) -> Catalog:
-        if statement.if_exists and not catalog.has(statement.name):
+        nonlocal there
+        there = catalog.has(statement.name)
+        if statement.if_exists and not there:
             return catalog
         if kind == "table":
             return catalog.without_table(statement.name, epoch=epoch)
         _require_kind(catalog, statement.name, kind)
         return catalog.without_view(statement.name, epoch=epoch)
 
-    there = database.catalog().has(statement.name)
     database.change_catalog(change)
     done = "dropped" if there else "is not there"
     return Result(message=f"{kind} {statement.name} {done}")
@@ -204,15 +211,11 @@ def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.De
             table.put_many([_row_of(table.schema, zip(names, row, strict=True)) for row in rows])
             return Result(message=f"{_rows(len(rows))} put")
         case sql.Update(assignments=assignments, key=key):
-            values = _key_values(table.schema, key)
-            found = table.get(*values) is not None
-            if found:
-                table.put(*values, _row_of(table.schema, assignments))
+            row = _row_of(table.schema, assignments)
+            found = table.put_if(*_key_values(table.schema, key), row, expect={})
             return Result(message=f"{_rows(int(found))} updated")
         case _:
-            values = _key_values(table.schema, statement.key)
-            found = table.get(*values) is not None
-            table.delete(*values)
+            found = table.delete_if(*_key_values(table.schema, statement.key), expect={})
             return Result(message=f"{_rows(int(found))} deleted")
 
 

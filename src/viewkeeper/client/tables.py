@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Unexpected(Exception):
-    """The row that a put_if found is not the expected one."""
+    """The row that was found is not the expected one."""
 
 
 class Table:
@@ -69,25 +69,14 @@ class Table:
         key, columns = split_put(schema, key_and_columns)
         wanted = None if expect is None else _stored(schema, expect)
 
-        def merge(before: bytes | None) -> bytes:
-            if not _is_as_expected(schema, key, before, wanted):
-                raise _Unexpected
-            return merge_row(schema, before, columns)
-
-        try:
-            self._write(key, merge)
-        except _Unexpected:
-            return False
-        return True
+        return self._write_if(key, wanted, lambda before: merge_row(schema, before, columns))
 
     def put_many(self, rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader) -> Token:
         """Write many rows in bounded transactions: dicts with their keys inside, Arrow data, or a DataFrame."""
         from viewkeeper.client.bulk import put_rows
 
-        self._database.require_writable(self._schema)
-        token = put_rows(self._database.store, self.schema, rows)
-        self._written(token)
-        return token
+        self._database.require_writable()
+        return put_rows(self._database, self.schema, rows, self._written)
 
     def delete(self, *key: object, columns: Sequence[str] | None = None) -> Token:
         """Delete a row, or set some of its columns to NULL."""
@@ -98,14 +87,18 @@ class Table:
         names = value_column_names(schema, columns)
         return self._write(encoded, lambda before: clear_columns(schema, before, names))
 
+    def delete_if(self, *key: object, expect: Mapping[str, object]) -> bool:
+        """Delete a row only if it is there and equal in the columns given; answers whether it was. `{}` is any row."""
+        schema = self.schema
+        encoded = key_bytes(f"table {self.name}", schema.key_columns, key)
+        return self._write_if(encoded, _stored(schema, expect), lambda before: None)
+
     def delete_many(self, keys: Iterable[object]) -> Token:
         """Delete the rows under many keys in bounded transactions; a key of several columns is a tuple."""
         from viewkeeper.client.bulk import delete_rows
 
-        self._database.require_writable(self._schema)
-        token = delete_rows(self._database.store, self._schema, keys)
-        self._written(token)
-        return token
+        self._database.require_writable()
+        return delete_rows(self._database, self.schema, keys, self._written)
 
     def get(self, *key: object, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row under a key, key columns included; None when there is none."""
@@ -183,12 +176,27 @@ class Table:
 
     def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
         # The schema is of a moment ago. Columns that others added since are kept by the merge (`rows.tail_of`).
-        self._database.require_writable(self._schema)
-        store = self._database.store
         group = RowWrites(self._schema.id, [key], lambda befores: [merge(befores[0])])
-        token = Token(store.incarnation, store.write(store.node_of(key), [group]))
+        token = self._database.write_rows(self._database.store.node_of(key), [group], (self._schema,))
         self._written(token)
         return token
+
+    def _write_if(
+        self, key: bytes, wanted: Mapping[str, Stored] | None, merge: Callable[[bytes | None], bytes | None]
+    ) -> bool:
+        """Write if the row is as wanted, which is decided inside the transaction; whether it was."""
+        schema = self._schema
+
+        def decide(before: bytes | None) -> bytes | None:
+            if not _is_as_expected(schema, key, before, wanted):
+                raise _Unexpected
+            return merge(before)
+
+        try:
+            self._write(key, decide)
+        except _Unexpected:
+            return False
+        return True
 
 
 def _stored(schema: TableSchema, row: Mapping[str, object]) -> dict[str, Stored]:
@@ -264,9 +272,8 @@ class WriteGroup:
         if not self._steps:
             self.token = Token(store.incarnation)
             return
-        for schema in {id(schema): schema for schema, _, _ in self._steps}.values():
-            self._database.require_writable(schema)
-        self.token = Token(store.incarnation, store.write(nodes.pop(), self._groups()))
+        schemas = {schema.id: schema for schema, _, _ in self._steps}.values()
+        self.token = self._database.write_rows(nodes.pop(), self._groups(), tuple(schemas))
 
     def _groups(self) -> list[RowWrites]:
         """One write for each row: the steps of a row run one after the other on what the one before left."""

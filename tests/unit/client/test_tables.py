@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
+from viewkeeper.stores.embedded.node import Node
 
 
 @pytest.fixture(params=[1, 3], ids=["one node", "three nodes"])
@@ -87,6 +88,19 @@ def test_put_if_writes_only_over_what_was_expected(db: vk.Database) -> None:
     assert not table.put_if("b", 1, {"y": 2}, expect={"y": 1})
 
     assert list(table.scan()) == [row("a", 1, None, 2)]
+
+
+def test_delete_if_deletes_only_what_was_expected(db: vk.Database) -> None:
+    table = db.table("t")
+    table.put("a", 1, {"y": 1})
+
+    assert not table.delete_if("a", 2, expect={})
+    assert not table.delete_if("a", 1, expect={"y": 2})
+    assert not table.delete_if("a", 1, expect={"y": 1, "x": "x"})
+    assert table.get("a", 1) == row("a", 1, None, 1)
+    assert table.delete_if("a", 1, expect={"Y": 1, "x": None})
+    assert table.get("a", 1) is None
+    assert not table.delete_if("a", 1, expect={})
 
 
 def test_rows_come_in_key_order_across_nodes_from_any_range(db: vk.Database) -> None:
@@ -248,3 +262,51 @@ def test_a_bulk_delete_that_does_not_fit_deletes_nothing(db: vk.Database, keys: 
     with pytest.raises(vk.InputError):
         db.table("t").delete_many(keys)
     assert list(db.table("t").scan()) == [row("a", 1)]
+
+
+@pytest.mark.parametrize("write", ["put", "put_many", "delete_many", "group"])
+def test_a_table_dropped_just_before_the_transaction_gets_no_row(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    table, group, original = db.table("t"), db.write(), Node.write
+    table.put("a", 1, {"y": 1})
+    ends = db.store.ends()
+
+    def drop_first(*arguments: object) -> object:
+        with monkeypatch.context() as unpatched:
+            unpatched.setattr(Node, "write", original)
+            vk.connect(db.url).execute("DROP TABLE t")
+        return original(*arguments)
+
+    monkeypatch.setattr(Node, "write", drop_first)
+    with pytest.raises(vk.UnknownName, match="table t was dropped"), group:
+        match write:
+            case "put":
+                table.put("a", 1, {"y": 2})
+            case "put_many":
+                table.put_many([row("a", 1), row("b", 2)])
+            case "delete_many":
+                table.delete_many([("a", 1)])
+            case _:
+                group.put("t", "a", 1, {"y": 3})
+    assert db.store.ends() == ends
+
+
+@pytest.mark.parametrize("form", ["dicts", "arrow", "keys"])
+def test_a_session_knows_what_was_written_before_a_bulk_write_failed(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr("viewkeeper.client.bulk.ROWS_PER_TRANSACTION", 10)
+    db.table("t").put_many([row("a", number) for number in range(25)])
+    with db.session() as session:
+        table = session.table("t")
+        with pytest.raises(vk.InputError):
+            if form == "keys":
+                table.delete_many(("a", number if number < 15 else "x") for number in range(25))
+            elif form == "dicts":
+                table.put_many(row("b", number if number < 15 else "x") for number in range(25))
+            else:
+                parts = [{"A": ["b"] * 5, "b": [n * 5 + i if n < 3 else None for i in range(5)]} for n in range(4)]
+                batches = [pa.RecordBatch.from_pydict(part, pa.schema({"A": "string", "b": "int32"})) for part in parts]
+                table.put_many(pa.RecordBatchReader.from_batches(batches[0].schema, iter(batches)))
+        assert session.token.positions == {stream: at for stream, at in db.store.ends().items() if at}

@@ -7,15 +7,19 @@ import os
 import signal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
+from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.rows import decode_row
 
 CONTEXT = multiprocessing.get_context("spawn")
 WRITERS = 3
 ROWS = 60
 ACKNOWLEDGED_MIN = 25
+CONTESTED = 250
 
 
 def make(path: Path, nodes: int) -> vk.Database:
@@ -36,6 +40,19 @@ def write_many(url: str, writer: int, ready: object, go: object) -> None:
             found = table.get("shared")
             if table.put_if("shared", {"v": found["v"] + 1}, expect={"v": found["v"]}):
                 break
+
+
+def change_rows(url: str, statements: tuple[str, ...], ready: object, go: object, answers: object) -> None:
+    """Run statements for one key after the other; how often each answer was given."""
+    db = vk.connect(url)
+    ready.release()
+    go.wait()
+    counts: dict[str, int] = {}
+    for number in range(CONTESTED):
+        for statement in statements:
+            message = db.execute(statement.format(key=f"r{number % 3}")).message
+            counts[message] = counts.get(message, 0) + 1
+    answers.put(counts)
 
 
 def acknowledge(url: str, told: object) -> None:
@@ -103,3 +120,30 @@ def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path, nodes: int) 
     assert db.view("per").get(0) == {"w": 0, "n": len(rows), "s": sum(row["v"] for row in rows)}
     for _, token in acknowledged:
         db.wait_for(token, timeout=0)
+
+
+def test_an_update_beside_a_delete_never_brings_a_row_back(tmp_path: Path) -> None:
+    db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
+    db.execute("CREATE TABLE t (k STRING PRIMARY KEY, w INT, v BIGINT)")
+    ready, go, answers = CONTEXT.Semaphore(0), CONTEXT.Event(), CONTEXT.Queue()
+    put_and_delete = ("INSERT INTO t VALUES ('{key}', 1, 0)", "DELETE FROM t WHERE k = '{key}'")
+    parts = (("UPDATE t SET v = 1 WHERE k = '{key}'",), put_and_delete, put_and_delete[1:])
+    writers = [CONTEXT.Process(target=change_rows, args=(db.url, part, ready, go, answers)) for part in parts]
+    for writer in writers:
+        writer.start()
+    for _ in writers:
+        ready.acquire()
+    go.set()
+    told = [answers.get() for _ in writers]
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+
+    log = pa.concat_batches(
+        [batch for _, batch in db.store.read_log(Stream(0), Position(0), db.store.ends()[Stream(0)])]
+    )
+    schema = db.table("t").schema
+    rows = [decode_row(schema.value_columns, row) for row in log["after"].to_pylist() if row is not None]
+    assert [row for row in rows if row[0] is None] == []  # an INSERT gives w; an UPDATE of a row that is gone would not
+    gone = sum(after is None for after in log["after"].to_pylist())
+    assert sum(counts.get("1 row deleted", 0) for counts in told) == gone  # whoever found it deleted it, nobody else

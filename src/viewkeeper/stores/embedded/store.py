@@ -127,7 +127,7 @@ class EmbeddedStore:
 
     def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
         """One atomic group of writes to rows of one node; answers where its log ends."""
-        if any(self.node_of(key) != node for group in groups for key in group.keys) and len(self._nodes) > 1:
+        if len(self._nodes) > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
             raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
         return {node: self._nodes[node].write(groups, self.now)}
 
