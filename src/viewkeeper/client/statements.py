@@ -211,8 +211,8 @@ def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.De
             table.put_many([_row_of(table.schema, zip(names, row, strict=True)) for row in rows])
             return Result(message=f"{_rows(len(rows))} put")
         case sql.Update(assignments=assignments, key=key):
-            row = _row_of(table.schema, assignments)
-            found = table.put_if(*_key_values(table.schema, key), row, expect={})
+            values = _key_values(table.schema, key)
+            found = table.put_if(*values, _row_of(table.schema, assignments), expect={})
             return Result(message=f"{_rows(int(found))} updated")
         case _:
             found = table.delete_if(*_key_values(table.schema, statement.key), expect={})
