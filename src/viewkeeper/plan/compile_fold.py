@@ -149,8 +149,8 @@ def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
     condition = aggregate.filter
     if condition is None:
         return aggregate.args
-    first = aggregate.args[0] if aggregate.args else Literal(1, INT)
-    return (Case(((condition, first),), Literal(None, first.type), first.type), *aggregate.args[1:])
+    args = aggregate.args or (Literal(1, INT),)
+    return tuple(Case(((condition, arg),), Literal(None, arg.type), arg.type) for arg in args)
 
 
 def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expression | None) -> FoldLayout:

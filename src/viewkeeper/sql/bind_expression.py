@@ -121,9 +121,10 @@ def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
 def _bind_filter(node: exp.Filter, scope: Scope) -> Expression:
     """`aggregate FILTER (WHERE condition)`."""
     call = bind_expression(node.this, scope)
-    if not isinstance(call, Aggregate):
+    if not isinstance(call, Aggregate) or isinstance(node.this, exp.Paren):
         raise SqlError("FILTER stands behind an aggregate", "write SUM(x) FILTER (WHERE condition)")
-    return construct.filtered(call, bind_expression(node.expression.this, replace(scope, barred="FILTER")))
+    condition = bind_expression(node.expression.this, replace(scope, barred="FILTER"))
+    return construct.filtered(call, construct.boolean(condition, "FILTER"))
 
 
 def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
@@ -131,8 +132,12 @@ def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
         raise SqlError(
             f"count_if() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING"
         )
+    if isinstance(node.this, exp.Distinct):
+        raise UnsupportedSql(
+            "COUNT_IF(DISTINCT …) is not supported in a view", "it counts to 1: use BOOL_OR(condition)"
+        )
     condition = bind_expression(node.this, replace(scope, barred="another aggregate"))
-    return construct.filtered(construct.aggregate("count", ()), condition)
+    return construct.filtered(construct.aggregate("count", ()), construct.boolean(condition, "count_if"))
 
 
 def _bind_is(node: exp.Is, scope: Scope) -> Expression:

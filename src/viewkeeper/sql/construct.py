@@ -220,5 +220,5 @@ def aggregate(function: str, args: Sequence[Expression], *, distinct: bool = Fal
 
 
 def filtered(call: Aggregate, condition: Expression) -> Aggregate:
-    """An aggregate over the rows for which `condition` is true."""
-    return replace(call, filter=boolean(condition, "FILTER"))
+    """An aggregate over the rows for which `condition` is true, and its own filter, if it has one (COUNT_IF has)."""
+    return replace(call, filter=condition if call.filter is None else logical("and", condition, call.filter))

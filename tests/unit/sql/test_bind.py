@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from sqlglot import exp
 
@@ -131,3 +133,16 @@ def test_a_flag_of_the_tree_that_has_no_rule_is_refused_and_never_passed_over() 
 def test_what_spark_would_not_accept_is_refused(expression: str) -> None:
     with pytest.raises(SqlError):
         bind(f"SELECT {expression} AS e FROM orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("COUNT_IF(DISTINCT amount > 1)", "COUNT_IF(DISTINCT …) is not supported"),
+        ("COUNT_IF(amount)", "count_if needs BOOLEAN"),
+        ("(SUM(amount)) FILTER (WHERE amount > 1)", "FILTER stands behind an aggregate"),
+    ],
+)
+def test_an_aggregate_that_spark_would_not_read_so_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SqlError, match=re.escape(message)):
+        bind(f"SELECT {text} FROM orders")
