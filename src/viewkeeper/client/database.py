@@ -16,6 +16,7 @@ from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.flow.swaps import swap_catalog
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
@@ -224,12 +225,8 @@ class Database:
     def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
         """Swap in what `change` makes of the catalog, again while others swap theirs in between."""
         self.require_writable()
-        while True:
-            catalog = Catalog.from_json(self.store.read_catalog())
-            changed = change(catalog)
-            if changed == catalog or self.store.swap_catalog(catalog.version, changed.to_json()):
-                self._catalog = changed
-                return changed
+        self._catalog = swap_catalog(self.store, change)
+        return self._catalog
 
     def view_as_of(self, definition: ViewDefinition, version: int) -> ViewDefinition | None:
         """The view as of catalog `version`: the same, or what replaced it, unless it was dropped.

@@ -17,9 +17,11 @@ from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced
 from viewkeeper.events import Event, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.flow.filling import ROWS_PER_EPOCH_MAX, plan_chunks
+from viewkeeper.flow.swaps import swap_catalog, swap_record
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.positions import Positions, count_between, covers
+from viewkeeper.model.fills import Chunk
+from viewkeeper.model.positions import Cut, Positions, count_between, covers
 from viewkeeper.plan.catalog import Catalog, physical_plan
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
@@ -118,7 +120,7 @@ class Coordinator:
         self._store.close_views(self._owner)
 
     def _take_over(self) -> None:
-        record = self._swap(lambda record: epochs.take_over(record, self._owner))
+        record = swap_record(self._store, lambda record: epochs.take_over(record, self._owner))
         self._store.open_views()
         oldest, newest = self._store.fences()
         if record.filled and oldest < record.committed:
@@ -136,20 +138,31 @@ class Coordinator:
         self._events(Event("took over", {"owner": self._owner}))
 
     def _begin(self, record: EpochRecord) -> EpochRecord:
-        catalog = Catalog.from_json(self._store.read_catalog())
-        plan = physical_plan(catalog, without=record.stopped)
         self._require_same_log(record)
-        chunks = plan_chunks(self._store, plan, record, rows_max=self._sized(self._rows_max))
-        # what nobody reads may be passed over at once
-        most = self._sized(self._changes_max) if plan.reads_log(chunks) else ALL_CHANGES
-        stop = self._store.cut(record.positions, changes_max=most)
+        stop, plan, chunks = self._cut(record)
         if not chunks and not count_between(record.positions, stop.positions):
             return record
         failpoint("begin.cut")
-        begun = self._swap(lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), chunks))
+        begun = swap_record(self._store, lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), chunks))
         failpoint("begin.swapped")
         self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
         return begun
+
+    def _cut(self, record: EpochRecord) -> tuple[Cut, PhysicalPlan, tuple[Chunk, ...]]:
+        """Where the next epoch ends, and what it runs.
+
+        The catalog is read behind the cut: a table that has a change before it is in there, and DELTA hears of every one.
+        """
+        is_read = True
+        while True:
+            # what nobody reads may be passed over at once
+            most = self._sized(self._changes_max) if is_read else ALL_CHANGES
+            stop = self._store.cut(record.positions, changes_max=most)
+            plan = physical_plan(Catalog.from_json(self._store.read_catalog()), without=record.stopped)
+            chunks = plan_chunks(self._store, plan, record, rows_max=self._sized(self._rows_max))
+            if plan.reads_log(chunks) == is_read:
+                return stop, plan, chunks
+            is_read = not is_read
 
     def _run_or_void(self, epoch: Inflight) -> bool:
         """Run the epoch; one that cannot finish is given up (R8), so that it does not hold every view for ever.
@@ -172,7 +185,7 @@ class Coordinator:
 
     def _give_up(self, epoch: Inflight, failure: EpochFailed) -> None:
         failpoint("void.start")
-        self._swap(lambda record: _without_epoch(record, self._owner, epoch, failure))
+        swap_record(self._store, lambda record: _without_epoch(record, self._owner, epoch, failure))
         failpoint("void.swapped")
         self._store.sync_epoch_record()
         self._share = max(self._share / 2, 1e-6)
@@ -200,7 +213,9 @@ class Coordinator:
         checksums = self._store.checksums(epoch.stop.positions)
         catalog = Catalog.from_json(self._store.read_catalog())
         tables = frozenset(view.id for view in catalog.kept)
-        record = self._swap(lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables))
+        record = swap_record(
+            self._store, lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables)
+        )
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
@@ -208,15 +223,11 @@ class Coordinator:
 
     def _replace_views(self, record: EpochRecord) -> None:
         """Between two epochs: views that are filled take the place of those they replace."""
-        while True:
-            catalog = Catalog.from_json(self._store.read_catalog())
-            changed = catalog.with_replaced(record.filled, record.committed)
-            if changed is catalog:
-                return
+        catalog = Catalog.from_json(self._store.read_catalog())
+        if catalog.with_replaced(record.filled, record.committed) is not catalog:
             failpoint("replace.ready")
-            if self._store.swap_catalog(catalog.version, changed.to_json()):
-                failpoint("replace.swapped")
-                return
+            swap_catalog(self._store, lambda catalog: catalog.with_replaced(record.filled, record.committed))
+            failpoint("replace.swapped")
 
     def _require_same_log(self, record: EpochRecord) -> None:
         """R9: the entry at a committed position must be the one that was committed."""
@@ -227,14 +238,6 @@ class Coordinator:
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",
                     "restore the whole store, not a part of it",
                 )
-
-    def _swap(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
-        """Swap in what `change` makes of the record, again while others swap theirs in between."""
-        while True:
-            record = self._store.read_epoch_record()
-            changed = change(record)
-            if self._store.swap_epoch_record(record.version, changed):
-                return changed
 
 
 def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: EpochFailed) -> EpochRecord:

@@ -7,6 +7,7 @@ and never while one is in flight; a crash in the middle leaves work for the next
 from __future__ import annotations
 
 from viewkeeper.failpoints import failpoint
+from viewkeeper.flow.swaps import swap_catalog
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.ports.store import Store
 
@@ -38,5 +39,5 @@ def tidy_up(store: Store, *, log_kept_seconds: float | None = None) -> int:
             store.drop_records(table)
             store.drop_rows(table)
         failpoint("tidy.dropped")
-        store.swap_catalog(catalog.version, catalog.without_dropped(gone).to_json())
+        swap_catalog(store, lambda catalog: catalog.without_dropped(gone))
     return gone_entries

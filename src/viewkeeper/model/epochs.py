@@ -139,6 +139,11 @@ def void(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingPr
     )
 
 
+def is_same_step(found: EpochRecord, tried: EpochRecord) -> bool:
+    """Whether the owner's swap of `tried` was applied: `found` is that, or differs by the pins of readers alone (R5)."""
+    return found.version >= tried.version and replace(found, version=tried.version, pins=tried.pins) == tried
+
+
 def pin(record: EpochRecord, name: str, epoch: int, until: int) -> EpochRecord:
     """Keep what a reader of `epoch` needs, until the instant `until` at most (R4)."""
     if epoch < record.floor:

@@ -16,6 +16,8 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import CopyNode, FoldNode, Node, Shown
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
 
+_SWAPS_KEPT = 8
+
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
@@ -94,7 +96,8 @@ class ViewDefinition:
 class Catalog:
     """`dropped`: ids whose records wait to be removed, with the epoch at which they were dropped.
 
-    `replacements` are views that are filled beside those they will replace; readers do not know them yet.
+    `replacements` are views that are filled beside those they will replace; readers do not know them yet. `swaps` are the
+    nonces of the newest swaps: one who lost the answer looks for its own.
     """
 
     version: int = 0
@@ -103,6 +106,7 @@ class Catalog:
     views: tuple[ViewDefinition, ...] = ()
     dropped: tuple[tuple[int, int], ...] = ()
     replacements: tuple[ViewDefinition, ...] = ()
+    swaps: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[ViewDefinition, ...]:
@@ -235,6 +239,10 @@ class Catalog:
         dropped = (*self.dropped, *gone)
         return replace(self, version=self.version + 1, views=views, replacements=kept, dropped=dropped)
 
+    def swapped_by(self, nonce: str) -> Catalog:
+        """The same catalog, about to be swapped in by the one who knows the nonce."""
+        return replace(self, swaps=(nonce, *self.swaps)[:_SWAPS_KEPT])
+
     def without_dropped(self, ids: Iterable[int]) -> Catalog:
         """Forget dropped tables whose records are removed."""
         gone = frozenset(ids)
@@ -270,6 +278,7 @@ class Catalog:
             "views": [view.to_json() for view in self.views],
             "dropped": [list(entry) for entry in self.dropped],
             "replacements": [view.to_json() for view in self.replacements],
+            "swaps": list(self.swaps),
         }
 
     @staticmethod
@@ -283,6 +292,7 @@ class Catalog:
             tuple(ViewDefinition.from_json(view) for view in value["views"]),
             tuple((entry[0], entry[1]) for entry in value["dropped"]),
             tuple(ViewDefinition.from_json(view) for view in value["replacements"]),
+            tuple(value["swaps"]),
         )
 
 
