@@ -35,7 +35,7 @@ A key value or `col=value` is read by the column's type:
 
 | type | as typed | in JSON |
 |---|---|---|
-| BOOLEAN | `true`, `false` | `true`, `false` |
+| BOOLEAN | `true`, `t`, `yes`, `y`, `1`; `false`, `f`, `no`, `n`, `0`; in any case | `true`, `false` |
 | INT, BIGINT | `30`, `-30` | number |
 | DOUBLE | `1.5`, `1e300`, `NaN`, `Infinity` | number; `"NaN"`, `"Infinity"`, `"-Infinity"` |
 | DECIMAL | `12.50` | string, so that no digit is lost; a number is taken as well |

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
+from viewkeeper.client.textvalues import BOOLEANS, PATTERNS
 from viewkeeper.errors import BadRow, InputError
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.values import to_double
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", flags=re.DOTALL)
-_BOOLEANS = {"true": True, "false": False}
 
 
 def parse_text(column: Column, text: str) -> object:
@@ -35,7 +37,9 @@ def parse_json(column: Column, value: object) -> object:
     if isinstance(value, str):
         return parse_text(column, value)
     if isinstance(value, Decimal) and column.type.kind == "DOUBLE":
-        return float(value)
+        return to_double(column, value)
+    if column.type.kind == "BOOLEAN" and isinstance(value, int) and value in (0, 1):
+        return bool(value)  # as `load` reads it
     return value  # whether a number, true or a list fits is for the client to say
 
 
@@ -116,6 +120,15 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _double(text: str) -> float:
+    if not re.fullmatch(PATTERNS["DOUBLE"], text.strip()):
+        raise ValueError
+    number = float(text)
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ValueError  # beyond the largest DOUBLE, which is not infinity
+    return number
+
+
 def _date(text: str) -> dt.date:
     if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
         raise ValueError
@@ -129,10 +142,10 @@ def _binary(text: str) -> bytes:
 
 
 _READERS: dict[str, Callable[[str], object]] = {
-    "BOOLEAN": lambda text: _BOOLEANS[text.lower()],
+    "BOOLEAN": lambda text: BOOLEANS[text.strip().lower()],
     "INT": _integer,
     "BIGINT": _integer,
-    "DOUBLE": float,
+    "DOUBLE": _double,
     "DECIMAL": Decimal,
     "STRING": str,
     "BINARY": _binary,
@@ -140,7 +153,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     "TIMESTAMP": dt.datetime.fromisoformat,
 }
 _EXAMPLES = {
-    "BOOLEAN": "true or false",
+    "BOOLEAN": "true or false, yes or no, 1 or 0",
     "INT": "30 or -30",
     "BIGINT": "30 or -30",
     "DOUBLE": "1.5, 1e300, NaN or Infinity",

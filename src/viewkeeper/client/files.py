@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -65,6 +66,16 @@ class SourceFile:
     def query(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> duckdb.DuckDBPyRelation:
         """The expressions over the file's columns, row by row and in the file's order."""
         return connection.sql(f"SELECT {', '.join(expressions)} FROM {self.relation}", params=[str(self.text.path)])
+
+    def aggregate(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> tuple[Any, ...]:
+        """One row of aggregates over the file's columns."""
+        return rows_of(self.query(connection, expressions))[0]
+
+
+def rows_of(relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+    """The rows of a small result. Unlike `fetchall`, a reader of batches ends when its user presses Ctrl-C."""
+    columns = [column.to_pylist() for column in relation.to_arrow_reader().read_all().columns]
+    return list(zip(*columns, strict=True))
 
 
 @contextlib.contextmanager

@@ -2,18 +2,19 @@
 
 In: files and the names of key columns. Out: a statement. Always: every value of every file was looked at, not a sample,
 so what was inferred fits all of them; digits are kept: a number with a point becomes DECIMAL (which views can sum), one
-with leading zeros stays text, and DOUBLE is only for what nothing exact can hold.
+with leading zeros stays text, and DOUBLE is only for what nothing exact can hold and a DOUBLE holds, and never for a key.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import duckdb
 
 from viewkeeper.client.files import SourceFile, failure_of
-from viewkeeper.client.textvalues import value_of
+from viewkeeper.client.textvalues import keeps_digits_as_double, value_of
 from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
 from viewkeeper.sql.tokens import check_name, tokenize
@@ -44,6 +45,51 @@ _PARQUET = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What holds for all values of a text column; `|` is what holds for the values of two of them."""
+
+    count: int = 0
+    is_text: bool = False
+    is_boolean: bool = True
+    is_bigint: bool = True
+    is_fixed: bool = True  # digits, perhaps a point
+    digits: int = 0
+    scale: int = 0
+    is_double: bool = True
+    is_date: bool = True
+    is_timestamp: bool = True
+
+    def __or__(self, other: _Facts) -> _Facts:
+        if not self.count or not other.count:
+            return self if self.count else other
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        count, is_text, *rest = pairs
+        met = [min(pair) if isinstance(pair[0], bool) else max(pair) for pair in rest]  # all of both; the most of both
+        return _Facts(sum(count), any(is_text), *met)
+
+    def choose(self) -> SqlType | None:
+        """The narrowest type that every value goes through unchanged; None where all values are NULL."""
+        if not self.count:
+            return None
+        if not self.is_text:
+            if self.is_boolean:
+                return BOOLEAN
+            if self.is_fixed and not self.scale and self.is_bigint:
+                return BIGINT
+            precision = self.digits + self.scale
+            exact = decimal(max(_PRECISION, precision), self.scale) if precision <= _PRECISION_MAX else None
+            if self.is_fixed and exact and self.scale <= _SCALE_MAX:
+                return exact
+            if self.is_double and (self.scale or not self.is_fixed):  # an integer that nothing exact holds stays text
+                return DOUBLE
+            if self.is_fixed and exact:
+                return exact
+        if self.is_date:
+            return DATE
+        return TIMESTAMP if self.is_timestamp else STRING
+
+
 def infer_statement(
     connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[SourceFile], key: Sequence[str]
 ) -> str:
@@ -54,17 +100,27 @@ def infer_statement(
     for file in files:
         _require_names(file)
     types: dict[str, SqlType | None] = {}
+    facts: dict[str, _Facts] = {}
     spelled: dict[str, str] = {}
     for file in files:
-        for name, kind in zip(file.names, _infer(connection, file), strict=True):
+        for name, found in zip(file.names, _infer(connection, file), strict=True):
             name = spelled.setdefault(name.lower(), name)
-            types[name] = _widen(types.get(name), kind)
+            types.setdefault(name, None)
+            if isinstance(found, _Facts):
+                facts[name] = facts.get(name, _Facts()) | found
+            else:
+                types[name] = _widen(types[name], found)
     for name in key:
         if name.lower() not in spelled:
             raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(types)}")
+    keys = [spelled[name.lower()] for name in key]
+    for name, found in facts.items():
+        # two texts of one DOUBLE are two keys for whoever wrote them
+        inferred = STRING if name in keys and found.choose() == DOUBLE else found.choose()
+        widened = _widen(types[name], inferred)
+        types[name] = STRING if widened == DOUBLE and not found.is_double else widened
     columns = [f"`{name}` {kind or STRING}" for name, kind in types.items()]
-    keys = ", ".join(f"`{spelled[name.lower()]}`" for name in key)
-    text = f"CREATE TABLE `{table}` ({', '.join(columns)}, PRIMARY KEY ({keys}))"
+    text = f"CREATE TABLE `{table}` ({', '.join(columns)}, PRIMARY KEY ({', '.join(f'`{name}`' for name in keys)}))"
     return re.sub(r"`([A-Za-z_][A-Za-z0-9_]*)`", lambda found: found[0 if _is_keyword(found[1]) else 1], text)
 
 
@@ -87,23 +143,24 @@ def _column_type(file: SourceFile, place: int) -> SqlType:
     raise UnsupportedSql(fact, "leave the column out, or make it a string first")
 
 
-def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlType | None]:
-    """A type for each column; None where all values are NULL."""
+def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sequence[SqlType | _Facts]:
+    """The type of each column of a Parquet file; of text what holds for its values."""
     if file.text.format == "parquet":
         return [_column_type(file, place) for place in range(len(file.names))]
-    facts = [
+    wanted = [
         fact for i in range(len(file.names)) for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)
     ]
     try:
-        (row,) = file.query(connection, facts).fetchall()
+        row = file.aggregate(connection, wanted)
     except duckdb.Error as error:
         raise failure_of(file.text, error) from None
-    size = len(row) // len(file.names)
-    return [_choose(*row[i * size : (i + 1) * size]) for i in range(len(file.names))]
+    size = len(fields(_Facts))
+    parts = [row[i * size : (i + 1) * size] for i in range(len(file.names))]
+    return [_Facts(*part) if part[0] else _Facts() for part in parts]
 
 
 def _facts(text: str, json_kind: str | None) -> list[str]:
-    """Aggregates over a column, in the order of `_choose`."""
+    """Aggregates over a column, in the order of the fields of `_Facts`."""
     trimmed = f"nullif(trim({text}), '')"
     there = f"FILTER (WHERE {trimmed} IS NOT NULL)"
 
@@ -119,39 +176,10 @@ def _facts(text: str, json_kind: str | None) -> list[str]:
         always(rf"{_WHOLE}(\.[0-9]+)?"),
         f"max(length(regexp_extract({trimmed}, '^[+-]?([0-9]*)', 1)))",
         rf"max(length(regexp_extract({trimmed}, '\.([0-9]*)$', 1)))",
-        always(rf"(?i)({_WHOLE}(\.[0-9]*)?|[+-]?\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)"),
+        f"bool_and({keeps_digits_as_double(trimmed)}) {there}",
         f"bool_and({value_of(DATE, trimmed)} IS NOT NULL) {there}",
         f"bool_and({value_of(TIMESTAMP, trimmed)} IS NOT NULL) {there}",
     ]
-
-
-def _choose(
-    count: int,
-    is_text: bool,
-    is_boolean: bool,
-    is_bigint: bool,
-    is_fixed: bool,
-    digits: int,
-    scale: int,
-    is_double: bool,
-    is_date: bool,
-    is_timestamp: bool,
-) -> SqlType | None:
-    """The narrowest type that keeps every value as it is."""
-    if not count:
-        return None
-    if not is_text:
-        if is_boolean:
-            return BOOLEAN
-        if is_fixed and not scale and is_bigint:
-            return BIGINT
-        if is_fixed and digits + scale <= _PRECISION_MAX and scale <= _SCALE_MAX:
-            return decimal(max(_PRECISION, digits + scale), scale)
-        if is_double and (scale or not is_fixed):  # an integer that nothing exact holds stays text
-            return DOUBLE
-    if is_date:
-        return DATE
-    return TIMESTAMP if is_timestamp else STRING
 
 
 def _widen(one: SqlType | None, other: SqlType | None) -> SqlType | None:
@@ -163,7 +191,7 @@ def _widen(one: SqlType | None, other: SqlType | None) -> SqlType | None:
     if one.is_exact and other.is_exact:
         scale = max(one.scale, other.scale)
         precision = max(_whole_digits(one), _whole_digits(other)) + scale
-        return decimal(precision, scale) if precision <= _PRECISION_MAX else DOUBLE
+        return decimal(precision, scale) if precision <= _PRECISION_MAX else STRING
     if one.is_numeric and other.is_numeric:
         return DOUBLE
     return TIMESTAMP if {one, other} == {DATE, TIMESTAMP} else STRING

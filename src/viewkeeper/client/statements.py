@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from viewkeeper.client.result import Result
 from viewkeeper.errors import InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.model.values import to_double
 from viewkeeper.optimize.explain import explain, explain_view
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_index, define_view
@@ -223,8 +224,9 @@ def _row_of(schema: TableSchema, pairs: Iterable[tuple[str, object]]) -> dict[st
     """Literals as their columns take them: 1.5 is a DECIMAL in SQL, and becomes a DOUBLE where the column is one."""
     row = {}
     for name, value in pairs:
-        is_double = schema.column(name).type.kind == "DOUBLE"
-        row[name] = float(value) if is_double and isinstance(value, Decimal) else value
+        column = schema.column(name)
+        as_double = column.type.kind == "DOUBLE" and isinstance(value, Decimal)
+        row[name] = to_double(column, cast(Decimal, value)) if as_double else value
     return row
 
 

@@ -11,11 +11,16 @@ from viewkeeper.model.types import SqlType
 
 _OFFSET = r"( ?(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_PATTERNS = {
-    "BOOLEAN": "(?i)true|false|t|f|yes|no|y|n|1|0",
+_NOT_FINITE = "[+-]?(inf|infinity|nan)"
+_DOUBLE_WITHOUT_ZEROS = r"([+-]?(0|[1-9][0-9]*)(\.[0-9]*)?|[+-]?\.[0-9]+)(e[+-]?[0-9]+)?"
+BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "1": True} | dict.fromkeys(
+    ("false", "f", "no", "n", "0"), False
+)
+PATTERNS = {
+    "BOOLEAN": f"(?i){'|'.join(BOOLEANS)}",
     "INT": r"[+-]?[0-9]+(\.0*)?",
     "BIGINT": r"[+-]?[0-9]+(\.0*)?",
-    "DOUBLE": r"(?i)[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)",
+    "DOUBLE": rf"(?i)[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|{_NOT_FINITE}",
     "DATE": rf"{_DAY}([ T]00:00(:00(\.0+)?)?)?",
     "TIMESTAMP": rf"{_DAY}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}}0*)?)?{_OFFSET})?",
 }
@@ -32,12 +37,31 @@ def value_of(kind: SqlType, text: str) -> str:
         return f"CASE WHEN regexp_full_match({text}, '([0-9a-fA-F]{{2}})*') THEN unhex({text}) END"
     trimmed = f"trim({text})"
     pattern = (
-        _PATTERNS.get(kind.kind) or rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
+        PATTERNS.get(kind.kind) or rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
     )
     cast = f"TRY_CAST({trimmed} AS {kind.duckdb})"
     if kind.kind == "TIMESTAMP":
         cast = f"CAST(TRY_CAST({trimmed} AS TIMESTAMPTZ) AS TIMESTAMP)"  # in UTC, which the session's zone is
+    if kind.kind == "DOUBLE":  # a number beyond the largest DOUBLE is not infinity
+        finite = f"isfinite({cast}) OR regexp_full_match({trimmed}, '(?i){_NOT_FINITE}')"
+        cast = f"CASE WHEN {finite} THEN {cast} END"
     return f"CASE WHEN regexp_full_match({trimmed}, '{pattern}') THEN {cast} END"
+
+
+def keeps_digits_as_double(text: str) -> str:
+    """SQL that is true where a text is a number, and a DOUBLE spells out with the digits of the text."""
+    number = rf"(?i){_DOUBLE_WITHOUT_ZEROS}|{_NOT_FINITE}"
+    is_short = f"length({text}) <= {_EXACT_DIGITS} AND NOT contains(lower({text}), 'e')"
+    kept = f"{_digits(text)} = {_digits(f'CAST(TRY_CAST({text} AS DOUBLE) AS VARCHAR)')}"
+    finite = (
+        f"CASE WHEN {is_short} THEN true WHEN regexp_full_match({text}, '(?i){_NOT_FINITE}') THEN true ELSE {kept} END"
+    )
+    return f"CASE WHEN regexp_full_match({text}, '{number}') THEN {finite} ELSE false END"
+
+
+def _digits(number: str) -> str:
+    """The digits of a number from the first to the last that is not 0; a DOUBLE near to it has its exponent as well."""
+    return f"trim(regexp_replace(regexp_replace(lower({number}), 'e.*', ''), '[^0-9]', '', 'g'), '0')"
 
 
 def misfit_of(kind: SqlType, text: str) -> str:

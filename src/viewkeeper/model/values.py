@@ -7,6 +7,7 @@ since 1970 in UTC). Always: what does not fit exactly is refused with the column
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -34,6 +35,14 @@ def from_stored(column: Column, stored: Stored) -> object:
         return None
     convert = _FROM_STORED.get(column.type.kind)
     return stored if convert is None else convert(column, stored)
+
+
+def to_double(column: Column, number: Decimal) -> float:
+    """The DOUBLE nearest to a number that was written in decimal; beyond the largest one it is refused, not infinity."""
+    nearest = float(number)
+    if number.is_finite() and not math.isfinite(nearest):
+        raise _refuse(column, number, "it is beyond the largest DOUBLE")
+    return nearest
 
 
 def _refuse(column: Column, value: object, hint: str | None = None) -> BadRow:

@@ -117,6 +117,7 @@ def test_empty_and_quoted_empty_differ_only_in_text(db: Database, tmp_path: Path
         ("b", "maybe"),
         ("d", "1,5"),
         ("d", "1_0"),
+        ("d", "1e400"),
         ("p", "1.234"),
         ("p", "123456789.00"),
         ("p", "1e2"),
@@ -248,6 +249,15 @@ def test_a_fault_late_in_a_large_file_has_the_right_line(db: Database, tmp_path:
         (["12345678901234567.25"], "DECIMAL(19,2)"),
         (["0.123456789012"], "DOUBLE"),
         (["1e5", "1"], "DOUBLE"),
+        (["1e5", "-.5", "NaN", "-Infinity", "0.30000000000000004", "5e-324", "1E22"], "DOUBLE"),
+        (["1e5", "9007199254740992"], "DOUBLE"),
+        (["1e5", "9007199254740993"], "STRING"),
+        (["1e5", "12345678901234567890"], "STRING"),
+        (["12e4567"], "STRING"),
+        (["1e-400"], "STRING"),
+        (["1e5", "0.1000000000000000055"], "STRING"),
+        (["0.1000000000000000055", "2"], "DECIMAL(20,19)"),
+        (["12345678901234567890", "12345678901234567891"], "DECIMAL(20,0)"),
         (["007", "12"], "STRING"),
         (["1" * 39], "STRING"),
         (["true", "FALSE"], "BOOLEAN"),
@@ -340,6 +350,24 @@ def test_the_types_of_several_files_are_widened(db: Database, tmp_path: Path) ->
     two = file(tmp_path, "2.csv", "ID,a,b,c,e\n2,2.25,1e9,2026-01-31 12:00,x\n")
     done = db.load("u", one, two, create=True, key="id")
 
-    columns = "id BIGINT, a DECIMAL(21,2), b DOUBLE, c TIMESTAMP, d STRING, e STRING"
+    columns = "id BIGINT, a DECIMAL(18,2), b DOUBLE, c TIMESTAMP, d STRING, e STRING"
     assert done.created == f"CREATE TABLE u ({columns}, PRIMARY KEY (id))"
     assert [row["a"] for row in db.table("u").scan()] == [Decimal("1.00"), Decimal("2.25")]
+
+
+def test_a_double_is_never_chosen_as_a_key(db: Database, tmp_path: Path) -> None:
+    numbers = ["1E1", "10", "10E0", "9007199254740993", "9007199254740992"]
+    done = db.load(
+        "u", file(tmp_path, "u.csv", "id,v\n" + "".join(f"{n},{n}\n" for n in numbers)), create=True, key="id"
+    )
+
+    assert done.created == "CREATE TABLE u (id STRING, v STRING, PRIMARY KEY (id))"
+    assert sorted(row["id"] for row in db.table("u").scan()) == sorted(numbers)
+
+
+def test_what_one_file_cannot_keep_as_a_double_is_not_one_in_any(db: Database, tmp_path: Path) -> None:
+    one = file(tmp_path, "1.csv", "id,a,b\n1,9007199254740993,7\n")
+    two = file(tmp_path, "2.csv", "id,a,b\n2,1e5,1e5\n")
+
+    assert "a STRING, b DOUBLE" in str(db.load("u", one, two, create=True, key="id").created)
+    assert [row["a"] for row in db.table("u").scan()] == ["9007199254740993", "1e5"]
