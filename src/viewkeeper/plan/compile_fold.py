@@ -35,6 +35,7 @@ class FoldLayout:
     arguments: tuple[Expression, ...]  # of the aggregates: `a0…` of the inner SELECT
     state: tuple[Column, ...]
     state_sqls: tuple[str, ...]
+    each_sqls: tuple[str, ...]  # what a single row gives to each of them
     rolled: tuple[
         tuple[str, int | None], ...
     ]  # the same over counted rows, and of which column; () when there is no way
@@ -54,6 +55,7 @@ class _States:
         self.arguments: list[Expression] = []
         self.columns: list[Column] = [Column("count(*)", BIGINT, nullable=False)]
         self.sqls: list[str] = ["count(*)"]
+        self.each: list[str] = ["CAST(1 AS BIGINT)"]
         self.rolled: list[tuple[str, int | None] | None] = [(_rolled_up("n", BIGINT), None)]
         self.doubles: list[int] = []
         self.entries: list[EntryPlan] = []
@@ -93,14 +95,18 @@ class _States:
             return 0
         name = f"a{self._argument(args[0])}"
         column = Column(f"count({args[0].text})", BIGINT, nullable=False)
-        return self._add(f"count({name})", column, _rolled("n", args[0], BIGINT))
+        each = f"CAST({name} IS NOT NULL AS BIGINT)"
+        return self._add(f"count({name})", each, column, _rolled("n", args[0], BIGINT))
 
     def _sum(self, arg: Expression) -> int:
-        total = f"sum(a{self._argument(arg)})"
+        each = f"a{self._argument(arg)}"
+        total = f"sum({each})"
         if arg.type.kind == "DECIMAL":
             total = duckdb_decimal.unscaled(total, decimal(38, arg.type.scale))
+            each = duckdb_decimal.unscaled(each, arg.type)
         column = Column(f"sum({arg.text})", INT128, nullable=False)
-        return self._add(f"CAST(coalesce({total}, 0) AS HUGEINT)", column, _rolled("t", arg, INT128))
+        exact, exact_each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in (total, each))
+        return self._add(exact, exact_each, column, _rolled("t", arg, INT128))
 
     def _double(self, arg: Expression) -> int:
         argument = self._argument(arg)
@@ -125,9 +131,10 @@ class _States:
             self.arguments.append(arg)
         return self.arguments.index(arg)
 
-    def _add(self, sql: str, column: Column, rolled: tuple[str, int | None] | None) -> int:
+    def _add(self, sql: str, each: str, column: Column, rolled: tuple[str, int | None] | None) -> int:
         if sql not in self.sqls:
             self.sqls.append(sql)
+            self.each.append(each)
             self.rolled.append(rolled)
             self.columns.append(column)
         return self.sqls.index(sql)
@@ -173,6 +180,7 @@ def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expressi
         arguments=tuple(states.arguments),
         state=tuple(states.columns),
         state_sqls=tuple(states.sqls),
+        each_sqls=tuple(states.each),
         rolled=tuple(way for way in states.rolled if way is not None) if None not in states.rolled else (),
         doubles=tuple(states.doubles),
         entries=tuple(states.entries),

@@ -41,6 +41,7 @@ def fold_node(
         feeds=feeds,
         key=tuple(Column(_name(group), group.type, group.nullable) for group in layout.groups),
         contribute=_grouped(layout, layout.state_sqls, [], "NOT fails" if can_fail else ""),
+        contribute_each=_each(layout, "NOT fails" if can_fail else ""),
         state=layout.state,
         doubles=layout.doubles,
         entries=entries,
@@ -116,6 +117,17 @@ def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], whe
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
     grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry that came and went is none
     return f"SELECT {', '.join(shown)}{also} FROM rows{f' WHERE {where}' if where else ''}{grouped}"
+
+
+def _each(layout: FoldLayout, where: str) -> str:
+    """What each of `rows` gives by itself: its group key, states, arguments of exact sums, and values of entries."""
+    shown = [f"{group_key(f'k{place}', group.type)} AS k{place}" for place, group in enumerate(layout.groups)]
+    shown += [f"{sql} AS s{place}" for place, sql in enumerate(layout.each_sqls)]
+    shown += [f"a{argument}" for argument in layout.doubles]
+    for number, plan in enumerate(layout.entries):
+        values = [group_key(f"a{argument}", layout.arguments[argument].type) for argument in plan.arguments]
+        shown += [f"{value} AS e{number}_{place}" for place, value in enumerate(values)]
+    return f"SELECT sign, {', '.join(shown)} FROM rows{f' WHERE {where}' if where else ''}"
 
 
 def _name(group: Expression) -> str:

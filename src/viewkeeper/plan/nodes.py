@@ -114,8 +114,9 @@ class FoldNode:
     Its feeds return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
     `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
     what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never
-    NULL; `s0` is always the row count. `doubles` are the arguments (places among `a0…`) of which an exact sum of DOUBLE is
-    kept. `rollup`: the same from counted rows, where that can be.
+    NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
+    `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the arguments
+    (places among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same from counted rows, where that can be.
 
     `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`
     and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its input;
@@ -130,6 +131,7 @@ class FoldNode:
     feeds: tuple[Feed, ...]
     key: tuple[Column, ...]
     contribute: str
+    contribute_each: str
     state: tuple[Column, ...]
     doubles: tuple[int, ...]
     entries: tuple[Entries, ...]

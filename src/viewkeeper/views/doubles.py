@@ -19,6 +19,7 @@ import pyarrow as pa
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.views.duck import run_sql
+from viewkeeper.views.few import add_up, are_few
 
 _BIN_UNITS = 32
 _NAN, _PLUS, _MINUS = 64, 65, 66
@@ -55,6 +56,9 @@ def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Arr
             "total": pa.concat_arrays([old_sums, sums.cast(_WIDE)]),
         }
     )
+    if are_few([parts]):
+        added = add_up(parts, ["place", "bin"], ["total"], factor="factor", keep_zeros=False)
+        return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"])
     sql = (
         "SELECT place, bin, CAST(sum(CAST(total AS HUGEINT) * factor) AS HUGEINT) AS total FROM parts "
         "GROUP BY place, bin HAVING sum(CAST(total AS HUGEINT) * factor) <> 0 ORDER BY place, bin"

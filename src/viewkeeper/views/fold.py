@@ -18,6 +18,7 @@ from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.plan.nodes import Entries, Feed, FoldNode
 from viewkeeper.views import doubles
 from viewkeeper.views.duck import as_type, run_sql
+from viewkeeper.views.few import add_up, are_few
 from viewkeeper.views.parts import MAIN, double_part, entries_part
 
 
@@ -41,6 +42,21 @@ def contribute(node: FoldNode, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]
         yield double_part(node, place), _mantissas(node, argument, rows)
 
 
+def contribute_each(node: FoldNode, given: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The contributions of few rows, each by itself, from what `node.contribute_each` returned."""
+    keys, hashes = _keys(node, given)
+    states = {f"s{i}": as_type(given[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
+    yield MAIN, pa.table({"key": keys, "hash": hashes, "sign": given["sign"].cast(pa.int8()), **states})
+    for place, entries in enumerate(node.entries):
+        values = [given[f"e{place}_{i}"] for i in range(len(entries.values))]
+        there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
+        named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
+        named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
+        yield entries_part(place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
+    for place, argument in enumerate(node.doubles):
+        yield double_part(node, place), _mantissas(node, argument, given)
+
+
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """What came and what went, where there is any; the one stands before the other, so nothing is copied."""
     came = int(np.count_nonzero(np.asarray(relation["sign"]) > 0))
@@ -58,6 +74,11 @@ def first_contribution(node: FoldNode) -> pa.Table:
 
 def combine(node: FoldNode, parts: Sequence[pa.Table]) -> pa.Table:
     """One contribution for each group, in key order."""
+    if are_few(parts):
+        states = [f"s{i}" for i in range(len(node.state))]
+        added = add_up(pa.concat_tables(parts), ["key"], states, factor="sign", keep_zeros=True)
+        place = added.column_names.index("sign")
+        return added.set_column(place, "sign", pa.array(np.ones(len(added), np.int8)))
     sums = ", ".join(
         f"CAST(sum(CAST(sign AS {column.type.duckdb}) * CAST(s{i} AS {column.type.duckdb})) AS {column.type.duckdb}) AS s{i}"
         for i, column in enumerate(node.state)
@@ -69,6 +90,8 @@ def combine(node: FoldNode, parts: Sequence[pa.Table]) -> pa.Table:
 
 def combine_entries(parts: Sequence[pa.Table]) -> pa.Table:
     """For each entry whose multiplicity changes by how much, in key order."""
+    if are_few(parts):
+        return add_up(pa.concat_tables(parts), ["key"], ["n"], keep_zeros=False)
     sql = (
         "SELECT key, any_value(hash) AS hash, any_value(size) AS size, CAST(sum(n) AS BIGINT) AS n FROM parts "
         "GROUP BY key HAVING sum(n) <> 0 ORDER BY key"
@@ -78,6 +101,8 @@ def combine_entries(parts: Sequence[pa.Table]) -> pa.Table:
 
 def combine_doubles(parts: Sequence[pa.Table]) -> pa.Table:
     """For each group and unit the sum of mantissas, in that order."""
+    if are_few(parts):
+        return add_up(pa.concat_tables(parts), ["key", "unit"], ["m"], keep_zeros=False)
     sql = (
         "SELECT key, any_value(hash) AS hash, unit, CAST(sum(CAST(m AS HUGEINT)) AS HUGEINT) AS m FROM parts "
         "GROUP BY key, unit HAVING sum(CAST(m AS HUGEINT)) <> 0 ORDER BY key, unit"
@@ -112,10 +137,11 @@ def _mantissas(node: FoldNode, argument: int, rows: pa.Table) -> pa.Table:
     chosen = rows.filter(present)
     units, mantissas = doubles.split(np.asarray(chosen[f"a{argument}"]).astype(np.float64))
     signed = mantissas * np.asarray(chosen["sign"])
-    split = {"unit": pa.array(units), "m": pa.array(signed)} | {key: chosen[key] for key in keys}
-    by = "".join(f"{key}, " for key in keys)
-    sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"
-    grouped = run_sql(sql, parts=pa.table(split))
+    grouped = pa.table({"unit": pa.array(units), "m": pa.array(signed)} | {key: chosen[key] for key in keys})
+    if not are_few([grouped]):
+        by = "".join(f"{key}, " for key in keys)
+        sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"
+        grouped = run_sql(sql, parts=grouped)
     encoded, hashes = _keys(node, grouped)
     mantissa = as_type(grouped["m"], pa.decimal128(38, 0))
     return pa.table({"key": encoded, "hash": hashes, "unit": grouped["unit"], "m": mantissa})

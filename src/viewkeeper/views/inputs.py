@@ -17,18 +17,20 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import places_of_keys
 from viewkeeper.model.positions import Position, Stream
-from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node
+from viewkeeper.plan.nodes import CopyNode, Feed, FoldNode, JoinNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.aside import aside_events, without_failing
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.copy import events_of, fewer_events, last_events
-from viewkeeper.views.duck import forget_relations, run_sql
+from viewkeeper.views.duck import forget_relations, run_feed, run_sql
+from viewkeeper.views.few import are_few
 from viewkeeper.views.fold import (
     combine,
     combine_doubles,
     combine_entries,
     contribute,
+    contribute_each,
     contribute_side,
     first_contribution,
     has_one_reader,
@@ -64,7 +66,7 @@ class Gathering:
 
     def add_images(self, readers: Sequence[Reader], images: Images) -> None:
         """What images mean to each of the readers of their source."""
-        waiting = list(readers)
+        waiting = self._add_few(readers, images) if are_few([images.relation]) else list(readers)
         rolled = {n: node for n, place in waiting if isinstance(node := self._plan.nodes[n], FoldNode) and place == 0}
         for number, tables in self._rolling_up.contributions(rolled, images.relation).items():
             waiting.remove((number, 0))
@@ -78,6 +80,25 @@ class Gathering:
             if (number, place) not in simple:
                 with blamed(self._plan.nodes[number].view):
                     self._add_rows(number, place, images)
+
+    def _add_few(self, readers: Sequence[Reader], images: Images) -> list[Reader]:
+        """Few images to each γ, row by row: grouping costs more than it saves. Gives the readers that are left."""
+        for number, place in readers:
+            node = self._plan.nodes[number]
+            if isinstance(node, FoldNode):
+                with blamed(node.view):
+                    self._contribute_each(number, place, node, images)
+        return [reader for reader in readers if not isinstance(self._plan.nodes[reader[0]], FoldNode)]
+
+    def _contribute_each(self, number: int, place: int, node: FoldNode, images: Images) -> None:
+        feed = node.feeds[place]
+        if feed.aside is None:
+            given = run_sql(f"WITH rows AS ({feed.rows}) {node.contribute_each}", images=images.relation)
+        else:
+            given = run_sql(node.contribute_each, rows=self._passing(number, place, feed, images))
+        if len(given):
+            for part, table in contribute_each(node, given):
+                self.add(number, part, table)
 
     def inputs(self) -> list[Input]:
         """One table for each part; the gathering begins anew."""
@@ -96,13 +117,8 @@ class Gathering:
                 self.add(number, MAIN, contribute_side(node, node.feeds[place], side, sign))
 
     def _add_rows(self, number: int, place: int, images: Images) -> None:
-        node, feed = self._plan.nodes[number], self._plan.nodes[number].feeds[place]
-        rows = run_sql(feed.rows, images=images.relation)
-        if feed.aside is not None:
-            aside = aside_events(images, rows)
-            if aside is not None:
-                self.add(number, aside_part(place), aside)
-                rows = without_failing(rows)
+        node = self._plan.nodes[number]
+        rows = self._passing(number, place, node.feeds[place], images)
         if isinstance(node, FoldNode):
             for part, table in contribute(node, rows):
                 self.add(number, part, table)
@@ -113,6 +129,16 @@ class Gathering:
             self.add(number, side, entry_events(node, side, rows))
         else:
             self.add(number, MAIN, ranked_events(node, rows))
+
+    def _passing(self, number: int, place: int, feed: Feed, images: Images) -> pa.Table:
+        """The rows that pass a feed; those on which its expressions fail are set aside."""
+        rows = run_feed(feed.rows, images.relation)
+        if feed.aside is not None:
+            aside = aside_events(images, rows)
+            if aside is not None:
+                self.add(number, aside_part(place), aside)
+                rows = without_failing(rows)
+        return rows
 
     def _one(self, number: int, part: int, tables: Sequence[pa.Table]) -> pa.Table:
         """Contributions are put together where they are applied; before that only what is much, or events."""

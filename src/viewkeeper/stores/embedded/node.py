@@ -233,18 +233,15 @@ class Node:
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
             earlier = _images_before(transaction, environment.database("log"), table, position, low, high)
-            keys: list[bytes] = []
-            rows: list[bytes] = []
-            for key, row in tree.scan(transaction, *tree.range_behind(prefix, low, high)):
-                image = earlier.pop(key[len(prefix) :], row) if earlier else row
-                if image is not None:
-                    keys.append(key[len(prefix) :])
-                    rows.append(image)
-                if len(keys) >= _SCAN_ROWS:
-                    yield keys, rows
-                    keys, rows = [], []
+            for pairs in tree.scan_lists(transaction.cursor(), *tree.range_behind(prefix, low, high), size=_SCAN_ROWS):
+                keys = [key[len(prefix) :] for key, _ in pairs]
+                rows: list[Image] = [row for _, row in pairs]
+                if earlier:
+                    rows = [earlier.pop(key, row) for key, row in zip(keys, rows, strict=True)]
+                    keys = [key for key, row in zip(keys, rows, strict=True) if row is not None]
+                yield keys, [row for row in rows if row is not None]
             gone = {key: image for key, image in earlier.items() if image is not None}
-            yield keys + list(gone), rows + list(gone.values())
+            yield list(gone), list(gone.values())
 
     def drop_rows(self, table: int) -> None:
         gone = _TRUNCATE_MAX

@@ -22,6 +22,7 @@ _TABLE = struct.Struct(">I")
 TABLE_BYTES = _TABLE.size
 _SIZES = struct.Struct("<II")
 _FIRST_PAIRS = 16  # of a scan whose length nobody knows
+_LIST_PAIRS = 4_096  # are read at once, once it turns out to be long
 _KEY_OF = itemgetter(0)
 
 
@@ -83,32 +84,39 @@ def scan(
     transaction: lmdb.Transaction, start: bytes, stop: bytes | None, *, reverse: bool = False
 ) -> Iterator[tuple[bytes, bytes]]:
     """Pairs with start <= key < stop in key order, or in reverse."""
-    pairs = _backward(transaction, stop) if reverse else _forward(transaction, start)
-    for stored, value in pairs:
-        inside = _expanded(stored, value)
-        for key, one in reversed(inside) if reverse else inside:
-            if not reverse and stop is not None and key >= stop:
+    if not reverse:
+        lists = scan_lists(transaction.cursor(), start, stop, size=_LIST_PAIRS, first=_FIRST_PAIRS)
+        yield from itertools.chain.from_iterable(lists)
+        return
+    for stored, value in _backward(transaction, stop):
+        for key, one in reversed(_expanded(stored, value)):
+            if key < start:
                 return
-            if reverse and key < start:
-                return
-            if key >= start and (stop is None or key < stop):
+            if stop is None or key < stop:
                 yield key, one
 
 
-def scan_prefix(cursor: lmdb.Cursor, prefix: bytes, *, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Pairs whose key begins with `prefix`, in key order, in lists of at most `size`; the first is a small one."""
-    if not cursor.set_range(prefix[:LIMIT]):
+def scan_lists(
+    cursor: lmdb.Cursor, start: bytes, stop: bytes | None, *, size: int, first: int | None = None
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Pairs with start <= key < stop in key order, in lists of about `size`, the first of `first` and then more and more."""
+    if not cursor.set_range(start[:LIMIT]):
         return
-    stop, pairs, wanted = after_prefix(prefix), cursor.iternext(), min(_FIRST_PAIRS, size)
+    pairs, wanted = cursor.iternext(), first or size
     while part := list(itertools.islice(pairs, wanted)):
         if max(map(len, map(_KEY_OF, part))) >= LIMIT:
-            part = [pair for stored in part for pair in _expanded(*stored) if pair[0] >= prefix]
+            part = [pair for stored in part for pair in _expanded(*stored) if pair[0] >= start]
         inside = len(part) if stop is None else bisect_left(part, (stop,))
         if inside:
             yield part[:inside]
         if inside < len(part):
             return
         wanted = min(4 * wanted, size)
+
+
+def scan_prefix(cursor: lmdb.Cursor, prefix: bytes, *, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Pairs whose key begins with `prefix`, in key order, in lists of about `size`; the first ones are small."""
+    return scan_lists(cursor, prefix, after_prefix(prefix), size=size, first=min(_FIRST_PAIRS, size))
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
@@ -132,10 +140,13 @@ def borders(
     step = max(1, -(-rows_max // pieces))
     found: list[bytes | None] = [after]
     rows, last = 0, after
-    for key, _ in scan(transaction, *range_behind(prefix, after, None)):
-        rows, last = rows + 1, key[len(prefix) :]
-        if rows % step == 0 or rows == rows_max:
-            found.append(last)
+    for pairs in scan_lists(transaction.cursor(), *range_behind(prefix, after, None), size=_LIST_PAIRS):
+        pairs = pairs[: rows_max - rows]
+        ends = [*range(step - 1 - rows % step, len(pairs), step)]
+        if rows + len(pairs) == rows_max and len(pairs) - 1 not in ends:
+            ends.append(len(pairs) - 1)
+        found += [pairs[end][0][len(prefix) :] for end in ends]
+        rows, last = rows + len(pairs), pairs[-1][0][len(prefix) :]
         if rows == rows_max:
             return found, rows
     if rows and found[-1] == last:
@@ -145,11 +156,16 @@ def borders(
 
 def count(transaction: lmdb.Transaction, prefix: bytes) -> int:
     """About how many pairs stand under a prefix: long keys that share a bucket count once."""
-    cursor = transaction.cursor()
+    cursor, stop, rows = transaction.cursor(), after_prefix(prefix), 0
     if not cursor.set_range(prefix):
         return 0
     keys = cursor.iternext(keys=True, values=False)
-    return sum(1 for _ in itertools.takewhile(lambda key: key.startswith(prefix), keys))
+    while part := list(itertools.islice(keys, _LIST_PAIRS)):
+        inside = len(part) if stop is None else bisect_left(part, stop)
+        rows += inside
+        if inside < len(part):
+            break
+    return rows
 
 
 def range_behind(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
@@ -160,12 +176,6 @@ def range_behind(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, 
 
 def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
     return prefix, after_prefix(prefix)
-
-
-def _forward(transaction: lmdb.Transaction, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    cursor = transaction.cursor()
-    if cursor.set_range(start[:LIMIT]):
-        yield from cursor.iternext()
 
 
 def _backward(transaction: lmdb.Transaction, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
