@@ -1,5 +1,5 @@
 """`python -m viewkeeper`: the command line."""
 
-from viewkeeper.cli.main import main
+from viewkeeper.cli.start import main
 
 main()

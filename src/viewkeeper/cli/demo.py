@@ -16,6 +16,7 @@ from viewkeeper.cli.opening import open_database, shown_columns
 from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report
+from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.errors import InputError, InvariantBroken
 
 if TYPE_CHECKING:
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 
 def demo(keep: Path | None) -> None:
     """Show what ViewKeeper does, in a directory that is kept or not."""
-    from viewkeeper.engine.session import require_spark
+    from viewkeeper.engine.session import cancel_jobs, require_spark
 
     require_spark()
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="viewkeeper-demo-") as directory, quiet_java():
-            _tell(f"embedded:{directory}/shop")
+            interruptibly(lambda: _tell(f"embedded:{directory}/shop"), cancel_jobs)
         _tell_what_next("./shop", kept=False)
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise InputError(f"{keep} exists already", "name a new directory")
     with quiet_java():
-        _tell(f"embedded:{keep}")
+        interruptibly(lambda: _tell(f"embedded:{keep}"), cancel_jobs)
     _tell_what_next(str(keep), kept=True)
 
 

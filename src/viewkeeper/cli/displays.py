@@ -16,6 +16,7 @@ from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
 
 _PLAIN_SECONDS = 10.0
+_STOPPING = "stopping after the epoch under way; Ctrl-C again stops at once"
 
 
 class Display(Protocol):
@@ -59,6 +60,7 @@ class PlainLines:
         self._clock = clock
         self._told: float | None = None
         self._has_said_running = False
+        self._has_said_stopping = False
 
     def begin(self) -> None:
         print("starting", flush=True)
@@ -67,10 +69,13 @@ class PlainLines:
         if gauge.is_running and not self._has_said_running:
             print("running", flush=True)
             self._has_said_running = True
+        if stopping and not self._has_said_stopping:
+            print(_STOPPING, flush=True)
+            self._has_said_stopping = True
         now = self._clock()
         is_due = self._told is None or now - self._told >= _PLAIN_SECONDS
         if is_due and gauge.committed():
-            print(describe(gauge, lag_changes, stopping=stopping), flush=True)
+            print(describe(gauge, lag_changes, stopping=False), flush=True)
             self._told = now
 
     def end(self, words: str) -> None:
@@ -113,7 +118,7 @@ def describe(gauge: Gauge, lag_changes: int, *, stopping: bool) -> str:
         rows, total = gauge.filling
         epoch += f" · filling views, {rows:,} of about {total:,} rows"
     parts = [epoch, lag, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
-    return " · ".join([*parts, *([gauge.given_up] if gauge.given_up else []), *(["stopping"] if stopping else [])])
+    return " · ".join([*parts, *([gauge.given_up] if gauge.given_up else []), *([_STOPPING] if stopping else [])])
 
 
 def _duration(seconds: float) -> str:

@@ -20,6 +20,18 @@ PROTOCOL = 6
 INTERRUPTED = 130
 UNREAD = 141
 
+_NOTHING_CHANGED = "nothing was changed"
+_INTERRUPTED = {
+    "put": "the row is written or it is not; the command can be run again",
+    "delete": "the row is gone or it is not; the command can be run again",
+    "run": "no change is lost; viewkeeper run URL goes on from here",
+    "check": "nothing was changed; viewkeeper check URL VIEW looks at one view alone",
+    "backup": "there is no backup; the command can be run again",
+    "restore": "there is a whole store or none; viewkeeper status URL tells",
+    "compact": "the store is whole; the command can be run again",
+    "demo": "a store that was not to be kept is gone; viewkeeper demo begins anew",
+}
+
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (0, "done; also when `run` was ended by Ctrl-C or SIGTERM"),
     (CHECK_FAILED, "`check` found a view that is wrong, or that it cannot judge; also an error nobody foresaw"),
@@ -52,6 +64,16 @@ _IN_OUR_WORDS = {
     "leave create out": "leave --create out",
     "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
 }
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with words on what was done until then and how to go on."""
+
+
+def print_interrupted(error: KeyboardInterrupt, command: str | None = None) -> None:
+    """One line: what a command had done when it was interrupted."""
+    words = str(error) if isinstance(error, Interrupted) else _INTERRUPTED.get(command or "", _NOTHING_CHANGED)
+    print_label("interrupted", "yellow", words)
 
 
 def exit_code_of(error: ViewKeeperError) -> int:

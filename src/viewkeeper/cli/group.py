@@ -13,7 +13,17 @@ import select
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from viewkeeper.cli.failures import STORE, UNREAD, USAGE, exit_code_of, is_from_spark, print_error, print_failure
+from viewkeeper.cli.failures import (
+    INTERRUPTED,
+    STORE,
+    UNREAD,
+    USAGE,
+    exit_code_of,
+    is_from_spark,
+    print_error,
+    print_failure,
+    print_interrupted,
+)
 from viewkeeper.errors import ViewKeeperError
 
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
@@ -31,9 +41,19 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """All commands; tells what went wrong in any of them."""
 
+    def make_context(self, *arguments: object, **options: object) -> typer.Context:  # type: ignore[override]
+        try:
+            return super().make_context(*arguments, **options)  # type: ignore[arg-type, return-value]
+        except KeyboardInterrupt as error:
+            print_interrupted(error)
+            raise typer.Exit(INTERRUPTED) from None
+
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            print_interrupted(error, ctx.invoked_subcommand)
+            raise typer.Exit(INTERRUPTED) from None
         except ViewKeeperError as error:
             print_failure(error)
             raise typer.Exit(exit_code_of(error)) from None

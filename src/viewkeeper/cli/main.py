@@ -355,12 +355,3 @@ def demo(
     from viewkeeper.cli.demo import demo as show_demo
 
     show_demo(keep)
-
-
-def main() -> None:
-    """The entry point of the `viewkeeper` script."""
-    app(prog_name="viewkeeper")
-
-
-if __name__ == "__main__":
-    main()

@@ -15,6 +15,8 @@ from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.output import print_facts, print_text, size_text, working
 from viewkeeper.cli.quiet import quiet_java
+from viewkeeper.client.interrupting import interruptibly
+from viewkeeper.engine.session import cancel_jobs
 from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
     """Compare views with their recomputation and print what was found; whether all is well."""
     with open_database(url, read_only=True) as database:
         with quiet_java(), working("recomputing the views with Spark …"):
-            report = database.check(list(views) or None)
+            report = interruptibly(lambda: database.check(list(views) or None), cancel_jobs)
     if as_json:
         print_json(asdict(report))
     else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from viewkeeper.cli.failures import print_failure
+from viewkeeper.cli.failures import print_failure, print_interrupted
 from viewkeeper.errors import SqlError, UnsupportedSql, ViewKeeperError
 
 PROMPT = "viewkeeper> "
@@ -32,8 +32,8 @@ def run_shell(run: Callable[[str], None], url: str, read: Callable[[str], str] =
                 run(text)
             except ViewKeeperError as error:
                 print_failure(error)
-            except KeyboardInterrupt:
-                print("interrupted")
+            except KeyboardInterrupt as error:
+                print_interrupted(error)
 
 
 def statements(read: Callable[[str], str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli.answers import Form, print_result
+from viewkeeper.cli.failures import Interrupted
 from viewkeeper.cli.opening import open_database
 from viewkeeper.errors import InputError
 
@@ -38,8 +39,13 @@ class SqlRunner:
                 return
             creates = any(isinstance(statement, CreateTable) for statement in statements)
             self._database = open_database(self._url, create=creates)
-        for result in execute_each(self._database, text):
-            print_result(result, self.form)
+        done = 0
+        try:
+            for result in execute_each(self._database, text):
+                print_result(result, self.form)
+                done += 1
+        except KeyboardInterrupt:
+            raise Interrupted(_stopped(done)) from None
 
 
 def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
@@ -54,6 +60,15 @@ def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
         return
     for text in texts or [_read(file)]:
         runner.run(text)
+
+
+def _stopped(done: int) -> str:
+    if not done:
+        return "the statement was stopped; it can be run again"
+    before = "the one" if done == 1 else f"the {done}"
+    return (
+        f"statement {done + 1} was stopped and can be run again; {before} before it {'is' if done == 1 else 'are'} done"
+    )
 
 
 def _read(file: Path | None) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
 from viewkeeper.errors import SqlError, UnknownName
 from viewkeeper.sql.syntax import Select
@@ -35,8 +36,12 @@ def select(database: Database, statement: Select) -> Result:
         for name, relation in relations.items():
             connection.register(name, relation)
         try:
-            answer = connection.execute(statement.text)
-            columns = tuple(item[0] for item in answer.description or ())
-            return Result(columns, tuple(answer.fetchall()))
+            return interruptibly(lambda: _answer(connection, statement.text), connection.interrupt)
         except duckdb.Error as error:
             raise SqlError(str(error).splitlines()[0], "SELECT is run by DuckDB and follows its SQL") from None
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
+    answer = connection.execute(text)
+    columns = tuple(item[0] for item in answer.description or ())
+    return Result(columns, tuple(answer.fetchall()))

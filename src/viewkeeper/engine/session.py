@@ -78,6 +78,16 @@ def default_session(view_managers: int) -> SparkSession:
     return session
 
 
+def cancel_jobs() -> None:
+    """Stop what Spark does for this process, if anything."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with contextlib.suppress(Exception):  # it may be going down by itself
+            context.cancelAllJobs()
+
+
 def _let_others_go_first(session: SparkSession) -> None:
     """Lower the priority of the JVM's threads; threads and Python workers that these start inherit it.
 

@@ -117,7 +117,7 @@ def test_nothing_heavy_is_loaded_for_help_put_and_get(shop: str, arguments: str)
 import sys
 url, heavy = {shop!r}, {HEAVY!r}
 sys.argv = ["viewkeeper", {arguments}]
-from viewkeeper.cli.main import main
+from viewkeeper.cli.start import main
 try:
     main()
 finally:

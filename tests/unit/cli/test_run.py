@@ -191,7 +191,8 @@ def test_the_line_says_epoch_lag_and_rate() -> None:
     assert describe(gauge, 0, stopping=False).startswith("waiting for changes · ")
     gauge.take(Event("began", {"epoch": 7}))
     assert describe(gauge, 1_200, stopping=True) == (
-        "epoch 7 under way · 1,200 changes behind · 0 changes/s · 0:00:00 · stopping"
+        "epoch 7 under way · 1,200 changes behind · 0 changes/s · 0:00:00 · "
+        "stopping after the epoch under way; Ctrl-C again stops at once"
     )
 
 
@@ -256,3 +257,11 @@ def test_an_error_of_spark_is_one_line(run: Run, shop: str, starting: Callable) 
 
     assert told.exit_code == 4
     assert told.stderr == "error: Spark failed: the JVM is gone\nhint: no change is lost: run the command again\n"
+
+
+def test_plain_lines_say_once_that_they_stop_and_what_a_second_signal_does(capsys: pytest.CaptureFixture[str]) -> None:
+    lines, gauge = PlainLines(lambda: 0.0), Gauge(lambda: 0.0)
+    for _ in range(2):
+        lines.update(gauge, 0, stopping=True)
+
+    assert capsys.readouterr().out == "stopping after the epoch under way; Ctrl-C again stops at once\n"

@@ -1,0 +1,147 @@
+"""Ctrl-C: one line, exit code 130, what was done and how to go on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+import viewkeeper as vk
+from viewkeeper.cli import rows
+from viewkeeper.client.interrupting import interruptibly
+
+Run = Callable[..., Result]
+
+# All pairs of pairs: minutes of work, though the table is small.
+ENDLESS = "SELECT COUNT(*) AS n FROM t a JOIN t b ON a.g = b.g JOIN t c ON b.g = c.g JOIN t d ON c.g = d.g"
+
+
+@pytest.fixture
+def busy(url: str) -> str:
+    """A store on which `ENDLESS` takes for ever."""
+    with vk.connect(url) as database:
+        database.execute("CREATE TABLE t (k INT PRIMARY KEY, g INT)")
+        database.table("t").put_many([{"k": number, "g": 1} for number in range(2_000)])
+    return url
+
+
+def test_a_query_in_c_is_stopped(busy: str) -> None:
+    text = f"INSERT INTO t VALUES (-1, 1); {ENDLESS}; INSERT INTO t VALUES (-2, 1)"
+    command = [sys.executable, "-m", "viewkeeper", "sql", busy, text]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1 row put\n"  # the next statement begins
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)
+
+    words = "interrupted: statement 2 was stopped and can be run again; the one before it is done\n"
+    assert (process.returncode, told) == (130, ("", words))
+    assert vk.connect(busy).table("t").get(-2) is None
+
+
+def test_control_c_stops_a_query_of_the_prompt_and_the_prompt_goes_on(busy: str, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
+    command = [sys.executable, "-m", "viewkeeper", "sql", busy]
+    # the terminal of a session of its own: Ctrl-C in it is a signal to this process alone
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+        preexec_fn=lambda: _take_terminal(theirs),
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, f"INSERT INTO t VALUES (-1, 1); {ENDLESS};\n".encode())
+    shown = _read_until(ours, b"1 row put")
+    os.write(ours, b"\x03")
+    shown += _read_until(ours, b"interrupted: statement 2 was stopped")
+    os.write(ours, b"SELECT 6 * 7 AS answer;\n\\q\n")
+    shown += _read_until(ours, b"42")
+
+    assert process.wait(60) == 0
+    os.close(ours)
+
+
+def test_control_c_while_the_commands_are_loaded_is_told_as_well() -> None:
+    code = """
+import signal, sys
+from viewkeeper.cli.start import main
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "viewkeeper.cli.group":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted: nothing was changed\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("scan", "orders"), "nothing was changed"),
+        (("get", "orders", "o1"), "nothing was changed"),
+        (("put", "orders", "o1", "amount=1"), "the row is written or it is not; the command can be run again"),
+    ],
+)
+def test_every_command_says_what_was_done(
+    run: Run, shop: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], words: str
+) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(rows, "open_database", interrupt)
+    told = run(command[0], shop, *command[1:])
+
+    assert (told.exit_code, told.stdout, told.stderr) == (130, "", f"interrupted: {words}\n")
+
+
+def test_work_is_told_to_stop_until_it_does() -> None:
+    told, ended = threading.Semaphore(0), threading.Event()
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(3):  # what is told too early is not heard
+            assert told.acquire(timeout=60)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptibly(work, told.release)
+    assert ended.is_set()
+
+
+def test_work_that_fails_fails_as_it_would_without_a_thread() -> None:
+    with pytest.raises(vk.InputError, match="wrong"):
+        interruptibly(lambda: _fail(), lambda: None)
+    assert interruptibly(lambda: 42, lambda: None) == 42
+
+
+def _fail() -> None:
+    raise vk.InputError("wrong")
+
+
+def _take_terminal(descriptor: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
+
+
+def _read_until(descriptor: int, wanted: bytes) -> bytes:
+    """What the terminal shows, up to these words; fails when they do not come."""
+    shown = b""
+    while wanted not in shown:
+        assert select.select([descriptor], [], [], 60)[0], shown
+        shown += os.read(descriptor, 4096)
+    return shown
