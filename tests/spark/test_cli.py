@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import viewkeeper as vk
+from tests.support.running import keep_up
 from viewkeeper.cli.main import app
 from viewkeeper.client.database import Database
 
@@ -46,6 +48,30 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def wait_for_java(process: subprocess.Popen[str]) -> None:
+    """Return once a process has started Java."""
+    until = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < until and process.poll() is None:
+        time.sleep(0.05)
+        tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+        children = [child for task in tasks for child in task.read_text(encoding="ascii").split()]
+        if any(Path(f"/proc/{child}/comm").read_text(encoding="utf-8") == "java\n" for child in children):
+            return
+    raise AssertionError("no Java was started")
+
+
+@pytest.mark.deep
+def test_control_c_in_a_check_is_one_line(database: Database) -> None:
+    keep_up(database)
+    with running("check", database.url) as process:
+        wait_for_java(process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+
+    assert (process.returncode, out) == (130, "")
+    assert err == "interrupted: nothing was changed; viewkeeper check URL VIEW looks at one view alone\n"
 
 
 def test_run_keeps_views_fresh_until_sigterm_and_leaves_the_store_free(database: Database) -> None:
