@@ -62,6 +62,7 @@ _IN_OUR_WORDS = {
     "create=True, with a key, makes": "--create, with --key, makes",
     "create=True makes": "--create makes",
     "leave create out": "leave --create out",
+    "last_wins=True keeps": "--last-wins keeps",
     "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
 }
 

@@ -1,7 +1,7 @@
 """Load: files into a table, with a bar on a terminal.
 
-In: a store's URL, a table and files. Out: rows put, and how many in what time. Always: a store that is not there is made
-only for `--create`, and only once the files are known to fit.
+In: a store's URL, a table and files. Out: rows put, how many in what time, and how many of them replaced another. Always: a
+store that is not there is made only for `--create`, and only once the files are known to fit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+import typer
+
+from viewkeeper.cli.failures import INTERRUPTED, print_error, print_label
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.output import console, print_text
@@ -18,7 +21,7 @@ from viewkeeper.errors import StoreError
 
 if TYPE_CHECKING:
     from viewkeeper.client.files import Reading
-    from viewkeeper.client.loading import Loaded
+    from viewkeeper.client.loading import Load, Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Choices:
 
     create: bool
     key: tuple[str, ...]
+    last_wins: bool
     ignore_unknown: bool
 
 
@@ -41,10 +45,18 @@ def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: 
     except StoreError:
         if not choices.create:
             raise  # else it is made below, and what else is wrong is told there
-    with _bar() as progress, open_load(files, reading) as opened:
-        created = opened.infer(table, choices.key) if choices.create else None
-        with open_database(url, create=choices.create) as database:
-            done = opened.run(database, table, created, ignore_unknown=choices.ignore_unknown, progress=progress)
+    opened: Load | None = None
+    try:
+        with _bar() as progress, open_load(files, reading) as opened:
+            created = opened.infer(table, choices.key, last_wins=choices.last_wins) if choices.create else None
+            with open_database(url, create=choices.create) as database:
+                done = opened.run(database, table, created, ignore_unknown=choices.ignore_unknown, progress=progress)
+    except KeyboardInterrupt:
+        rows = f"{opened.written:,} of {opened.total:,} rows are" if opened and opened.written else "no row is"
+        print_error(
+            f"interrupted: {rows} in {table}; the same command puts them all, those that are there change nothing"
+        )
+        raise typer.Exit(INTERRUPTED) from None
     _tell(done, as_json=as_json)
 
 
@@ -78,3 +90,6 @@ def _tell(done: Loaded, *, as_json: bool) -> None:
         print_text(f"{done.created};")
     rows = f"{done.rows:,} {'row' if done.rows == 1 else 'rows'}"
     print_text(f"{rows} loaded into {done.table} in {done.seconds:.1f} s, {rate:,} rows/s")
+    if done.replaced:
+        keys = f"{done.added:,} {'key is' if done.added == 1 else 'keys are'} new"
+        print_label("warning", "yellow", f"{done.replaced:,} of {rows} replaced a row with the same key; {keys}")

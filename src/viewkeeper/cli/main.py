@@ -127,6 +127,9 @@ def load(
         str | None,
         typer.Option(metavar="TEXT", help="What stands for NULL in CSV, unquoted; else it is nothing at all."),
     ] = None,
+    last_wins: Annotated[
+        bool, typer.Option("--last-wins", help="With `--create`: of rows with the same key keep the last.")
+    ] = False,
     ignore_unknown: Annotated[
         bool, typer.Option("--ignore-unknown", help="Leave out columns that the table has not.")
     ] = False,
@@ -135,15 +138,16 @@ def load(
     """Put the rows of CSV, TSV, JSON lines or Parquet files, also of `.csv.gz`, `.tsv.gz` and `.jsonl.gz`.
 
     All files are checked first, every value of them, and nothing is written if one does not fit. Columns are matched by
-    name; those that the files lack keep their value. Of rows with the same key the last one stays, so that a load that
-    was interrupted is simply done again. With `--create` the store is made as well, if it is not there.
+    name; those that the files lack keep their value. Of rows with the same key the last one stays, and how many replaced
+    another is told. With `--create` the key must be that of one row, unless `--last-wins` says otherwise; the store is made
+    as well, if it is not there. A load that was interrupted is done again by the same command.
     """
     from viewkeeper.cli.load import Choices
     from viewkeeper.cli.load import load as load_files
     from viewkeeper.client.files import Reading
 
     names = tuple(name.strip() for name in key.split(",")) if key else ()
-    choices = Choices(create, names, ignore_unknown)
+    choices = Choices(create, names, last_wins, ignore_unknown)
     load_files(url, table, files, Reading(format, delimiter, null or ""), choices, as_json=json)
 
 

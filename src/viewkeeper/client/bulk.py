@@ -7,6 +7,7 @@ rows with the same key the later one wins, as if they had been put one by one. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,18 @@ if TYPE_CHECKING:
 
 ROWS_PER_TRANSACTION = 10_000
 Merge = Callable[[list[Image], np.ndarray], list[Image]]
-Wrote = Callable[[Token], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A transaction of a bulk write that is done: of its rows `added` were not in the table before."""
+
+    token: Token
+    rows: int
+    added: int
+
+
+Wrote = Callable[[Part], None]
 
 
 def put_rows(
@@ -47,12 +59,11 @@ def put_rows(
     for keys, merge in _batches(schema, rows):
         try:
             for node, chosen in _by_node(database.store, keys):
-                part = database.write_rows(node, _distinct_groups(schema, keys, chosen, merge), (schema,))
-                wrote(part)
-                token |= part
+                groups = _distinct_groups(schema, keys, chosen, merge)
+                token |= _write(database, schema, node, groups, wrote)
+                written += len(chosen)
         except InputError as error:
             raise type(error)(f"{error.fact} ({written} rows before it are written)", error.hint) from None
-        written += len(keys)
     return token
 
 
@@ -72,9 +83,24 @@ def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object],
     for part in list(parts) if isinstance(keys, Sequence) else parts:
         for node, chosen in _by_node(database.store, part):
             group = RowWrites(schema.id, [part[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))
-            written = database.write_rows(node, [group], (schema,))
-            wrote(written)
-            token |= written
+            token |= _write(database, schema, node, [group], wrote)
+    return token
+
+
+def _write(database: Database, schema: TableSchema, node: Stream, groups: Sequence[RowWrites], wrote: Wrote) -> Token:
+    """One transaction; what the rows were is counted where they are found."""
+    added = 0
+
+    def counted(group: RowWrites) -> RowWrites:
+        def merge(befores: list[Image]) -> list[Image]:
+            nonlocal added
+            added += befores.count(None)
+            return group.merge(befores)
+
+        return RowWrites(group.table, group.keys, merge)
+
+    token = database.write_rows(node, [counted(group) for group in groups], (schema,))
+    wrote(Part(token, sum(len(group.keys) for group in groups), added))
     return token
 
 

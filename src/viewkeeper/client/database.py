@@ -97,7 +97,9 @@ class Database:
         format: str | None = None,
         delimiter: str | None = None,
         null: str = "",
+        last_wins: bool = False,
         ignore_unknown: bool = False,
+        session: Session | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Loaded:
         """Put the rows of CSV, TSV, JSON lines or Parquet files; all are checked before the first row is written."""
@@ -105,9 +107,17 @@ class Database:
         from viewkeeper.client.loading import load
 
         names = (key,) if isinstance(key, str) else tuple(key)
-        reading = Reading(format, delimiter, null)
         return load(
-            self, table, paths, reading, create=create, key=names, ignore_unknown=ignore_unknown, progress=progress
+            self,
+            table,
+            paths,
+            Reading(format, delimiter, null),
+            create=create,
+            key=names,
+            last_wins=last_wins,
+            ignore_unknown=ignore_unknown,
+            progress=progress,
+            wrote=session.wrote if session else None,
         )
 
     def write(self) -> WriteGroup:

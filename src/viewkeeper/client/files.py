@@ -20,7 +20,9 @@ from typing import Any
 import duckdb
 
 from viewkeeper.client.lines import TextFile, find_fault
+from viewkeeper.client.textvalues import value_of
 from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.schema import Column
 
 FORMATS = {
     "csv": (".csv",),
@@ -37,6 +39,7 @@ _PARQUET_CASTS = {
     "HUGEINT": "DECIMAL(38,0)",
     "UHUGEINT": "DECIMAL(38,0)",
 }
+_TEXT = ("VARCHAR", "JSON")  # JSON: text of which the file also says what it was
 _GLOB = frozenset("*?[")
 _BOM = b"\xef\xbb\xbf"
 
@@ -62,6 +65,18 @@ class SourceFile:
     @property
     def label(self) -> str:
         return self.text.label
+
+    def place_of(self, record: int) -> str:
+        """Where a record is, for people: the line in a text file, else the row."""
+        line = None if self.text.format == "parquet" else self.text.line_of(record)
+        return f"row {record + 1:,}" if line is None else f"line {line}"
+
+    def is_text(self, place: int) -> bool:
+        return self.types[place] in _TEXT
+
+    def value(self, column: Column, place: int) -> str:
+        """SQL for a value of the table's column, which stands at `place` in the file."""
+        return value_of(column.type, f"v{place}") if self.is_text(place) else f"v{place}"
 
     def query(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> duckdb.DuckDBPyRelation:
         """The expressions over the file's columns, row by row and in the file's order."""
@@ -90,6 +105,7 @@ def open_files(
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
     with tempfile.TemporaryDirectory(prefix="viewkeeper-load-") as directory:
+        connection.execute(f"SET temp_directory = {_literal(directory)}")  # for keys that are too many for its memory
         places = [Path(directory, str(number)) for number in range(len(paths))]
         texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
         yield [_describe(connection, text, reading) for text in texts]

@@ -2,7 +2,8 @@
 
 In: CSV, JSON lines or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked, in a
 first pass, before the table is created and the first row is written, so a fault in the last line leaves nothing half
-loaded; rows go in the files' order, so of two rows with one key the later wins; memory does not grow with the files.
+loaded; rows go in the files' order, so of two rows with one key the later wins, and a load that was interrupted is done
+again; memory does not grow with the files.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, check_batch, put_rows
+from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
 from viewkeeper.client.files import Reading, SourceFile, failure_of, match_columns, open_files
 from viewkeeper.client.inference import infer_statement
-from viewkeeper.client.textvalues import lost_digits_of, misfit_of, value_of
+from viewkeeper.client.repeats import require_unique
+from viewkeeper.client.textvalues import lost_digits_of, misfit_of
 from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.token import Token
@@ -29,15 +31,20 @@ if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
 Progress = Callable[[int, int], None]  # rows written, rows in all
-_TEXT = ("VARCHAR", "JSON")  # JSON: text of which the file also says what it was
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was loaded: `created` is the CREATE TABLE statement that was run, if one was."""
+    """What was loaded: `created` is the CREATE TABLE statement that was run, if one was.
+
+    Of the rows `added` have a key that was not in the table, and `replaced` were put over a row that was, from before or
+    from the same files.
+    """
 
     table: str
     rows: int
+    added: int
+    replaced: int
     seconds: float
     token: Token
     created: str | None = None
@@ -48,63 +55,79 @@ def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iter
     """The files as something that can be loaded, while the block lasts."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; SET enable_progress_bar = false")
-        with open_files(connection, paths, reading) as files:
+        with open_files(connection, paths, reading) as files, _keyboard():
             yield Load(connection, files)
 
 
+@contextlib.contextmanager
+def _keyboard() -> Iterator[None]:
+    """Ctrl-C is Ctrl-C, also where DuckDB was at work and has its own word for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None
+
+
 class Load:
-    """Open files on their way into a table."""
+    """Open files on their way into a table; `total` rows are known once they are checked."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile]) -> None:
         self._connection = connection
         self._files = files
         self._started = time.monotonic()
-        self._total = 0  # rows; known once they are checked
+        self.total = self.written = self.added = 0
 
-    def infer(self, table: str, key: Sequence[str]) -> str:
+    def infer(self, table: str, key: Sequence[str], *, last_wins: bool) -> str:
         """The CREATE TABLE statement that fits all files, checked against them."""
-        from viewkeeper.sql.statements import parse_statements
-        from viewkeeper.sql.syntax import CreateTable
-
         statement = infer_statement(self._connection, table, self._files, key)
-        (parsed,) = parse_statements(statement)
-        if not isinstance(parsed, CreateTable):
-            raise InputError(f"{table!r} is not the name of a table")
-        self.check(TableSchema(TableId(0), parsed.name, parsed.columns, parsed.key), ignore_unknown=False)
+        schema = _parse(statement)
+        self.check(schema, ignore_unknown=False)
+        if not last_wins:
+            require_unique(self._connection, self._files, schema)
         return statement
 
     def check(self, schema: TableSchema, *, ignore_unknown: bool) -> None:
         """Raise unless every row of every file fits the table."""
-        self._total = sum(self._check(file, schema, ignore_unknown) for file in self._files)
+        self.total = sum(self._check(file, schema, ignore_unknown) for file in self._files)
 
     def run(
-        self, database: Database, table: str, created: str | None, *, ignore_unknown: bool, progress: Progress | None
+        self,
+        database: Database,
+        table: str,
+        created: str | None,
+        *,
+        ignore_unknown: bool,
+        progress: Progress | None,
+        wrote: Callable[[Token], None] | None = None,
     ) -> Loaded:
-        """Create the table, if that is asked for, and put all rows."""
-        if created:
+        """Create the table, if that is asked for and not done, and put all rows; `wrote` is told of each transaction."""
+        if created and not _is_there(database, created):
             database.execute(created)
+        elif created:
+            created = None
         schema = database.table(table).schema
-        if not created:
+        if not self.total:  # what was inferred from the files was checked against them
             self.check(schema, ignore_unknown=ignore_unknown)
-        token, done = Token(database.store.incarnation), 0
 
-        def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            nonlocal done
-            for batch in batches:
-                yield batch
-                done += len(batch)
-                if progress:
-                    progress(done, self._total)
+        def note(part: Part) -> None:
+            self.written += part.rows
+            self.added += part.added
+            if wrote:
+                wrote(part.token)
+            if progress:
+                progress(self.written, self.total)
 
+        token = Token(database.store.incarnation)
         for file in self._files:
             try:
-                reader = self._reader(file, schema, ignore_unknown)
-                batches = pa.RecordBatchReader.from_batches(reader.schema, told(iter(reader)))
-                token |= put_rows(database, schema, batches, lambda token: None)
+                token |= put_rows(database, schema, self._reader(file, schema, ignore_unknown), note)
             except (duckdb.Error, pa.ArrowInvalid) as error:
                 fact = f"{file.label} changed while it was loaded: {str(error).splitlines()[0]}"
-                raise InputError(f"{fact} ({done} rows are written)", "load it again") from None
-        return Loaded(schema.name, done, time.monotonic() - self._started, token, created)
+                raise InputError(f"{fact} ({self.written} rows are written)", "load it again") from None
+        replaced, seconds = self.written - self.added, time.monotonic() - self._started
+        return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created)
 
     def _check(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> int:
         places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
@@ -115,7 +138,7 @@ class Load:
         try:
             # columns that no test looks at are counted, else DuckDB would not read them, and not find what is wrong there
             wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
-            (counts,) = file.query(self._connection, ["count(*)", *wanted]).fetchall()
+            counts = file.aggregate(self._connection, ["count(*)", *wanted])
             if any(counts[1 : len(tests) + 1]):
                 raise self._describe(file, schema, places, tests)
             if file.text.format == "parquet":
@@ -154,28 +177,45 @@ class Load:
 
     def _reader(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> pa.RecordBatchReader:
         places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
-        values = [f'{_value(file, schema.column(name), place)} AS "{name}"' for name, place in places.items()]
+        values = [f'{file.value(schema.column(name), place)} AS "{name}"' for name, place in places.items()]
         return file.query(self._connection, values).to_arrow_reader(ROWS_PER_TRANSACTION)
 
 
-def _value(file: SourceFile, column: Column, place: int) -> str:
-    return value_of(column.type, f"v{place}") if file.types[place] in _TEXT else f"v{place}"
+def _parse(statement: str) -> TableSchema:
+    """The table that a CREATE TABLE would make."""
+    from viewkeeper.sql.statements import parse_statements
+    from viewkeeper.sql.syntax import CreateTable
+
+    (parsed,) = parse_statements(statement)
+    if not isinstance(parsed, CreateTable):
+        raise InputError(f"{statement!r} does not create a table")
+    return TableSchema(TableId(0), parsed.name, parsed.columns, parsed.key)
+
+
+def _is_there(database: Database, created: str) -> bool:
+    """Whether the table to be created is there already, as a load that was interrupted leaves it; DuplicateName if not so."""
+    wanted = _parse(created)
+    if not database.catalog().has(wanted.name):
+        return False
+    there = database.table(wanted.name).schema
+    if (there.columns, there.key) != (wanted.columns, wanted.key):
+        raise DuplicateName(f"{there.name} is there already, with other columns", "leave create out to load into it")
+    return True
 
 
 def _fault(file: SourceFile, column: Column, place: int) -> str:
     """SQL that is true where a row's value cannot be that of the column."""
     kind, text = file.types[place], f"v{place}"
-    tests = [misfit_of(column.type, text)] if kind in _TEXT else []
+    tests = [misfit_of(column.type, text)] if file.is_text(place) else []
     if kind == "JSON" and column.type.kind == "DECIMAL":
         tests.append(lost_digits_of(text, f"k{place}"))
     if not column.nullable:
-        tests.append(f"({_value(file, column, place)}) IS NULL")
+        tests.append(f"({file.value(column, place)}) IS NULL")
     return "(" + (" OR ".join(tests) or "false") + ")"
 
 
 def _bad_row(file: SourceFile, column: Column, record: int, value: str | None) -> BadRow:
-    line = None if file.text.format == "parquet" else file.text.line_of(record)
-    where = f"{file.label}, {f'row {record + 1:,}' if line is None else f'line {line}'}"
+    where = f"{file.label}, {file.place_of(record)}"
     if value is None or (not value.strip() and not column.nullable):
         return BadRow(f"{where}: column {column.name} is NULL and must not be", "nothing was written")
     shown = repr(value) if len(value) <= 60 else repr(value[:57] + "…")
@@ -193,16 +233,18 @@ def load(
     *,
     create: bool,
     key: Sequence[str],
+    last_wins: bool,
     ignore_unknown: bool,
     progress: Progress | None,
+    wrote: Callable[[Token], None] | None,
 ) -> Loaded:
     """Put the rows of files into a table; with `create` the table is made first."""
     database.require_writable()
     require_sensible(create=create, key=key, ignore_unknown=ignore_unknown)
     require_target(database, table, create=create)
     with open_load(paths, reading) as files:
-        created = files.infer(table, key) if create else None
-        return files.run(database, table, created, ignore_unknown=ignore_unknown, progress=progress)
+        created = files.infer(table, key, last_wins=last_wins) if create else None
+        return files.run(database, table, created, ignore_unknown=ignore_unknown, progress=progress, wrote=wrote)
 
 
 def require_sensible(*, create: bool, key: Sequence[str], ignore_unknown: bool) -> None:
@@ -214,11 +256,8 @@ def require_sensible(*, create: bool, key: Sequence[str], ignore_unknown: bool) 
 
 
 def require_target(database: Database, table: str, *, create: bool) -> None:
-    """Raise early, before any file is read, if the table is there and should not be, or the other way round."""
-    is_there = database.catalog().has(table)
-    if create and is_there:
-        raise DuplicateName(f"{table} is there already", "leave create out to load into it")
-    if not create and not is_there:
-        raise UnknownName(f"there is no table {table}", "create=True, with a key, makes it from the files")
-    if not create:
+    """Raise early, before any file is read, if there is no such table to load into."""
+    if database.catalog().has(table):
         database.table(table)
+    elif not create:
+        raise UnknownName(f"there is no table {table}", "create=True, with a key, makes it from the files")

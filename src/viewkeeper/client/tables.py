@@ -76,7 +76,7 @@ class Table:
         from viewkeeper.client.bulk import put_rows
 
         self._database.require_writable()
-        return put_rows(self._database, self.schema, rows, self._written)
+        return put_rows(self._database, self.schema, rows, lambda part: self._written(part.token))
 
     def delete(self, *key: object, columns: Sequence[str] | None = None) -> Token:
         """Delete a row, or set some of its columns to NULL."""
@@ -98,7 +98,7 @@ class Table:
         from viewkeeper.client.bulk import delete_rows
 
         self._database.require_writable()
-        return delete_rows(self._database, self.schema, keys, self._written)
+        return delete_rows(self._database, self.schema, keys, lambda part: self._written(part.token))
 
     def get(self, *key: object, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row under a key, key columns included; None when there is none."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,7 +48,8 @@ def test_json_tells_the_same_with_the_token(run: Run, shop: str, orders: str) ->
 
     assert (told["table"], told["rows"], told["created"]) == ("orders", 4, None)
     assert told["token"].startswith("vk1:")
-    assert set(told) == {"table", "rows", "seconds", "rows_per_second", "token", "created"}
+    assert (told["added"], told["replaced"]) == (2, 2)
+    assert set(told) == {"table", "rows", "added", "replaced", "seconds", "rows_per_second", "token", "created"}
 
 
 def test_create_makes_store_and_table_and_prints_the_statement(run: Run, url: str, orders: str) -> None:
@@ -54,7 +60,10 @@ def test_create_makes_store_and_table_and_prints_the_statement(run: Run, url: st
     assert statement == "CREATE TABLE orders (id STRING, region STRING, amount BIGINT, PRIMARY KEY (id));"
     assert ids(run, url) == ["o4", "o5"]
     again = run("load", url, "orders", orders, "--create", "--key", "id")
-    assert (again.exit_code, again.stderr.splitlines()[1]) == (2, "hint: leave --create out to load into it")
+    assert (again.exit_code, again.stdout.splitlines()[0][:6]) == (0, "2 rows")
+    assert again.stderr == "warning: 2 of 2 rows replaced a row with the same key; 0 keys are new\n"
+    other = run("load", url, "orders", orders, "--create", "--key", "id,amount")
+    assert (other.exit_code, other.stderr.splitlines()[1]) == (2, "hint: leave --create out to load into it")
 
 
 @pytest.mark.parametrize("content", ["id,amount\n,1\n", "id,amount\no1\n"])
@@ -114,3 +123,62 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         progress(50, 100)
 
     assert "loading" in seen.getvalue() and "50/100" in seen.getvalue()
+
+
+def test_a_key_that_is_not_unique_is_refused_with_two_lines_and_the_option_that_insists(
+    run: Run, url: str, orders: str, tmp_path: Path
+) -> None:
+    Path(orders).write_text(ORDERS + "o4,us,1\n", encoding="utf-8")
+    command = ("load", url, "orders", orders, "--create", "--key", "id")
+    told = run(*command)
+    assert told.exit_code == 2
+    assert f"{orders}, line 2 and {orders}, line 4 are both id=o4" in told.stderr
+    assert "--last-wins keeps the last row" in told.stderr
+    assert not (tmp_path / "shop").exists()
+
+    told = run(*command, "--last-wins")
+    assert told.exit_code == 0
+    assert told.stderr == "warning: 1 of 3 rows replaced a row with the same key; 2 keys are new\n"
+
+
+def test_ctrl_c_between_transactions_says_how_far_it_came_and_the_same_command_goes_on(
+    run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("id\n" + "".join(f"{number}\n" for number in range(25_000)), encoding="utf-8")
+    command = ("load", f"{url}?sync=off", "many", str(path), "--create", "--key", "id")
+
+    @contextmanager
+    def interrupting() -> Iterator[Callable[[int, int], None]]:
+        yield lambda done, total: signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load_module, "_bar", interrupting)
+        told = run(*command)
+    assert (told.exit_code, told.stdout) == (130, "")
+    assert told.stderr.startswith(
+        "error: interrupted: 10,000 of 25,000 rows are in many; the same command puts them all"
+    )
+    assert told.stderr.count("\n") == 1
+
+    told = run(*command)
+    assert told.exit_code == 0
+    assert told.stderr == "warning: 10,000 of 25,000 rows replaced a row with the same key; 15,000 keys are new\n"
+
+
+def test_ctrl_c_while_files_are_checked_is_one_line_too(url: str, tmp_path: Path) -> None:
+    path, temporary = tmp_path / "many.csv", tmp_path / "temporary"
+    temporary.mkdir()
+    path.write_text("id,a,b\n" + "".join(f"{number},x{number},2026-01-31\n" for number in range(1_000_000)))
+    command = [sys.executable, "-m", "viewkeeper", "load", url, "many", str(path), "--create", "--key", "id"]
+    with subprocess.Popen(
+        command, env=os.environ | {"TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True
+    ) as load:
+        while not list(temporary.glob("viewkeeper-load-*")):
+            assert load.poll() is None
+        load.send_signal(signal.SIGINT)
+        told = load.communicate(timeout=120)[1]
+
+    assert load.returncode == 130
+    assert told.startswith("error: interrupted: no row is in many; ") and told.count("\n") == 1
+    assert not (tmp_path / "shop").exists() and list(temporary.iterdir()) == []

@@ -371,3 +371,63 @@ def test_what_one_file_cannot_keep_as_a_double_is_not_one_in_any(db: Database, t
 
     assert "a STRING, b DOUBLE" in str(db.load("u", one, two, create=True, key="id").created)
     assert [row["a"] for row in db.table("u").scan()] == ["9007199254740993", "1e5"]
+
+
+REPEATED = "a,b,v\n1,x,1\n2,x,2\n01,y,3\n1.0,x,4\n2,x,5\n"
+
+
+def test_a_key_that_is_not_unique_makes_no_table_unless_the_last_row_is_to_win(db: Database, tmp_path: Path) -> None:
+    path = file(tmp_path, "u.csv", REPEATED.replace("01", "3"))
+    fact = rf"2 of 5 rows have the key of a row before them: {path}, line 2 and {path}, line 5 are both a=1.0, b=x"
+    with pytest.raises(vk.BadRow, match=fact) as caught:
+        db.load("u", path, create=True, key=("a", "b"))
+    assert "last_wins=True" in str(caught.value.hint)
+    assert [table.name for table in db.catalog().tables] == ["t"]
+
+    done = db.load("u", path, create=True, key=("a", "b"), last_wins=True)
+    assert (done.rows, done.added, done.replaced) == (5, 3, 2)
+    assert [row["v"] for row in db.table("u").scan()] == [4, 5, 3]
+
+
+def test_a_repeated_key_is_found_across_files_and_far_apart(db: Database, tmp_path: Path) -> None:
+    lines = [f'{number},"x\ny"\n' for number in range(60_000)]
+    one = file(tmp_path, "1.csv", "id,v\n" + "".join(lines))
+    two = file(tmp_path, "2.jsonl", '{"id": 60000}\n\n{"id": 59999, "v": "z"}\n')
+    with pytest.raises(
+        vk.BadRow, match=rf"1 of 60,002 rows .*: {one}, line 120000 and {two}, line 3 are both id=59999"
+    ):
+        db.load("u", one, two, create=True, key="id")
+    pq.write_table(pa.table({"id": [1, 2, 1]}), tmp_path / "3.parquet")
+    with pytest.raises(vk.BadRow, match=r"3.parquet, row 1 and .*3.parquet, row 3 are both id=1"):
+        db.load("u", tmp_path / "3.parquet", create=True, key="id")
+
+
+def test_rows_and_what_they_replaced_are_counted(db: Database, tmp_path: Path) -> None:
+    done = db.load("t", file(tmp_path, "1.csv", "k,n\n1,1\n2,1\n1,2\n"))
+    assert (done.rows, done.added, done.replaced) == (3, 2, 1)
+    done = db.load("t", file(tmp_path, "2.csv", "k,n\n1,1\n3,1\n"))
+    assert (done.rows, done.added, done.replaced) == (2, 1, 1)
+
+
+def test_a_load_that_made_its_table_can_be_done_again_and_other_columns_are_refused(
+    db: Database, tmp_path: Path
+) -> None:
+    path = file(tmp_path, "u.csv", "id,v\n1,2\n2,3\n")
+    assert db.load("u", path, create=True, key="id").created is not None
+    done = db.load("u", path, create=True, key="id")
+    assert (done.created, done.rows, done.added, done.replaced) == (None, 2, 0, 2)
+    for content, key in [("id,v\n1,x\n", "id"), ("id,v\n1,2\n", ("id", "v")), ("id\n1\n", "id")]:
+        with pytest.raises(vk.DuplicateName, match="u is there already, with other columns; leave create out"):
+            db.load("u", file(tmp_path, "other.csv", content), create=True, key=key)
+    assert sum(1 for _ in db.table("u").scan()) == 2
+
+
+def test_a_session_knows_what_a_load_wrote_before_it_was_interrupted(db: Database, tmp_path: Path) -> None:
+    def stop(written: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    lines = "".join(f"{number},1\n" for number in range(25_000))
+    with db.session() as session, pytest.raises(KeyboardInterrupt):
+        db.load("t", file(tmp_path, "t.csv", "k,n\n" + lines), session=session, progress=stop)
+    assert session.token.positions == {stream: at for stream, at in db.store.ends().items() if at}
+    assert session.token.positions
