@@ -25,6 +25,7 @@ from tests.support.running import (
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
+from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, PipelineRunning
 from viewkeeper.flow.coordinator import Coordinator
 
@@ -40,7 +41,7 @@ WAIT_SECONDS = 120  # a bound for a broken run, not a measure
 def on_spark(db: object, spark: SparkSession, managers: int) -> SparkRunner:
     """A runner that makes a job of every epoch, however small."""
     session = epoch_session(spark)
-    return SparkRunner(db.store, lambda: session, view_managers=managers, small_work=0)
+    return SparkRunner(db.store, StartingSession(session, view_managers=2), view_managers=managers, small_work=0)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
+from viewkeeper.engine.starting import StartingSession
 from viewkeeper.flow.coordinator import Coordinator
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def test_levels_by_jobs_write_the_bytes_of_the_driver_and_check_agrees(
         for seed in range(3):
             change(db, seed)
             change(other, seed)
-            runner = SparkRunner(db.store, lambda: session, view_managers=1 + seed, small_work=0)
+            runner = SparkRunner(
+                db.store, StartingSession(session, view_managers=2), view_managers=1 + seed, small_work=0
+            )
             Coordinator(db.store, runner).catch_up()
             Coordinator(other.store, HereRunner(other.store)).catch_up()
         assert dump(db.store) == dump(other.store)

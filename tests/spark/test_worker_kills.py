@@ -13,6 +13,7 @@ from tests.support.dump import dump
 from tests.support.kill_lab import prepare
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
+from viewkeeper.engine.starting import StartingSession
 from viewkeeper.flow.coordinator import Coordinator
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ CHANGES_PER_EPOCH = 60
 def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, bytes]]:
     with vk.connect(f"embedded:{path}?sync=off") as database:
         session = epoch_session(spark)
-        runner = SparkRunner(database.store, lambda: session, view_managers=2, small_work=0)
+        runner = SparkRunner(database.store, StartingSession(session, view_managers=2), view_managers=2, small_work=0)
         Coordinator(database.store, runner, changes_max=CHANGES_PER_EPOCH).catch_up()
         return dump(database.store)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import default_session, epoch_session
+from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import InputError
 from viewkeeper.events import EventSink
@@ -43,7 +43,7 @@ class Pipeline:
         _require_count("view_managers", view_managers)
         owners_of_places(database.store.places, view_managers)
         self._database = database
-        self._given, self._own, self._epochs = spark, None, None
+        self._session = StartingSession(spark, view_managers=view_managers)
         self._lock = PipelineLock(database.store.layout.lock, take_over=take_over)
         self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
         self._loop: StreamingLoop | None = None
@@ -80,9 +80,10 @@ class Pipeline:
         return done
 
     def start(self) -> None:
-        """Keep running in the background, woken by Spark Structured Streaming, until `stop`."""
+        """Keep running in the background, woken by Spark Structured Streaming once that is up, until `stop`."""
         if self._loop is None:
-            self._loop = StreamingLoop(self._database.url, self._spark(), self._coordinator, self._database.store)
+            self._session.begin()
+            self._loop = StreamingLoop(self._database.url, self._session, self._coordinator, self._database.store)
 
     def stop(self) -> None:
         """Stop after the epoch that is under way."""
@@ -109,16 +110,6 @@ class Pipeline:
                 self._coordinator.close()
         finally:
             self._lock.release()
-
-    def _spark(self) -> SparkSession:
-        if self._given is None and self._own is None:
-            self._own = default_session(self._runner.view_managers)
-        return self._given or self._own
-
-    def _session(self) -> SparkSession:
-        if self._epochs is None:
-            self._epochs = epoch_session(self._spark())
-        return self._epochs
 
 
 def _require_count(name: str, value: object) -> None:

@@ -2,15 +2,15 @@
 
 In: the plan and the epoch in flight. Out: nothing, once every receipt is in hand. Always: both run `views.program` over
 the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between epochs.
+While Spark is starting, the driver does what it can do in about that time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
 from viewkeeper.errors import EpochFailed, Fenced, ViewFailed, ViewKeeperError
 from viewkeeper.flow.coordinator import require_receipts
@@ -23,12 +23,10 @@ from viewkeeper.ports.store import Store
 from viewkeeper.views.program import levels_of, run_here
 from viewkeeper.views.units import plan_units
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 # Below this many changes, times the plan's nodes, a job's own overhead is larger than the work. One process does about a
 # million of them in a second, and a job costs about half a second before it does any.
 SMALL_EPOCH_WORK = 100_000
+MEANWHILE_WORK = 5_000_000  # one process has done them about when a Spark session that starts now is ready
 _VIEW_FAILED = re.compile(r"errors\.ViewFailed: view table (\d+) failed: (.*?)(?:; the view is stopped.*)?$", re.M)
 
 
@@ -38,30 +36,36 @@ class SparkRunner:
     def __init__(
         self,
         store: Store,
-        session: Callable[[], SparkSession],
+        session: StartingSession,
         *,
         view_managers: int,
         small_work: int = SMALL_EPOCH_WORK,
+        meanwhile_work: int = MEANWHILE_WORK,
     ) -> None:
         self._store = store
         self._session = session
-        self._small_work = small_work
+        self._small_work, self._meanwhile_work = small_work, meanwhile_work
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
         work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
-        if work <= self._small_work:
+        if work <= self._small_work or self._is_better_here(work):
             run_here(self._store, plan, epoch)
         else:
             self._run_job(plan, epoch)
+
+    def _is_better_here(self, work: int) -> bool:
+        """Whether Spark is not there yet, and would hardly be before the work is done without it."""
+        self._session.begin()
+        return work <= self._meanwhile_work and not self._session.is_ready
 
     def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         managers = self.view_managers
         owners = tuple(owners_of_places(self._store.places, managers))
         units = tuple(plan_units(plan, epoch, pieces=managers))
         task = EpochTask(self._store.url, epoch, units, owners)
-        numbers = self._session().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
+        numbers = self._session.for_epochs().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
         blocks = numbers.mapInArrow(task.read, BLOCKS_SCHEMA).repartitionById(managers, "manager")
         for level in levels_of(plan)[:-1]:
             blocks = blocks.mapInArrow(partial(task.settle, level), BLOCKS_SCHEMA).repartitionById(managers, "manager")

@@ -1,7 +1,8 @@
 """The streaming loop: one Structured Streaming query that wakes the coordinator.
 
-In: a Spark session and a coordinator. Out: committed epochs, until stopped. Always: a batch of the query is only a wake-up
-call; its handler runs epochs until the store's committed positions cover the batch's end (R9). The checkpoint is a
+In: a Spark session that may still be starting, and a coordinator. Out: committed epochs, until stopped. Always: a batch of
+the query is only a wake-up call; its handler runs epochs until the store's committed positions cover the batch's end (R9).
+Until the query is up, a thread looks for changes by itself, so that no view waits for Spark to start. The checkpoint is a
 temporary directory and may be deleted at any time.
 """
 
@@ -9,8 +10,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from typing import TYPE_CHECKING
 
+from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.wakeup import NAME, WakeupSource
 from viewkeeper.errors import EpochFailed, ViewKeeperError
 from viewkeeper.flow.coordinator import Coordinator
@@ -18,53 +21,80 @@ from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.ports.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
-POLL = "50 milliseconds"
+POLL_MS = 50
 
 
 class StreamingLoop:
     """Runs from construction to `stop`."""
 
-    def __init__(self, url: str, spark: SparkSession, coordinator: Coordinator, store: Store) -> None:
+    def __init__(self, url: str, session: StartingSession, coordinator: Coordinator, store: Store) -> None:
+        self._url = url
+        self._session = session
         self._coordinator = coordinator
         self._store = store
         self._failure: ViewKeeperError | None = None
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
-        session = spark.newSession()
-        session.conf.set("spark.sql.streaming.stopTimeout", "60000")
-        session.dataSource.register(WakeupSource)
-        self._query = (
-            session.readStream.format(NAME)
-            .option("url", url)
-            .load()
-            .writeStream.foreachBatch(self._wake)
-            .option("checkpointLocation", self._checkpoint)
-            .trigger(processingTime=POLL)
-            .start()
-        )
+        self._query: StreamingQuery | None = None
+        self._stopping = threading.Event()
+        self._opening = threading.Thread(target=self._open, name="viewkeeper-streaming-start", daemon=True)
+        self._opening.start()
 
     def stop(self) -> None:
         """End the query after the batch that is under way, and raise what it failed of."""
+        self._stopping.set()
+        self._opening.join()
         try:
-            self._query.stop()
+            if self._query is not None:
+                self._query.stop()
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
         self.raise_failure()
+
+    def _open(self) -> None:
+        """Keep the views fresh from here until Spark is there, then leave that to the query."""
+        while not self._session.is_ready and not self._stopping.is_set():
+            self._catch_up()
+            self._stopping.wait(POLL_MS / 1000)
+        if self._stopping.is_set() or self._failure:
+            return
+        try:
+            self._query = self._start_query()
+        except ViewKeeperError as error:
+            self._failure = error
+        except Exception as error:
+            self._failure = EpochFailed(f"the streaming query did not start: {str(error).splitlines()[0][:300]}")
+
+    def _start_query(self) -> StreamingQuery:
+        session = self._session.get().newSession()
+        session.conf.set("spark.sql.streaming.stopTimeout", "60000")
+        session.dataSource.register(WakeupSource)
+        return (
+            session.readStream.format(NAME)
+            .option("url", self._url)
+            .load()
+            .writeStream.foreachBatch(self._wake)
+            .option("checkpointLocation", self._checkpoint)
+            .trigger(processingTime=f"{POLL_MS} milliseconds")
+            .start()
+        )
 
     def raise_failure(self) -> None:
         """Raise what ended the query, if something did."""
         if self._failure:
             raise self._failure
-        problem = self._query.exception()
+        problem = self._query.exception() if self._query is not None else None
         if problem is not None:
             raise EpochFailed(f"the streaming query ended: {str(problem).splitlines()[0][:300]}")
 
     def _wake(self, batch: DataFrame, number: int) -> None:
-        """The handler of a batch; it may run twice for the same one, and then finds nothing to do.
+        """The handler of a batch; it may run twice for the same one, and then finds nothing to do."""
+        self._catch_up()
 
-        A failure is kept for `raise_failure`; raising it here would only make Spark print its own stack as well.
-        """
+    def _catch_up(self) -> None:
+        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its own stack."""
         if self._failure:
             return
         try:

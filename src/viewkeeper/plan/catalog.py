@@ -15,6 +15,7 @@ from viewkeeper.errors import DuplicateName, InvariantBroken, NameInUse, Unknown
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import CopyNode, FoldNode, Node, Shown
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
+from viewkeeper.plan.plain import remembered
 
 _SWAPS_KEPT = 8
 
@@ -282,6 +283,7 @@ class Catalog:
         }
 
     @staticmethod
+    @remembered
     def from_json(value: dict) -> Catalog:
         if not value:  # a store that has none yet
             return Catalog()

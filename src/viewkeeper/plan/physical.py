@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.plan.nodes import NODE_KINDS, Node
-from viewkeeper.plan.plain import from_plain, to_plain
+from viewkeeper.plan.plain import from_plain, remembered, to_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class PhysicalPlan:
         return {"tables": [table.to_json() for table in self.tables], "nodes": [node_to_json(n) for n in self.nodes]}
 
     @staticmethod
+    @remembered
     def from_json(value: dict) -> PhysicalPlan:
         tables = tuple(TableSchema.from_json(table) for table in value["tables"])
         return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]))

@@ -10,11 +10,26 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 Plain = TypeVar("Plain")
 Reader = Callable[[Any], Any]
+Parse = Callable[[dict], Plain]
+
+
+def remembered(parse: Parse[Plain]) -> Parse[Plain]:
+    """`parse`, which for the value it was last given answers what it answered then: an epoch reads most things again."""
+    last: list[tuple[dict, Plain]] = []
+
+    @wraps(parse)
+    def parse_or_remember(value: dict) -> Plain:
+        known = last[-1:]
+        if not known or known[0][0] != value:
+            known = last[:] = [(value, parse(value))]
+        return known[0][1]
+
+    return parse_or_remember
 
 
 def to_plain(value: Any) -> Any:

@@ -1,0 +1,67 @@
+"""A Spark session that starts beside other work.
+
+In: a session of the user's, or nothing. Out: the session that epochs run in. Always: it is started once, in a thread of its
+own; until it is there, whoever asks is told so and can do the work in this process.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from viewkeeper.engine.session import default_session, epoch_session, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class StartingSession:
+    """A session given, or one of our own that `begin` starts."""
+
+    def __init__(self, given: SparkSession | None, *, view_managers: int) -> None:
+        self._managers = view_managers
+        self._session = given
+        self._epochs: SparkSession | None = None
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `get` and `for_epochs` answer at once, if only with an error."""
+        return self._session is not None or self._failure is not None
+
+    def begin(self) -> None:
+        """Start the session, if nobody has; raises at once where there is no Java for it."""
+        with self._lock:
+            if self.is_ready or self._thread is not None:
+                return
+            require_spark()
+            self._thread = threading.Thread(target=self._start, name="viewkeeper-spark-start", daemon=True)
+            self._thread.start()
+
+    def get(self) -> SparkSession:
+        """The session, once it is there."""
+        self.begin()
+        self.wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self._session is not None
+        return self._session
+
+    def for_epochs(self) -> SparkSession:
+        """A sibling of the session with the settings that epochs need."""
+        if self._epochs is None:
+            self._epochs = epoch_session(self.get())
+        return self._epochs
+
+    def wait(self) -> None:
+        """Return when no start is under way: one that the process left behind would outlive it."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        try:
+            self._session = default_session(self._managers)
+        except BaseException as error:  # told to whoever asks for the session
+            self._failure = error
