@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,8 @@ def wait_for_java(process: subprocess.Popen[str]) -> None:
     """Return once a process has started Java."""
     until = time.monotonic() + SECONDS_MAX
     while time.monotonic() < until and process.poll() is None:
-        time.sleep(0.05)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
         tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
         children = [child for task in tasks for child in task.read_text(encoding="ascii").split()]
         if any(Path(f"/proc/{child}/comm").read_text(encoding="utf-8") == "java\n" for child in children):

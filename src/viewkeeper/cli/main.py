@@ -27,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -48,11 +49,15 @@ Read = Annotated[
     ReadMode | None,
     typer.Option(help="For views: one committed epoch (`snapshot`), or the newest of each record (`latest`)."),
 ]
+Within = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0, help="For views: wait first until no change older than that is missing."),
+]
 After = Annotated[
     str | None,
     typer.Option(metavar="TOKEN", help="For views: wait first until they hold the write that printed this token."),
 ]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long `--after` waits.")]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long `--after` and `--within` wait.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -111,6 +116,21 @@ def put(
 
 
 @app.command(cls=Command)
+def delete(
+    url: Url,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)],
+    key: Annotated[list[str], typer.Argument(metavar="KEY", help="A value for each key column.", show_default=False)],
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="COL", help="Set this column to NULL instead; again for the next.")
+    ] = None,
+) -> None:
+    """Delete the row under a key and print the token of the write. A row that is not there is no error."""
+    from viewkeeper.cli.rows import delete as delete_row
+
+    delete_row(url, table, key, column)
+
+
+@app.command(cls=Command)
 def load(
     url: Url,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)],
@@ -160,14 +180,17 @@ def get(
     ] = None,
     read: Read = None,
     after: After = None,
+    within: Within = None,
     timeout: Timeout = 10.0,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
     """Print the row under a key. Exit code 3 when there is none."""
+    from viewkeeper.cli.rows import Freshness
     from viewkeeper.cli.rows import get as get_row
 
-    found = get_row(url, name, key or [], read=read, after=after, timeout=timeout, form=form_of(json=json, csv=csv))
+    freshness = Freshness(read, after, within, timeout)
+    found = get_row(url, name, key or [], freshness, form_of(json=json, csv=csv))
     if not found:
         print_error(f"{name} has no row ({', '.join(key or [])})")
         raise typer.Exit(NO_ROW)
@@ -189,11 +212,13 @@ def scan(
     reverse: Annotated[bool, typer.Option("--reverse", help="From the last key to the first.")] = False,
     read: Read = None,
     after: After = None,
+    within: Within = None,
     timeout: Timeout = 10.0,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
     """Print rows in key order: all, or those whose key begins with the prefix."""
+    from viewkeeper.cli.rows import Freshness
     from viewkeeper.cli.rows import scan as scan_rows
 
     scan_rows(
@@ -204,9 +229,7 @@ def scan(
         stop=stop or [],
         limit=limit,
         reverse=reverse,
-        read=read,
-        after=after,
-        timeout=timeout,
+        freshness=Freshness(read, after, within, timeout),
         form=form_of(json=json, csv=csv),
     )
 

@@ -1,4 +1,4 @@
-"""Rows: put, get, scan and changes.
+"""Rows: put, delete, get, scan and changes.
 
 In: a store's URL, names, and keys as typed. Out: tokens and rows on stdout. Always: tables and views are read alike; a
 read mode, and waiting for a token, are for views.
@@ -7,7 +7,7 @@ read mode, and waiting for a token, are for views.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli.answers import Form, print_rows, print_tables
@@ -16,11 +16,26 @@ from viewkeeper.cli.opening import find_named, key_columns, open_database, shown
 from viewkeeper.cli.output import print_facts, print_text
 from viewkeeper.cli.values import parse_key, parse_put
 from viewkeeper.errors import InputError
+from viewkeeper.model.reads import Bounded
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.client.tables import Table
     from viewkeeper.client.views import View
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Which state of a view a user wants to see, and how long to wait for it."""
+
+    read: str | None
+    after: str | None
+    within: float | None
+    timeout: float
+
+    @property
+    def is_asked_for(self) -> bool:
+        return bool(self.read or self.after or self.within is not None)
 
 
 def put(url: str, name: str, arguments: Sequence[str]) -> None:
@@ -30,12 +45,17 @@ def put(url: str, name: str, arguments: Sequence[str]) -> None:
         print(table.put(parse_put(table.schema, arguments)))
 
 
-def get(
-    url: str, name: str, key: Sequence[str], *, read: str | None, after: str | None, timeout: float, form: Form
-) -> bool:
+def delete(url: str, name: str, key: Sequence[str], columns: Sequence[str] | None) -> None:
+    """Delete one row, or set some of its columns to NULL, and print the token."""
+    with open_database(url) as database:
+        table = database.table(name)
+        print(table.delete(*parse_key(table.schema.key_columns, key), columns=columns))
+
+
+def get(url: str, name: str, key: Sequence[str], freshness: Freshness, form: Form) -> bool:
     """Print the row under a key; whether there is one."""
     with open_database(url, read_only=True) as database:
-        named = _find_to_read(database, name, read, after, timeout)
+        named = _find_to_read(database, name, freshness)
         row = named.get(*parse_key(key_columns(named), key))
     if row is not None and form is Form.TEXT:
         print_facts(row)  # neither this nor JSON waits for Arrow
@@ -55,14 +75,12 @@ def scan(
     stop: Sequence[str],
     limit: int | None,
     reverse: bool,
-    read: str | None,
-    after: str | None,
-    timeout: float,
+    freshness: Freshness,
     form: Form,
 ) -> None:
     """Print rows in key order."""
     with open_database(url, read_only=True) as database:
-        named = _find_to_read(database, name, read, after, timeout)
+        named = _find_to_read(database, name, freshness)
         columns = key_columns(named)
         rest = columns[len(prefix) :]
         tables = named.batches(
@@ -94,15 +112,19 @@ def _record(record: dict[str, object] | None) -> str | None:
     return None if record is None else to_json_text(record)
 
 
-def _find_to_read(database: Database, name: str, read: str | None, after: str | None, timeout: float) -> Table | View:
+def _find_to_read(database: Database, name: str, freshness: Freshness) -> Table | View:
     """The table or view called `name`, in the read mode asked for, once it holds the write asked for."""
+    from viewkeeper.client.reading import moment_of
     from viewkeeper.client.tables import Table
 
     named = find_named(database, name)
     if isinstance(named, Table):
-        if read or after:
-            raise InputError(f"{named.name} is a table and always read as it is", "--read and --after are for views")
+        if freshness.is_asked_for:
+            hint = "--read, --after and --within are for views"
+            raise InputError(f"{named.name} is a table and always read as it is", hint)
         return named
-    if after:
-        database.wait_for(after, timeout)
-    return named.in_mode(str(read)) if read else named
+    if freshness.after:
+        database.wait_for(freshness.after, freshness.timeout)
+    if freshness.within is not None:
+        moment_of(database.store, Bounded(freshness.within), freshness.timeout)  # what is read below is no older
+    return named.in_mode(str(freshness.read)) if freshness.read else named

@@ -75,5 +75,8 @@ def _read(file: Path | None) -> str:
     try:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
         return text.removeprefix("\ufeff")  # some editors begin a file with a byte order mark
+    except OSError as error:
+        hint = "name a file of statements, or - for the input"
+        raise InputError(f"{file or 'the input'} cannot be read: {error.strerror}", hint) from None
     except UnicodeDecodeError:
         raise InputError(f"{file or 'the input'} is not UTF-8 text", "SQL is read as UTF-8") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from viewkeeper.errors import ForeignToken
+from viewkeeper.errors import ForeignToken, InputError
 from viewkeeper.model.positions import Position, Positions, Stream, covers
 
 
@@ -43,7 +43,7 @@ class Token:
         except ValueError:
             form = ""
         if form != "vk1":
-            raise ForeignToken(f"{text[:60]!r} is not a token", "pass what put, delete or put_many returned")
+            raise InputError(f"{text[:60]!r} is not a token", "pass what put, delete or put_many returned")
         return Token(incarnation, positions)
 
     def is_covered_by(self, incarnation: str, positions: Positions) -> bool:

@@ -19,7 +19,7 @@ from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX
 Run = Callable[..., Result]
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ("sql", "put", "load", "get", "scan", "changes", "run", "status", "explain", "check")
+COMMANDS = ("sql", "put", "delete", "load", "get", "scan", "changes", "run", "status", "explain", "check")
 COMMANDS += ("backup", "restore", "compact", "demo")
 HEAVY = ("pyspark", "py4j", "pandas", "duckdb", "sqlglot")
 
@@ -34,7 +34,10 @@ def test_help_lists_the_commands_and_the_exit_codes(run: Run) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(run: Run, command: str) -> None:
-    assert run(command, "--help").exit_code == 0
+    told = run(command, "--help")
+
+    assert told.exit_code == 0
+    assert run(command, "-h").stdout == told.stdout
 
 
 def test_the_version_is_the_package_s(run: Run) -> None:

@@ -163,10 +163,52 @@ def test_a_read_waits_for_the_token_of_a_put(run: Run, fresh_shop: str) -> None:
     assert (late.exit_code, late.stdout) == (5, "")
     assert "Use a longer --timeout" in late.stderr
     assert rows_of(run(*read)) == [{"region": "eu", "n": 2, "total": 31}]
-    assert run("get", fresh_shop, "revenue", "eu", "--after", "nonsense").exit_code == 5
+    assert run("get", fresh_shop, "revenue", "eu", "--after", "nonsense").exit_code == 2
 
 
-@pytest.mark.parametrize("option", [("--read", "latest"), ("--after", "vk1:x:")])
+def test_a_read_may_ask_for_a_view_that_misses_nothing_older(run: Run, fresh_shop: str) -> None:
+    from tests.support.running import keep_up
+    from viewkeeper.client.connect import connect
+
+    read = ("scan", fresh_shop, "revenue", "eu", "--json", "--timeout", "0")
+    assert len(rows_of(run(*read, "--within", "0"))) == 1
+    run("put", fresh_shop, "orders", "o9", "region=eu", "amount=1")
+    late = run(*read, "--within", "0")
+    lenient = rows_of(run(*read, "--within", "86400"))
+    keep_up(connect(fresh_shop))
+
+    assert (late.exit_code, late.stdout) == (5, "")
+    assert lenient == [{"region": "eu", "n": 1, "total": 30}]
+    assert rows_of(run(*read, "--within", "0")) == [{"region": "eu", "n": 2, "total": 31}]
+
+
+def test_a_row_is_deleted_by_its_key_whether_it_is_there_or_not(run: Run, shop: str) -> None:
+    for _ in range(2):
+        deleted = run("delete", shop, "orders", "o1")
+        assert (deleted.exit_code, deleted.stdout[:4]) == (0, "vk1:")
+    assert run("get", shop, "orders", "o1").exit_code == 3
+    assert run("delete", shop, "orders", "o2", "--column", "region").exit_code == 0
+    assert rows_of(run("get", shop, "orders", "o2", "--json")) == [{"id": "o2", "region": None, "amount": -5}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (("orders", "o1", "o2"), "table orders has the key (id), not 2 values"),
+        (("orders", "o1", "--column", "id"), "id is a key column of orders"),
+        (("orders", "o1", "--column", "nothing"), "table orders has no column nothing"),
+        (("revenue", "eu"), "revenue"),
+        (("orders",), "Missing argument 'KEY"),
+    ],
+)
+def test_a_delete_that_makes_no_sense_is_refused(run: Run, shop: str, arguments: tuple[str, ...], fact: str) -> None:
+    refused = run("delete", shop, *arguments)
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert fact in refused.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("option", [("--read", "latest"), ("--after", "vk1:x:"), ("--within", "1")])
 def test_read_modes_are_for_views(run: Run, shop: str, option: tuple[str, ...]) -> None:
     got = run("get", shop, "orders", "o1", *option)
 

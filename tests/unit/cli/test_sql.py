@@ -99,7 +99,10 @@ def test_what_cannot_be_read_is_told(run: Run, url: str, tmp_path: Path) -> None
     binary.write_bytes(b"\xff\xfe")
 
     missing = run("sql", url, "--file", str(tmp_path / "nowhere.sql"))
-    assert (missing.exit_code, missing.stderr) == (4, f"error: {tmp_path}/nowhere.sql: No such file or directory\n")
+    hint = "hint: name a file of statements, or - for the input\n"
+    fact = f"error: {tmp_path}/nowhere.sql cannot be read: No such file or directory\n"
+    assert (missing.exit_code, missing.stderr) == (2, fact + hint)
+    assert run("sql", url, "--file", str(tmp_path)).exit_code == 2
     assert run("sql", url, "--file", str(binary)).exit_code == 2
     assert run("sql", url, "SELECT 1", "--file", str(binary)).exit_code == 2
 
@@ -160,7 +163,7 @@ def test_errors_do_not_end_the_prompt(
     run_shell(run, "embedded:./shop", typed("SELECT 1;", "SELECT 2;", "SELECT 3;"))
 
     assert ran == ["SELECT 1;", "SELECT 2;", "SELECT 3;"]
-    assert capsys.readouterr().err == "error: it is wrong\nhint: put it right\n"
+    assert capsys.readouterr().err == "error: it is wrong\nhint: put it right\ninterrupted: nothing was changed\n"
 
 
 def test_a_terminal_gets_a_prompt_and_a_history(url: str, tmp_path: Path) -> None:

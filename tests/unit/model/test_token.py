@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.errors import ForeignToken
+from viewkeeper.errors import ForeignToken, InputError
 from viewkeeper.model.positions import count_between, covers
 from viewkeeper.model.token import Token
 
@@ -36,7 +36,7 @@ def test_two_tokens_together_are_covered_when_both_are(left: dict, right: dict, 
     "text", ["", "abc", "vk1:abc", "vk1:abc:0", "vk1:abc:0=x", "vk2:abc:0=1", "a:b:c:d", "vk1:abc:0=1=2"]
 )
 def test_what_is_not_a_token_is_refused(text: str) -> None:
-    with pytest.raises(ForeignToken, match="is not a token"):
+    with pytest.raises(InputError, match="is not a token"):
         Token.parse(text)
 
 
