@@ -1,47 +1,136 @@
-"""SELECT: ad hoc queries over tables and views, run by DuckDB.
+"""SELECT: queries over tables and views that are answered once.
 
-In: a parsed SELECT. Out: a `Result`. Always: all views of a query are read at one committed epoch, all tables as they are;
-DuckDB sees nothing but these Arrow tables, and its SQL is DuckDB's own.
+In: a SELECT's text. Out: a `Result`. Always: the text goes through the parser and the binder of views and means what it
+would mean as a view; DuckDB sees the SQL that is made of the bound query, and nothing but the streams it reads. All views
+are read at one committed epoch, all tables as they are at one moment of each node. A row on which an expression fails is
+an error.
 """
 
 from __future__ import annotations
 
+import datetime
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 
 from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
-from viewkeeper.errors import SqlError, UnknownName
+from viewkeeper.client.scans import stream
+from viewkeeper.errors import SqlError
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.plan.catalog import Catalog
+from viewkeeper.plan.constants import refuse_failing_constants
+from viewkeeper.sql.bind import bind_select
+from viewkeeper.sql.bind_from import ONE_ROW
+from viewkeeper.sql.duckdb_aggregates import EXACT_SUM
+from viewkeeper.sql.duckdb_relation import relation_sql
+from viewkeeper.sql.expressions import Aggregate, Call, Cast, walk
+from viewkeeper.sql.reads import Read, reads_of
+from viewkeeper.sql.relations import Relation, Scan, expressions_of, walk_relations
 from viewkeeper.sql.syntax import Select
+from viewkeeper.views.doubles import sum_lists
+from viewkeeper.views.duck import connect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from viewkeeper.client.database import Database
+
+# An expression must not be evaluated on a row that a σ below it leaves out: it might fail there.
+_KEEP_ORDER = ("filter_pullup", "filter_pushdown", "reorder_filter", "join_order")
+_NAMED_MAX = 3
 
 
 def select(database: Database, statement: Select) -> Result:
     """The answer of a SELECT."""
-    relations: dict[str, pa.Table] = {}
-    with database.snapshot() as snapshot:
-        catalog = snapshot.catalog
-        for name in statement.tables:
-            if not catalog.has(name):
-                raise UnknownName(f"there is no table or view {name}", "SHOW TABLES and SHOW VIEWS list what there is")
-            is_table = any(table.name.lower() == name.lower() for table in catalog.tables)
-            relations[name] = database.table(name).to_arrow() if is_table else snapshot.view(name).to_arrow()
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-        for name, relation in relations.items():
-            connection.register(name, relation)
+    with database.snapshot() as snapshot, closing(database.store.hold_rows()) as rows:
+        relation = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
+        refuse_failing_constants(relation)
+        reads = reads_of(relation)
+        streams = [stream(read, snapshot, rows) for read in reads if read.scan.table is not ONE_ROW]
+        numbers = itertools.count()
+        texts = iter([_scan_sql(read, numbers) for read in reads])
+        answer = _run(relation, relation_sql(relation, lambda scan: next(texts)), streams)
+    return _result(relation.columns, answer)
+
+
+def _scan(catalog: Catalog, name: str) -> Relation:
+    entry = catalog.named(name)
+    if isinstance(entry, TableSchema):
+        return Scan(entry)
+    columns = tuple(shown.column for shown in entry.shown)
+    return Scan(TableSchema(entry.id, entry.name, columns, ()), is_view=True)
+
+
+def _scan_sql(read: Read, numbers: Iterator[int]) -> str:
+    """All columns of the table; those that nothing speaks of are not read, and NULL."""
+    if read.scan.table is ONE_ROW:
+        return "SELECT 1"
+    columns = [
+        f"c{place}" if place in read.columns else f"CAST(NULL AS {column.type.duckdb}) AS c{place}"
+        for place, column in enumerate(read.scan.columns)
+    ]
+    return f"SELECT {', '.join(columns)} FROM r{next(numbers)}"
+
+
+def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) -> pa.Table:
+    failures: list[Exception] = []
+    with connect(disabled_optimizers=_KEEP_ORDER) as connection:
+        connection.create_function(EXACT_SUM, sum_lists, ["DOUBLE[]"], "DOUBLE", type="arrow")
+        for number, one in enumerate(streams):
+            connection.register(f"r{number}", _watched(one, failures))
         try:
-            return interruptibly(lambda: _answer(connection, statement.text), connection.interrupt)
+            return interruptibly(lambda: connection.sql(sql).to_arrow_reader().read_all(), connection.interrupt)
         except duckdb.Error as error:
-            raise SqlError(str(error).splitlines()[0], "SELECT is run by DuckDB and follows its SQL") from None
+            if failures:
+                raise failures[0] from None
+            raise _failed(relation, error) from None
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
-    answer = connection.execute(text)
-    columns = tuple(item[0] for item in answer.description or ())
-    return Result(columns, tuple(answer.fetchall()))
+def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.RecordBatchReader:
+    """The same stream; what fails in it is kept, because DuckDB would hand on only its words."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from source
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    return pa.RecordBatchReader.from_batches(source.schema, batches())
+
+
+def _failed(relation: Relation, error: duckdb.Error) -> SqlError:
+    """What went wrong on some row, and which expressions could have been it."""
+    parts = [part for node in walk_relations(relation) for one in expressions_of(node) for part in walk(one)]
+    risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
+    sums = [part for part in parts if isinstance(part, Aggregate) and part.fallible]
+    named = list(dict.fromkeys(part.text for part in (*sums, *risky)))
+    told = " or ".join(named[:_NAMED_MAX]) + (" or another" if len(named) > _NAMED_MAX else "")
+    return SqlError(f"{told or 'the SELECT'} fails on a row: {_reason(error)}", "leave such rows out with WHERE")
+
+
+def _reason(error: duckdb.Error) -> str:
+    if "division by zero" in str(error):
+        return "division by zero"
+    if isinstance(error, duckdb.OutOfRangeException) or "out of range" in str(error):
+        return "overflow"
+    if isinstance(error, duckdb.ConversionException):
+        return "the value cannot be converted"
+    return str(error).splitlines()[0]
+
+
+def _result(columns: Sequence[Column], answer: pa.Table) -> Result:
+    names = tuple(column.name for column in columns)
+    values = [_values(column, array) for column, array in zip(columns, answer.columns, strict=True)]
+    return Result(names, tuple(zip(*values, strict=True)))
+
+
+def _values(column: Column, array: pa.ChunkedArray) -> list[object]:
+    """The values as a table gives them; a TIMESTAMP inside ViewKeeper is naive and means UTC."""
+    values = array.cast(column.type.arrow).to_pylist()
+    if column.type.kind == "TIMESTAMP":
+        return [None if value is None else value.replace(tzinfo=datetime.UTC) for value in values]
+    return values

@@ -8,14 +8,14 @@ is not filled yet says so instead of answering with a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.ranges import byte_range, check_limit
 from viewkeeper.client.reading import EPOCH_MAX, TIMEOUT_SECONDS, Moment, moment_of
 from viewkeeper.client.rows import key_bytes
 from viewkeeper.errors import InputError, NotReady
-from viewkeeper.model.keys import decode_key, part_end
+from viewkeeper.model.keys import after_prefix, decode_key, part_end
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.rows import decode_row
 from viewkeeper.model.values import from_stored
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from viewkeeper.client.reading import ReadMode
     from viewkeeper.model.horizon import Horizon
     from viewkeeper.stores.embedded.held import HeldViews
+
+    Pairs = Iterator[tuple[bytes, bytes]]
+    Piece = tuple[pa.Array, pa.Array]
 
 
 class View:
@@ -150,6 +153,29 @@ class View:
 
         definition, keys, rows = self._records((), None, None, None, TIMEOUT_SECONDS)
         return keys_and_values(definition.node, definition.shown, keys, rows)
+
+    def pieces(
+        self, ranges: Sequence[tuple[bytes, bytes | None]], cut: Callable[[Pairs], Iterator[Piece]]
+    ) -> Iterator[Piece]:
+        """Keys and rows of the records in some ranges of keys, as `cut` cuts them; of a snapshot's view only."""
+        from viewkeeper.stores.embedded.versions import rows_at
+
+        if self._held is None:
+            raise InputError("only a view of a snapshot is read in pieces", "use db.snapshot().view(name)")
+        held, moment = self._held
+        definition = self._definition
+        if self._is_unfilled(definition, moment):
+            yield from cut(iter(self._unfilled_pairs(definition)))
+            return
+        found = (
+            pair
+            for low, high in ranges
+            for pair in held.scan(self._places_of(definition, low, high), definition.node.table, low, high)
+        )
+        for keys, chains in cut(found):
+            rows = rows_at(chains, moment.epoch, moment.void)
+            there = rows.is_valid()
+            yield keys.filter(there), rows.filter(there)
 
     def in_mode(self, mode: ReadMode) -> View:
         """This view, read in `mode` unless a read says otherwise."""
@@ -271,6 +297,15 @@ class View:
         if not prefix:
             return range(store.places)
         return [store.place_of(key_bytes(_label(definition), node.key[:1], prefix[:1]))]
+
+    def _places_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:
+        """The places that the keys of a range may lie in: one, where all have the same first part."""
+        store, key = self._database.store, definition.node.key
+        if not key:
+            return [store.place_of(b"")]
+        first = low[: part_end(key[0], low)] if low else b""
+        is_one = bool(first) and high is not None and high <= (after_prefix(first) or b"")
+        return [store.place_of(first)] if is_one else range(store.places)
 
     def _is_unfilled(self, definition: ViewDefinition, moment: Moment) -> bool:
         first = moment.horizon.filled.get(definition.node.table)

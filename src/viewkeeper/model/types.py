@@ -117,15 +117,19 @@ TIMESTAMP = SqlType("TIMESTAMP")
 INT128 = SqlType("INT128")  # accumulators only: users never declare it
 
 _SYNONYMS = {
-    "BOOL": "BOOLEAN",
     "INTEGER": "INT",
     "LONG": "BIGINT",
-    "TEXT": "STRING",
-    "VARCHAR": "STRING",
-    "BYTES": "BINARY",
-    "BLOB": "BINARY",
     "NUMERIC": "DECIMAL",
     "DEC": "DECIMAL",
+}
+_KNOWN = "use one of BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP"
+# Names of other dialects, or of types that are not stored; Spark's CAST refuses some and cuts at the length of others.
+_INSTEAD = {
+    "BOOL": "write BOOLEAN",
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "CHARACTER", "NVARCHAR"), "write STRING, which has no length"),
+    **dict.fromkeys(("BLOB", "BYTES", "BYTEA", "VARBINARY"), "write BINARY"),
+    **dict.fromkeys(("FLOAT", "REAL", "FLOAT4", "FLOAT8"), "write DOUBLE"),
+    **dict.fromkeys(("TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATETIME", "TIMESTAMPTZ"), "write TIMESTAMP, which is in UTC"),
 }
 
 
@@ -144,8 +148,8 @@ def parse_type(text: str) -> SqlType:
     match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", text.upper())
     name = match and _SYNONYMS.get(match[1], match[1])
     if not match or name not in _WIDTHS or (match[2] and name != "DECIMAL"):
-        known = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP"
-        raise UnsupportedSql(f"type {text.strip()} is not supported", f"use one of {known}")
+        hint = _INSTEAD.get(match[1], _KNOWN) if match else _KNOWN
+        raise UnsupportedSql(f"type {text.strip()} is not supported", hint)
     if name == "DECIMAL":
         return decimal(int(match[2] or 10), int(match[3] or 0))
     return SqlType(name)

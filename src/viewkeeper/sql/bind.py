@@ -1,7 +1,8 @@
-"""Binding of a view's query.
+"""Binding of a query: that of a view, or one that is answered once.
 
 In: the text of a query, and what a name of FROM means. Out: a tree of relations. Always: each column of the query has a
-name of its own and a type; what the tree says does not depend on how the text is spelled.
+type, and of a view a name of its own; what the tree says does not depend on how the text is spelled; a text that may be
+either means the same as both.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from viewkeeper.sql.relations import Relation, walk_relations
 RELATIONS_MAX = 2_000
 
 
+def bind_select(text: str, relation_named: Callable[[str], Relation]) -> Relation:
+    """Bind a SELECT that is answered once; see `bind_query`."""
+    return _bind_nested(parse_query(text), Environment(relation_named, _bind_nested, open_block, once=True))
+
+
 def bind_query(text: str, relation_named: Callable[[str], Relation]) -> Relation:
-    """Bind the query in `text`; `relation_named` gives a table or view, and raises UnknownName where there is none."""
+    """Bind a view's query; `relation_named` gives a table or view, and raises UnknownName where there is none."""
     relation = _bind_nested(parse_query(text), Environment(relation_named, _bind_nested, open_block))
     seen: set[str] = set()
     for column in relation.columns:
@@ -50,10 +56,10 @@ def _bind_any(node: exp.Expression, env: Environment) -> Relation:
         case exp.Select():
             return bind_block(node, env)
         case exp.SetOperation():
-            return order_relation(node, bind_set(node, env))
+            return order_relation(node, bind_set(node, env), once=env.once)
         case exp.Subquery() if not node.args.get("alias"):
             for name, value in node.args.items():
                 if value and name not in ("this", "order", "limit", "offset", "with_"):
                     raise refuse_clause(name)
-            return order_relation(node, _bind_nested(node.this, env))
+            return order_relation(node, _bind_nested(node.this, env), once=env.once)
     raise SqlError("a view is defined by a SELECT")

@@ -36,22 +36,25 @@ def open_block(tree: exp.Select, env: Environment) -> Block:
     scope = Scope(source.names, source.sources, outer=env.outer)
     where = tree.args.get("where")
     if where is None:
-        return Block(build(source.tree, ()), scope)
+        return Block(build(source.tree, (), once=env.once), scope)
     plain, predicates = split_where(where.this)
     reach = replace(scope, barred="WHERE", reaches_out=env.reaches_out)
     conditions = [construct.boolean(bind_expression(node, reach), "WHERE") for node in plain]
-    relation, correlated = _select_rows(source, conditions)
+    relation, correlated = _select_rows(source, conditions, env)
     for predicate in predicates:
         relation = apply_predicate(relation, predicate, replace(scope, barred="WHERE"), env)
     return Block(relation, scope, correlated)
 
 
-def _select_rows(source: From, conditions: list[Expression]) -> tuple[Relation, tuple[Expression, ...]]:
+def _select_rows(
+    source: From, conditions: list[Expression], env: Environment
+) -> tuple[Relation, tuple[Expression, ...]]:
     parts = [part for condition in conditions for part in conjuncts(condition)]
     correlated = tuple(part for part in parts if any(isinstance(node, OuterRef) for node in walk(part)))
     if isinstance(source.tree, Leaf) and not correlated:
         return build(source.tree, conditions), ()
-    return build(source.tree, [part for part in parts if part not in correlated]), correlated
+    kept = [part for part in parts if part not in correlated]
+    return build(source.tree, kept, once=env.once), correlated
 
 
 def bind_block(tree: exp.Select, env: Environment) -> Relation:
@@ -61,7 +64,7 @@ def bind_block(tree: exp.Select, env: Environment) -> Relation:
     group, having = tree.args.get("group"), tree.args.get("having")
     condition = bind_having(having.this, items, scope) if having is not None else None
     groups = bind_groups(group, items, replace(scope, barred="GROUP BY")) if group is not None else ()
-    order = bind_order(tree, items, scope)
+    order = bind_order(tree, items, scope, once=env.once)
     is_plain = group is None and condition is None and not any(aggregates_in(item.expression) for item in items)
     if is_plain:
         refuse_aggregates(order)

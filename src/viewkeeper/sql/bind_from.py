@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from viewkeeper.errors import InvariantBroken, SqlError, UnsupportedSql
+from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.environment import Environment, Named
@@ -19,10 +20,14 @@ from viewkeeper.sql.expressions import Call, Cast, ColumnRef, Expression, conjun
 from viewkeeper.sql.join_tree import Leaf, Outer, Tree, inner_join, width
 from viewkeeper.sql.positions import shift
 from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.relations import Scan
 from viewkeeper.sql.scope import Name, Scope, Source, names_of
 from viewkeeper.sql.tokens import check_name
 
 JOINS_MAX = 50
+
+# What a SELECT without FROM reads: one row without columns.
+ONE_ROW = TableSchema(TableId(0), "", (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ _KINDS = {
 
 def bind_from(tree: exp.Select, env: Environment) -> From:
     node = tree.args.get("from_")
+    if node is None and env.once:
+        return From(Leaf(Scan(ONE_ROW), "nothing"), (), ())
     if node is None:
         raise UnsupportedSql("a SELECT without FROM is not a view", "name the table it reads")
     return _join_all(_bind_source(node.this, env), tree.args.get("joins") or (), env)
@@ -83,6 +90,8 @@ def _bind_table(node: exp.Table, env: Environment) -> From:
             raise UnsupportedSql(f"table {node.sql(dialect='spark')} is qualified", "a table has a name of one part")
         if value and name not in ("this", "alias", "joins"):
             raise refuse_clause(name)
+    if node.alias:
+        check_name(node.alias, "table")
     return _leaf(env.named(node.name), node.alias or node.name, node.args.get("alias"))
 
 

@@ -1,6 +1,7 @@
 """Binding of ORDER BY … LIMIT.
 
-In: a query's ORDER BY and LIMIT, and what it may order by. Out: a `Top`. Always: an order is by columns of the relation
+In: a query's ORDER BY and LIMIT, and what it may order by. Out: a `Top`, or a `Sorted` that only a query answered `once`
+may be. Always: an order is by columns of the relation
 below, hidden ones where the query does not show them, so that a row whose order fails is set aside before it is ordered.
 """
 
@@ -17,7 +18,7 @@ from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, rewrite, walk
 from viewkeeper.sql.positions import column_refs, keep_columns, project
 from viewkeeper.sql.refusals import refuse_clause
-from viewkeeper.sql.relations import Ordering, Output, Relation, Top
+from viewkeeper.sql.relations import Ordering, Output, Relation, Sorted, Top
 from viewkeeper.sql.scope import Scope, Source, ambiguous, names_of
 
 _LIMIT_MAX = 2**31 - 1
@@ -25,38 +26,57 @@ _LIMIT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """ORDER BY … LIMIT, bound where the select list is bound."""
+    """ORDER BY, LIMIT and OFFSET, bound where the select list is bound."""
 
     terms: tuple[Ordering, ...]
-    limit: int
+    limit: int | None
+    offset: int = 0
+
+    def over(self, relation: Relation) -> Relation:
+        if self.terms and self.limit and not self.offset:
+            return Top(relation, self.terms, self.limit)
+        return Sorted(relation, self.terms, self.limit, self.offset)
 
 
-def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Order | None:
+def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope, *, once: bool = False) -> Order | None:
     """The order of a query whose select list is `items` over `scope`; a name is an output before it is a column."""
-    order, limit = node.args.get("order"), node.args.get("limit")
-    if node.args.get("offset"):
-        raise refuse_clause("offset")
-    if order is None and limit is None:
+    order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
+    if order is None and limit is None and offset is None:
         return None
+    if not once:
+        _require_whole(order, limit, offset)
+    terms = tuple(_term(term, items, scope) for term in order.expressions) if order is not None else ()
+    most = None if limit is None or (once and _is_all(limit)) else read_limit(limit, least=0 if once else 1)
+    return Order(terms, most, 0 if offset is None else read_limit(offset, least=0))
+
+
+def _require_whole(order: exp.Expression | None, limit: exp.Expression | None, offset: exp.Expression | None) -> None:
+    """Raise unless a view's order says which rows it keeps."""
+    if offset is not None:
+        raise refuse_clause("offset")
     if limit is None:
         raise refuse_clause("order")
     if order is None:
         raise UnsupportedSql("LIMIT without ORDER BY is not deterministic", "say with ORDER BY which rows come first")
-    return Order(tuple(_term(term, items, scope) for term in order.expressions), read_limit(limit))
 
 
-def read_limit(limit: exp.Expression) -> int:
-    """The number behind LIMIT."""
+def read_limit(limit: exp.Expression, *, least: int = 1) -> int:
+    """The number behind LIMIT or OFFSET."""
     count = limit.args.get("expression")
-    if isinstance(limit, exp.Limit) and isinstance(count, exp.Literal) and not count.is_string and count.this.isdigit():
+    if isinstance(count, exp.Literal) and not count.is_string and count.this.isdigit():
         if limit.args.get("offset") or limit.args.get("expressions"):
             raise refuse_clause("offset")
-        if 1 <= int(count.this) <= _LIMIT_MAX:
+        if least <= int(count.this) <= _LIMIT_MAX:
             return int(count.this)
     raise UnsupportedSql(
-        f"{limit.sql(dialect='spark').strip()} is not supported in a view",
-        f"LIMIT takes a number from 1 to {_LIMIT_MAX}",
+        f"{limit.sql(dialect='spark').strip()} is not supported",
+        f"{limit.key.upper()} takes a number from {least} to {_LIMIT_MAX}",
     )
+
+
+def _is_all(limit: exp.Expression) -> bool:
+    count = limit.args.get("expression")
+    return isinstance(count, (exp.Var, exp.Column)) and count.name.upper() == "ALL"
 
 
 def _term(node: exp.Ordered, items: Sequence[Output], scope: Scope) -> Ordering:
@@ -97,7 +117,7 @@ def with_hidden(items: Sequence[Output], order: Order | None) -> tuple[tuple[Out
         if place == len(extended):
             extended.append(Output(term.expression.text, term.expression))
         terms.append(replace(term, expression=_ref(place, extended[place])))
-    return tuple(extended), Order(tuple(terms), order.limit)
+    return tuple(extended), replace(order, terms=tuple(terms))
 
 
 def _ref(place: int, output: Output) -> ColumnRef:
@@ -108,14 +128,14 @@ def top(relation: Relation, order: Order | None, shown: int) -> Relation:
     """The first rows of `relation`, whose first `shown` columns are the query's."""
     if order is None:
         return relation
-    return keep_columns(Top(relation, order.terms, order.limit), range(shown))
+    return keep_columns(order.over(relation), range(shown))
 
 
-def order_relation(node: exp.Expression, relation: Relation) -> Relation:
+def order_relation(node: exp.Expression, relation: Relation, *, once: bool = False) -> Relation:
     """ORDER BY … LIMIT of a query that is no SELECT of its own: by names and places of its columns."""
     scope = Scope(names_of(relation.columns, None), (Source(None, "the query"),), barred="ORDER BY")
     items = [Output(ref.name, ref) for ref in column_refs(relation)]
-    return order_over(relation, bind_order(node, items, scope))
+    return order_over(relation, bind_order(node, items, scope, once=once))
 
 
 def order_over(relation: Relation, order: Order | None) -> Relation:

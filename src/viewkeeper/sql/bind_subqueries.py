@@ -100,7 +100,7 @@ def apply_predicate(relation: Relation, predicate: Predicate, scope: Scope, env:
     node = predicate.node
     query = node.this if isinstance(node, exp.Exists) else node.args["query"]
     inner = _open(query, env.within(scope), for_exists=isinstance(node, exp.Exists))
-    ties = _tie(inner, predicate, len(relation.columns))
+    ties = _tie(inner, predicate, len(relation.columns), once=env.once)
     if isinstance(node, exp.Exists):
         return _join(relation, inner, ties, predicate)
     pairs = _compared(node, inner, scope)
@@ -135,7 +135,7 @@ def _is_plain(tree: exp.Select, *, for_exists: bool) -> bool:
     return not any(node.find(exp.AggFunc) for node in tree.expressions)
 
 
-def _tie(inner: _Subquery, predicate: Predicate, width: int) -> _Ties:
+def _tie(inner: _Subquery, predicate: Predicate, width: int, *, once: bool) -> _Ties:
     """Correlated equalities become keys, other correlated conditions the residual."""
     ties = _Ties([], [], [])
     for condition in inner.correlated:
@@ -145,10 +145,10 @@ def _tie(inner: _Subquery, predicate: Predicate, width: int) -> _Ties:
         else:
             ties.left.append(rewrite(sides[0], lambda node: _side_by_side(node, 0)))
             ties.right.append(sides[1])
-    residual = conjunction(ties.residual)
+    residual = None if once else conjunction(ties.residual)
     if residual is not None and residual.fallible:
         raise refuse_fallible(f"the subquery of {predicate.text}", residual)
-    if ties.residual and not ties.left and isinstance(predicate.node, exp.Exists):
+    if residual is not None and not ties.left and isinstance(predicate.node, exp.Exists):
         raise UnsupportedSql(
             f"the subquery of {predicate.text} is tied to the query around without an equality",
             "it needs a condition like b.y = a.x in its WHERE",

@@ -3,13 +3,15 @@
 In: nothing. Out: `ViewSpark`, to parse and to print a view's text. Always: a function of `PLAIN` stays a call by its
 name over its arguments, and a WITH stays where it stands. sqlglot's own trees lose meaning: INSTR and LOCATE become one
 node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month',
-DATE_SUB a product; and a WITH inside a query would be printed before it, beside others of the same names.
+DATE_SUB a product; and a WITH inside a query would be printed before it, beside others of the same names. A type remembers
+how it was written: sqlglot forgets the length of VARCHAR(5).
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 PLAIN = frozenset(
@@ -23,6 +25,7 @@ PLAIN = frozenset(
     "round sqrt pmod shiftleft shiftright".split()
 )
 # These have a syntax of their own beside the call: POSITION(a IN b).
+WRITTEN = "written"
 _OWN_SYNTAX = frozenset({"POSITION"})
 
 
@@ -34,6 +37,13 @@ class ViewSpark(Spark):
             for name, read in Spark.Parser.FUNCTION_PARSERS.items()
             if name.lower() not in PLAIN or name in _OWN_SYNTAX
         }
+
+        def _parse_types(self, *args: bool, **options: bool) -> exp.Expression | None:
+            first = self._curr
+            found = super()._parse_types(*args, **options)
+            if isinstance(found, exp.DataType):
+                found.meta[WRITTEN] = self._find_sql(first, self._prev)
+            return found
 
     class Generator(Spark.Generator):
         EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[frozenset[type]] = frozenset()

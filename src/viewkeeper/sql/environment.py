@@ -48,7 +48,8 @@ def without_parentheses(node: exp.Expression) -> exp.Expression:
 class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
 
-    `outer` is the scope around a subquery; its WHERE may speak of it where `reaches_out`.
+    `outer` is the scope around a subquery; its WHERE may speak of it where `reaches_out`. `once`: the query is answered
+    once and not kept as a view, so it may be in any order and pair every row with every row.
     """
 
     relation_named: Callable[[str], Relation]
@@ -58,6 +59,7 @@ class Environment:
     outer: Scope | None = None
     reaches_out: bool = False
     depth: int = 0
+    once: bool = False
 
     def named(self, name: str) -> Named:
         """What FROM `name` reads; UnknownName when there is no such thing."""
@@ -65,7 +67,8 @@ class Environment:
         if found is not None:
             return found
         relation = self.relation_named(name)
-        label = f"table {relation.table.name}" if isinstance(relation, Scan) else f"view {name}"
+        is_table = isinstance(relation, Scan) and not relation.is_view
+        label = f"table {relation.table.name}" if is_table else f"view {name}"
         return Named(relation, label, tuple(column.name for column in relation.columns))
 
     def deeper(self) -> Environment:

@@ -51,10 +51,12 @@ class Joined:
     unused: list[Equality]
 
 
-def join_inner(sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str]) -> Joined:
+def join_inner(
+    sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str], *, once: bool = False
+) -> Joined:
     keys = _shared_keys(len(sides), equalities) if len(sides) > 2 else None
     if keys is None:
-        return _join_by_twos(sides, equalities, labels)
+        return _join_by_twos(sides, equalities, labels, once)
     starts = _starts(sides)
     local = [tuple(shift(term, -start) for term in terms) for terms, start in zip(keys, starts, strict=True)]
     return Joined(Join("inner", tuple(sides), tuple(local)), _places(sides, range(len(sides))), [])
@@ -81,12 +83,16 @@ def _shared_keys(count: int, equalities: Sequence[Equality]) -> list[list[Expres
     return [[one[place] for one in terms] for place in range(count)]
 
 
-def _join_by_twos(sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str]) -> Joined:
+def _join_by_twos(
+    sides: Sequence[Relation], equalities: Sequence[Equality], labels: Sequence[str], once: bool
+) -> Joined:
     starts = _starts(sides)
     joined, waiting, unused = [0], list(range(1, len(sides))), list(equalities)
     relation = sides[0]
     while waiting:
         following = next((place for place in waiting if _usable(unused, joined, place)), None)
+        if following is None and once:
+            following = waiting[0]
         if following is None:
             raise refuse_keyless("JOIN", ", ".join(labels[place] for place in joined), labels[waiting[0]])
         used = _usable(unused, joined, following)

@@ -1,8 +1,9 @@
 """Join trees: from FROM as written to relations joined on keys.
 
 In: a tree of sources with the conditions of ON, and the conditions of WHERE. Out: a relation whose columns stand in FROM
-order. Always: each join has a key made of equalities between its sides, or it is refused; a condition that can fail is
-evaluated on joined rows, or on the one side whose rows it could only leave out.
+order. Always: each join has a key made of equalities between its sides, or it is refused, except of a query that is
+answered `once`; a condition that can fail is evaluated on joined rows, or on the one side whose rows it could only leave
+out.
 """
 
 from __future__ import annotations
@@ -73,17 +74,17 @@ def inner_join(left: Tree, right: Tree, conditions: Sequence[Expression]) -> Tre
     return Inner((*first.parts, *second.parts), (*first.conditions, *moved, *conditions))
 
 
-def build(tree: Tree, conditions: Sequence[Expression]) -> Relation:
+def build(tree: Tree, conditions: Sequence[Expression], *, once: bool = False) -> Relation:
     """The rows of `tree` for which all conditions are true."""
     match tree:
         case Leaf(relation=relation):
             return select(relation, conditions)
         case Inner():
-            return _build_inner(tree, conditions)
-    return _build_outer(tree, conditions)
+            return _build_inner(tree, conditions, once)
+    return _build_outer(tree, conditions, once)
 
 
-def _build_inner(tree: Inner, conditions: Sequence[Expression]) -> Relation:
+def _build_inner(tree: Inner, conditions: Sequence[Expression], once: bool) -> Relation:
     starts = _starts(tree)
     inside: list[list[Expression]] = [[] for _ in tree.parts]
     equalities: list[Equality] = []
@@ -107,8 +108,8 @@ def _build_inner(tree: Inner, conditions: Sequence[Expression]) -> Relation:
             inside[min(spoken)].append(shift(condition, -starts[min(spoken)]))
         elif equality is not None:
             equalities.append(equality)
-    sides = [build(part, mine) for part, mine in zip(tree.parts, inside, strict=True)]
-    joined = join_inner(sides, equalities, [label(part) for part in tree.parts])
+    sides = [build(part, mine, once=once) for part, mine in zip(tree.parts, inside, strict=True)]
+    joined = join_inner(sides, equalities, [label(part) for part in tree.parts], once=once)
     above += [equality.condition for equality in joined.unused]
     kept = [relocate(condition, joined.places.__getitem__) for condition in written if condition in above]
     order = [joined.places[position] for position in sorted(joined.places)]
@@ -144,7 +145,7 @@ _ON_SIDES = {"left": (1,), "right": (0,), "full": (), "semi": (0, 1), "anti": (1
 _WHERE_SIDES = {"left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
 
 
-def _build_outer(tree: Outer, conditions: Sequence[Expression]) -> Relation:
+def _build_outer(tree: Outer, conditions: Sequence[Expression], once: bool) -> Relation:
     split = width(tree.left)
     found = _Sides()
     for condition in conditions:
@@ -155,12 +156,15 @@ def _build_outer(tree: Outer, conditions: Sequence[Expression]) -> Relation:
             found.above.append(condition)
     for condition in tree.conditions:
         _place_on(found, tree.kind, condition, split)
-    if not found.keys[0]:
+    if not found.keys[0] and not once:
         raise refuse_keyless(f"{tree.kind.upper()} JOIN", label(tree.left), label(tree.right))
     residual = conjunction(found.residual)
-    if residual is not None and residual.fallible:
+    if residual is not None and residual.fallible and not once:
         raise refuse_fallible(f"the {tree.kind.upper()} JOIN with {label(tree.right)}", residual)
-    sides = (build(tree.left, found.pushed[0]), build(tree.right, found.pushed[1]))
+    sides = (
+        build(tree.left, found.pushed[0], once=once),
+        build(tree.right, found.pushed[1], once=once),
+    )
     return select(_outer_join(tree.kind, sides, found.keys, residual), found.above)
 
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
+from viewkeeper.sql.dialect import WRITTEN
 from viewkeeper.sql.syntax import Value
 
 # NULL before its neighbours give it a type; no column ever has it.
@@ -94,14 +95,16 @@ def _bytes(text: str) -> bytes:
 
 
 def target_type(node: exp.Cast) -> SqlType:
-    """The type a CAST names; sqlglot spells some of Spark's types in its own way."""
-    text = node.args["to"].sql(dialect="spark")
-    return types.parse_type(text)
+    """The type a CAST names; the suffix of a number (1L) is a CAST too, that nobody wrote."""
+    to = node.args["to"]
+    return types.parse_type(to.meta.get(WRITTEN) or to.sql(dialect="spark"))
 
 
 def _cast_literal(node: exp.Cast) -> tuple[Value, SqlType] | None:
     """CAST of a literal, where it is a literal itself: DATE '…', 1L, 1.5BD. None for other casts."""
     literal, type_ = node.this, target_type(node)
+    if literal.is_string and type_.kind in ("INT", "BIGINT", "BOOLEAN"):
+        return None
     if literal.is_string:
         return text_as(literal.this, type_)
     value, own = read_number(literal.this)

@@ -1,7 +1,7 @@
 """Queries: the text of a view to sqlglot's tree.
 
 In: text. Out: the tree of one query. Always: what Spark cannot read is refused, also where sqlglot does not mind: a comma too
-many, a clause without content. Words in backticks are names and never a clause.
+many, a clause without content, a string or a variable as a name. Words in backticks are names and never a clause.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ def parse_query(text: str) -> exp.Expression:
     if any(word.kind == "word" and word.text == "|>" for word in cursor.tokens):
         raise UnsupportedSql("|> is not supported in a view", "write the query with SELECT")
     _refuse_gaps(cursor)
-    return cursor.parse_rest()
+    tree = cursor.parse_rest()
+    for node in tree.find_all(exp.Parameter, exp.Placeholder):
+        raise SqlError(f"{node.sql(dialect='spark')} is a variable, and a query has none", "write the name or value")
+    for node in tree.find_all(exp.Identifier):
+        if node.args.get("quoted") and cursor.text[node.meta["start"]] != "`":
+            raise SqlError(f"the string {node.name!r} stands where a name belongs", "quote names with backticks")
+    return tree
 
 
 def _refuse_gaps(cursor: Cursor) -> None:

@@ -35,9 +35,10 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of a base table."""
+    """The rows of a base table; of a view's records, where a SELECT reads them (`is_view`)."""
 
     table: TableSchema
+    is_view: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -141,7 +142,21 @@ class Top:
         return self.input.columns
 
 
-Relation = Scan | Select | Fold | Project | Join | Union | Top
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """ORDER BY, LIMIT and OFFSET of a SELECT that is answered once, each of which may be absent; a view has `Top`."""
+
+    input: Relation
+    order: tuple[Ordering, ...]
+    limit: int | None
+    offset: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+Relation = Scan | Select | Fold | Project | Join | Union | Top | Sorted
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
@@ -173,7 +188,7 @@ def expressions_of(relation: Relation) -> tuple[Expression, ...]:
             return tuple(output.expression for output in outputs)
         case Join(keys=keys, residual=residual):
             return (*(part for side in keys for part in side), *(() if residual is None else (residual,)))
-        case Top(order=order):
+        case Top(order=order) | Sorted(order=order):
             return tuple(part.expression for part in order)
     return ()
 

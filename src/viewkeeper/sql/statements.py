@@ -6,10 +6,9 @@ read before anything runs, so a mistake in the last statement leaves the first u
 
 from __future__ import annotations
 
-from sqlglot import exp
-
-from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql.ddl import parse_alter, parse_create, parse_drop
+from viewkeeper.sql.queries import parse_query
 from viewkeeper.sql.rows import parse_delete, parse_insert, parse_update
 from viewkeeper.sql.syntax import (
     AddColumns,
@@ -136,13 +135,6 @@ def _parse_explain(cursor: Cursor) -> Explain:
 
 
 def _parse_select(cursor: Cursor) -> Select:
-    tree = cursor.parse_rest()
-    if not isinstance(tree, exp.Query):
-        raise SqlError("a SELECT was expected", None)
-    inner = {expression.alias.lower() for expression in tree.find_all(exp.CTE)}
-    tables: dict[str, str] = {}
-    for table in tree.find_all(exp.Table):
-        if table.name and (table.args.get("db") or table.name.lower() not in inner):
-            tables.setdefault(table.name.lower(), table.name)
-    # In the order of their names: sqlglot's walk order is no promise.
-    return Select(cursor.rest(), tuple(tables[name] for name in sorted(tables)))
+    text = cursor.rest()
+    parse_query(text)
+    return Select(text)

@@ -100,7 +100,6 @@ class Explain:
 @dataclass(frozen=True, slots=True)
 class Select:
     text: str
-    tables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.ragged import Ragged
@@ -84,6 +85,16 @@ def round_sums(kept: pa.Array) -> pa.Array:
         values = (high[chosen].astype(object) << 64) + low[chosen].astype(object)
         result[groups[chosen[0]]] = _round(bins[chosen].tolist(), values.tolist())
     return pa.array(result)
+
+
+def sum_lists(lists: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The double nearest to the exact sum of each list without NULLs; NULL of none."""
+    flat = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(flat), 0))
+    units, mantissas = split(np.asarray(flat.flatten()))
+    kept = pa.nulls(len(flat), pa.binary())
+    sums = add_sums(kept, np.repeat(np.arange(len(flat)), sizes), units, pa.array(mantissas))
+    return pc.if_else(flat.is_valid(), round_sums(sums), None)
 
 
 def is_empty(kept: pa.Array) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from functools import lru_cache
 
 import duckdb
@@ -21,8 +22,18 @@ _SETTINGS = (
     "SET enable_external_access = false",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
-    "SET lock_configuration = true",
 )
+
+
+def connect(*, disabled_optimizers: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+    """A connection of one thread, with settings that nothing can change any more."""
+    connection = duckdb.connect()
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    if disabled_optimizers:
+        connection.execute(f"SET disabled_optimizers = '{','.join(disabled_optimizers)}'")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
@@ -71,8 +82,6 @@ def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | 
 def _connection() -> duckdb.DuckDBPyConnection:
     connection = getattr(_LOCAL, "connection", None)
     if connection is None:
-        connection = _LOCAL.connection = duckdb.connect()
+        connection = _LOCAL.connection = connect()
         _LOCAL.known = {}
-        for setting in _SETTINGS:
-            connection.execute(setting)
     return connection

@@ -9,7 +9,8 @@ import duckdb
 import pytest
 
 from tests.support.bind_tables import ROWS, TABLES, bind, rows_drawn
-from tests.support.relation_sql import relation_sql
+from viewkeeper.sql.duckdb_relation import relation_sql
+from viewkeeper.sql.relations import Scan
 
 JOINS = """
 SELECT a.k, a.x, b.z FROM a JOIN b ON a.x = b.x
@@ -163,6 +164,11 @@ def connection(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnec
         yield connection
 
 
+def _table(scan: Scan) -> str:
+    shown = ", ".join(f"{column.name} AS c{place}" for place, column in enumerate(scan.columns))
+    return f"SELECT {shown} FROM {scan.table.name}"
+
+
 def _lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
@@ -170,7 +176,7 @@ def _lines(text: str) -> list[str]:
 @pytest.mark.parametrize("query", [line for part in (JOINS, QUERIES, SETS, SUBQUERIES, TOPS) for line in _lines(part)])
 def test_the_tree_gives_the_rows_of_the_text(query: str, connection: duckdb.DuckDBPyConnection) -> None:
     expected = connection.sql(query).fetchall()
-    found = connection.sql(relation_sql(bind(query))).fetchall()
+    found = connection.sql(relation_sql(bind(query), _table)).fetchall()
     assert Counter(found) == Counter(expected)
 
 

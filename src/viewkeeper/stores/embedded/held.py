@@ -1,7 +1,8 @@
-"""Held views: the records of some places, kept as they are for as long as a reader needs them.
+"""Held records: what some places or nodes hold, kept as it is for as long as a reader needs it.
 
-In: places. Out: chains by key and in key order. Always: LMDB's read transactions hold the records still, so a scan may
-take any time once the horizon was checked behind the opening; nothing is pinned in the epoch record for it.
+In: places, or nodes. Out: chains of records, or rows, by key and in key order. Always: LMDB's read transactions hold them
+still, so a scan may take any time once the horizon was checked behind the opening; nothing is pinned in the epoch record
+for it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
+    from viewkeeper.stores.embedded.node import Node
     from viewkeeper.stores.embedded.place import Place
 
 
 class HeldViews:
-    """Open read transactions over places; end them with `close`."""
+    """Open read transactions over places, or over nodes for their rows; end them with `close`."""
 
-    def __init__(self, places: Sequence[tuple[int, Place]]) -> None:
+    def __init__(self, places: Sequence[tuple[int, Place | Node]]) -> None:
         self._transactions = {number: place.snapshot() for number, place in places}
 
     def get(self, place: int, table: int, key: bytes) -> bytes | None:
@@ -35,6 +37,10 @@ class HeldViews:
         parts = [tree.scan(self._transactions[place], prefix + start, high, reverse=reverse) for place in places]
         for key, chain in heapq.merge(*parts, key=lambda pair: pair[0], reverse=reverse):
             yield key[len(prefix) :], chain
+
+    def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """`scan` over all that is held."""
+        return self.scan(tuple(self._transactions), table, start, stop)
 
     def close(self) -> None:
         for transaction in self._transactions.values():

@@ -359,6 +359,12 @@ class EmbeddedStore:
 
         return HeldViews([(number, self.place(number)) for number in places])
 
+    def hold_rows(self) -> HeldViews:
+        """The rows of all tables as they are now, until the answer is closed."""
+        from viewkeeper.stores.embedded.held import HeldViews
+
+        return HeldViews([(node.stream, node) for node in self._nodes])
+
     # the store as a whole
 
     def environments(self) -> dict[str, Environment]:

@@ -1,0 +1,108 @@
+"""Scans: what a SELECT reads of tables and views, as streams of Arrow batches.
+
+In: reads, and the moment of which they are. Out: for each a stream whose columns are called by their positions. Always: rows
+are read and decoded when they are asked for, in pieces that grow, and of them only the columns that are needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.client.conditions import Range, key_ranges
+from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.plan.catalog import ViewDefinition
+from viewkeeper.sql.reads import Read
+
+if TYPE_CHECKING:
+    from viewkeeper.client.session import Snapshot
+    from viewkeeper.stores.embedded.held import HeldViews
+
+_ROWS_FIRST, _ROWS_MAX = 256, 16_384
+_BYTES_MAX = 16 << 20
+
+Pairs = Iterator[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Where the columns of a table or view are: in the key or in the row, at which place."""
+
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
+    places: tuple[tuple[str, int], ...]
+
+    @property
+    def parts(self) -> dict[int, int]:
+        return {position: index for position, (part, index) in enumerate(self.places) if part == "key"}
+
+
+def stream(read: Read, snapshot: Snapshot, rows: HeldViews) -> pa.RecordBatchReader:
+    """The rows of a table as `rows` holds them, or the records of a view as of the snapshot."""
+    schema = read.scan.table
+    if read.scan.is_view:
+        view = snapshot.view(schema.name)
+        stored = _stored_view(view.definition)
+        pieces = view.pieces(_ranges(stored, read), read_pieces)
+    else:
+        stored = _stored_table(schema)
+        found = (pair for low, high in _ranges(stored, read) for pair in rows.scan_all(schema.id, low, high))
+        pieces = read_pieces(found)
+    columns = [schema.columns[place] for place in read.columns]
+    names = [f"c{place}" for place in read.columns]
+    fields = [(name, column.type.arrow) for name, column in zip(names, columns, strict=True)]
+    # a stream without columns could not say how many rows there are
+    shape = pa.schema(fields or [("there", pa.bool_())])
+    places = [stored.places[place] for place in read.columns]
+    batches = (pa.record_batch(_decode(stored, places, *piece), schema=shape) for piece in pieces)
+    return pa.RecordBatchReader.from_batches(shape, batches)
+
+
+def read_pieces(pairs: Pairs) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Keys and rows in pieces: small at first, for a LIMIT may need no more; bounded by rows and by bytes."""
+    rows_max = _ROWS_FIRST
+    keys: list[bytes] = []
+    rows: list[bytes] = []
+    size = 0
+    while part := list(itertools.islice(pairs, _ROWS_FIRST)):
+        keys += [key for key, _ in part]
+        rows += [row for _, row in part]
+        size += sum(map(len, rows[-len(part) :]))
+        if len(rows) >= rows_max or size >= _BYTES_MAX:
+            yield pa.array(keys, pa.binary()), pa.array(rows, pa.binary())
+            keys, rows, size, rows_max = [], [], 0, min(4 * rows_max, _ROWS_MAX)
+    if keys:
+        yield pa.array(keys, pa.binary()), pa.array(rows, pa.binary())
+
+
+def _ranges(stored: _Stored, read: Read) -> list[Range]:
+    return key_ranges(stored.key, stored.parts, read.conditions)
+
+
+def _stored_table(schema: TableSchema) -> _Stored:
+    values = [column.name for column in schema.value_columns]
+    places = tuple(
+        ("key", schema.key.index(column.name)) if column.name in schema.key else ("row", values.index(column.name))
+        for column in schema.columns
+    )
+    return _Stored(schema.key_columns, schema.value_columns, places)
+
+
+def _stored_view(view: ViewDefinition) -> _Stored:
+    return _Stored(view.node.key, view.node.row, tuple((shown.part, shown.index) for shown in view.shown))
+
+
+def _decode(stored: _Stored, places: Sequence[tuple[str, int]], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
+    if not places:
+        return [pa.array(np.ones(len(keys), bool))]
+    wanted = sorted({index for part, index in places if part == "row"})
+    values = dict(zip(wanted, decode_rows(stored.row, rows, wanted), strict=True)) if wanted else {}
+    parts = decode_keys(stored.key, keys) if any(part == "key" for part, _ in places) else []
+    return [parts[index] if part == "key" else values[index] for part, index in places]
