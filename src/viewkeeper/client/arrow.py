@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from viewkeeper.client.batches import pairs_to_arrow
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import TableSchema
@@ -19,9 +20,7 @@ from viewkeeper.plan.nodes import CopyNode, FoldNode, Shown
 
 def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> pa.Table:
     """Rows of a base table."""
-    both = list(pairs)
-    keys = pa.array([key for key, _ in both], pa.binary())
-    return pa.table(decode_table(schema, keys, pa.array([row for _, row in both], pa.binary())))
+    return pa.table(decode_table(schema, *pairs_to_arrow(list(pairs))))
 
 
 def records_to_arrow(node: CopyNode | FoldNode, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:

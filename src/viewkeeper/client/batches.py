@@ -6,7 +6,7 @@ once; no piece holds more than a bounded number of bytes, beyond one pair.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ def pieces(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, b
             piece, size, wanted = [], 0, _PAIRS_MAX
     if piece:
         yield piece
+
+
+def pairs_to_arrow(pairs: Sequence[tuple[bytes, bytes]]) -> tuple[pa.Array, pa.Array]:
+    """Keys and values as they are stored."""
+    import pyarrow as pa
+
+    return pa.array([key for key, _ in pairs], pa.binary()), pa.array([value for _, value in pairs], pa.binary())
 
 
 def limited(tables: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:

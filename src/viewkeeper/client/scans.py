@@ -6,14 +6,14 @@ are read and decoded when they are asked for, in pieces that grow, and of them o
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from viewkeeper.client.batches import pairs_to_arrow, pieces
 from viewkeeper.client.conditions import Range, key_ranges
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowbatches import decode_rows
@@ -24,11 +24,6 @@ from viewkeeper.sql.reads import Read
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
     from viewkeeper.stores.embedded.held import HeldViews
-
-_ROWS_FIRST, _ROWS_MAX = 256, 16_384
-_BYTES_MAX = 16 << 20
-
-Pairs = Iterator[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +45,19 @@ def stream(read: Read, snapshot: Snapshot, rows: HeldViews) -> pa.RecordBatchRea
     if read.scan.is_view:
         view = snapshot.view(schema.name)
         stored = _stored_view(view.definition)
-        pieces = view.pieces(_ranges(stored, read), read_pieces)
+        found = view.pieces(_ranges(stored, read))
     else:
         stored = _stored_table(schema)
-        found = (pair for low, high in _ranges(stored, read) for pair in rows.scan_all(schema.id, low, high))
-        pieces = read_pieces(found)
+        pairs = (pair for low, high in _ranges(stored, read) for pair in rows.scan_all(schema.id, low, high))
+        found = (pairs_to_arrow(piece) for piece in pieces(pairs))
     columns = [schema.columns[place] for place in read.columns]
     names = [f"c{place}" for place in read.columns]
     fields = [(name, column.type.arrow) for name, column in zip(names, columns, strict=True)]
     # a stream without columns could not say how many rows there are
     shape = pa.schema(fields or [("there", pa.bool_())])
     places = [stored.places[place] for place in read.columns]
-    batches = (pa.record_batch(_decode(stored, places, *piece), schema=shape) for piece in pieces)
+    batches = (pa.record_batch(_decode(stored, places, *piece), schema=shape) for piece in found)
     return pa.RecordBatchReader.from_batches(shape, batches)
-
-
-def read_pieces(pairs: Pairs) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Keys and rows in pieces: small at first, for a LIMIT may need no more; bounded by rows and by bytes."""
-    rows_max = _ROWS_FIRST
-    keys: list[bytes] = []
-    rows: list[bytes] = []
-    size = 0
-    while part := list(itertools.islice(pairs, _ROWS_FIRST)):
-        keys += [key for key, _ in part]
-        rows += [row for _, row in part]
-        size += sum(map(len, rows[-len(part) :]))
-        if len(rows) >= rows_max or size >= _BYTES_MAX:
-            yield pa.array(keys, pa.binary()), pa.array(rows, pa.binary())
-            keys, rows, size, rows_max = [], [], 0, min(4 * rows_max, _ROWS_MAX)
-    if keys:
-        yield pa.array(keys, pa.binary()), pa.array(rows, pa.binary())
 
 
 def _ranges(stored: _Stored, read: Read) -> list[Range]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import PythonUDFType
 
 from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
@@ -78,7 +79,7 @@ def _scan_sql(read: Read, numbers: Iterator[int]) -> str:
 def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) -> pa.Table:
     failures: list[Exception] = []
     with connect(disabled_optimizers=_KEEP_ORDER) as connection:
-        connection.create_function(EXACT_SUM, sum_lists, ["DOUBLE[]"], "DOUBLE", type="arrow")
+        connection.create_function(EXACT_SUM, sum_lists, ["DOUBLE[]"], "DOUBLE", type=PythonUDFType.ARROW)
         for number, one in enumerate(streams):
             connection.register(f"r{number}", _watched(one, failures))
         try:

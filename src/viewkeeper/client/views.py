@@ -8,9 +8,10 @@ is not filled yet says so instead of answering with a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from viewkeeper.client.batches import limited, pairs_to_arrow, pieces
 from viewkeeper.client.ranges import byte_range, check_limit
 from viewkeeper.client.reading import EPOCH_MAX, TIMEOUT_SECONDS, Moment, moment_of
 from viewkeeper.client.rows import key_bytes
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from viewkeeper.client.reading import ReadMode
     from viewkeeper.model.horizon import Horizon
     from viewkeeper.stores.embedded.held import HeldViews
-
-    Pairs = Iterator[tuple[bytes, bytes]]
-    Piece = tuple[pa.Array, pa.Array]
 
 
 class View:
@@ -97,8 +95,6 @@ class View:
         timeout: float = TIMEOUT_SECONDS,
     ) -> Iterator[pa.Table]:
         """The records that `scan` gives, as Arrow tables, some thousand records at a time."""
-        from viewkeeper.client.batches import limited
-
         check_limit(limit)
         _bounds(self._current(), prefix, start, stop)  # as in `scan`
         return limited(self._batches(prefix, start, stop, reverse, read, timeout), limit)
@@ -154,28 +150,21 @@ class View:
         definition, keys, rows = self._records((), None, None, None, TIMEOUT_SECONDS)
         return keys_and_values(definition.node, definition.shown, keys, rows)
 
-    def pieces(
-        self, ranges: Sequence[tuple[bytes, bytes | None]], cut: Callable[[Pairs], Iterator[Piece]]
-    ) -> Iterator[Piece]:
-        """Keys and rows of the records in some ranges of keys, as `cut` cuts them; of a snapshot's view only."""
-        from viewkeeper.stores.embedded.versions import rows_at
-
+    def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Keys and rows of the records in some ranges of keys, some thousand at a time; of a snapshot's view only."""
         if self._held is None:
             raise InputError("only a view of a snapshot is read in pieces", "use db.snapshot().view(name)")
-        held, moment = self._held
-        definition = self._definition
+        (held, moment), definition = self._held, self._definition
         if self._is_unfilled(definition, moment):
-            yield from cut(iter(self._unfilled_pairs(definition)))
+            yield pairs_to_arrow(self._unfilled_pairs(definition))
             return
         found = (
             pair
             for low, high in ranges
             for pair in held.scan(self._places_of(definition, low, high), definition.node.table, low, high)
         )
-        for keys, chains in cut(found):
-            rows = rows_at(chains, moment.epoch, moment.void)
-            there = rows.is_valid()
-            yield keys.filter(there), rows.filter(there)
+        for piece in pieces(found):
+            yield _rows_at(*pairs_to_arrow(piece), moment)
 
     def in_mode(self, mode: ReadMode) -> View:
         """This view, read in `mode` unless a read says otherwise."""
@@ -216,17 +205,16 @@ class View:
         timeout: float,
     ) -> Iterator[pa.Table]:
         from viewkeeper.client.arrow import records_to_arrow
-        from viewkeeper.client.batches import pieces
 
         held, moment, definition, places = self._hold(prefix, read, timeout)
         try:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
-                yield records_to_arrow(definition.node, definition.shown, *_arrays(pairs))
+                yield records_to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
                 return
             for piece in pieces(held.scan(places, definition.node.table, low, high, reverse=reverse)):
-                keys, rows = _rows_at(*_arrays(piece), moment)
+                keys, rows = _rows_at(*pairs_to_arrow(piece), moment)
                 yield records_to_arrow(definition.node, definition.shown, keys, rows)
         finally:
             self._release(held)
@@ -239,7 +227,7 @@ class View:
         try:
             bounds, unfilled = _bounds(definition, prefix, start, stop), self._is_unfilled(definition, moment)
             found = held.scan(places, definition.node.table, *bounds)
-            arrays = _arrays(self._unfilled_pairs(definition) if unfilled else list(found))
+            arrays = pairs_to_arrow(self._unfilled_pairs(definition) if unfilled else list(found))
         finally:
             self._release(held)
         return definition, *(arrays if unfilled else _rows_at(*arrays, moment))
@@ -360,12 +348,6 @@ def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, ob
     node = definition.node
     parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
     return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in definition.shown}
-
-
-def _arrays(pairs: Sequence[tuple[bytes, bytes]]) -> tuple[pa.Array, pa.Array]:
-    import pyarrow as pa
-
-    return pa.array([key for key, _ in pairs], pa.binary()), pa.array([value for _, value in pairs], pa.binary())
 
 
 def _rows_at(keys: pa.Array, chains: pa.Array, moment: Moment) -> tuple[pa.Array, pa.Array]:

@@ -85,6 +85,4 @@ def _refuse_clauses(tree: exp.Select) -> None:
         if value and name not in _CLAUSES:
             raise refuse_clause(name)
     if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
-        raise UnsupportedSql(
-            "DISTINCT ON is not supported in a view", "GROUP BY the columns, with MIN or MAX of the rest"
-        )
+        raise UnsupportedSql("DISTINCT ON is not supported", "GROUP BY the columns, with MIN or MAX of the rest")

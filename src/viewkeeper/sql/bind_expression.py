@@ -69,7 +69,7 @@ def _check_arguments(node: exp.Expression) -> None:
     known = (_ARGUMENTS | functions.ARGUMENTS).get(type(node), ()) + ("this", "expression", "expressions")
     for name, value in node.args.items():
         if value and name not in known and type(node) in _RULED:
-            raise UnsupportedSql(f"{name} in {node.sql(dialect='spark')} is not supported in a view")
+            raise UnsupportedSql(f"{name} in {node.sql(dialect='spark')} is not supported")
 
 
 def _sides(node: exp.Expression, scope: Scope) -> tuple[Expression, Expression]:
@@ -133,9 +133,7 @@ def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
             f"count_if() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING"
         )
     if isinstance(node.this, exp.Distinct):
-        raise UnsupportedSql(
-            "COUNT_IF(DISTINCT …) is not supported in a view", "it counts to 1: use BOOL_OR(condition)"
-        )
+        raise UnsupportedSql("COUNT_IF(DISTINCT …) is not supported", "it counts to 1: use BOOL_OR(condition)")
     condition = bind_expression(node.this, replace(scope, barred="another aggregate"))
     return construct.filtered(construct.aggregate("count", ()), construct.boolean(condition, "count_if"))
 
@@ -166,7 +164,7 @@ def _bind_in(node: exp.In, scope: Scope) -> Expression:
 
 def _bind_between(node: exp.Between, scope: Scope) -> Expression:
     if node.args.get("symmetric"):
-        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported in a view")
+        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported")
     arg = bind_expression(node.this, scope)
     low = construct.compare(">=", arg, bind_expression(node.args["low"], scope))
     high = construct.compare("<=", arg, bind_expression(node.args["high"], scope))

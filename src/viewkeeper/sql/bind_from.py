@@ -78,9 +78,9 @@ def _bind_source(node: exp.Expression, env: Environment) -> From:
         case exp.Subquery():
             return _bind_parentheses(node, env)
         case exp.Lateral():
-            raise UnsupportedSql("LATERAL is not supported in a view", "join with a subquery that names its own tables")
+            raise UnsupportedSql("LATERAL is not supported", "join with a subquery that names its own tables")
         case exp.Values():
-            raise UnsupportedSql("VALUES in FROM is not supported in a view", "put the rows into a table")
+            raise UnsupportedSql("VALUES in FROM is not supported", "put the rows into a table")
     raise UnsupportedSql("FROM takes tables, views and subqueries")
 
 
@@ -159,14 +159,14 @@ def _join(left: From, node: exp.Join, env: Environment) -> From:
 
 def _kind(node: exp.Join) -> str:
     if node.method == "NATURAL":
-        raise UnsupportedSql("NATURAL JOIN is not supported in a view", "name the columns: JOIN … USING (a, b)")
+        raise UnsupportedSql("NATURAL JOIN is not supported", "name the columns: JOIN … USING (a, b)")
     shown = " ".join(part for part in (node.method, node.side, node.kind) if part)
     for name, value in node.args.items():
         if value and name not in ("this", "on", "using", "side", "kind", "method"):
             raise refuse_clause(name)
     if node.method or (node.side, node.kind) not in _KINDS:
         hint = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI JOIN are"
-        raise UnsupportedSql(f"{shown} JOIN is not supported in a view", hint)
+        raise UnsupportedSql(f"{shown} JOIN is not supported", hint)
     return _KINDS[node.side, node.kind]
 
 

@@ -43,9 +43,7 @@ def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> 
 def bind_groups(group: exp.Group, items: Sequence[Output], scope: Scope) -> tuple[Expression, ...]:
     for name, value in group.args.items():
         if value and name != "expressions":
-            raise UnsupportedSql(
-                f"GROUP BY {name.upper()} is not supported in a view", "make one view for each grouping"
-            )
+            raise UnsupportedSql(f"GROUP BY {name.upper()} is not supported", "make one view for each grouping")
     groups: list[Expression] = []
     for node in group.expressions:
         bound = _bind_group(node, items, scope)

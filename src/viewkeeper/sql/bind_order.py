@@ -70,7 +70,7 @@ def read_limit(limit: exp.Expression, *, least: int = 1) -> int:
             return int(count.this)
     raise UnsupportedSql(
         f"{limit.sql(dialect='spark').strip()} is not supported",
-        f"{limit.key.upper()} takes a number from {least} to {_LIMIT_MAX}",
+        f"{'OFFSET' if isinstance(limit, exp.Offset) else 'LIMIT'} takes a number from {least} to {_LIMIT_MAX}",
     )
 
 
@@ -89,7 +89,7 @@ def _term(node: exp.Ordered, items: Sequence[Output], scope: Scope) -> Ordering:
 
 def _expression(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
     if isinstance(node, exp.Var) and node.name.upper() == "ALL":
-        raise UnsupportedSql("ORDER BY ALL is not supported in a view", "list the columns")
+        raise UnsupportedSql("ORDER BY ALL is not supported", "list the columns")
     if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
         place = int(node.this)
         if not 1 <= place <= len(items):

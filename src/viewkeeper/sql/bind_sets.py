@@ -32,14 +32,14 @@ def bind_set(node: exp.SetOperation, env: Environment) -> Relation:
         return distinct_rows(Union(branches)) if node.args.get("distinct") else Union(branches)
     name = node.key.upper()
     if not node.args.get("distinct"):
-        raise UnsupportedSql(f"{name} ALL is not supported in a view", f"use {name}, or join counts of equal rows")
+        raise UnsupportedSql(f"{name} ALL is not supported", f"use {name}, or join counts of equal rows")
     sides = _same_types([env.bind_nested(side, env) for side in (node.this, node.expression)], name)
     return _compare_sides(sides, keep_common=isinstance(node, exp.Intersect))
 
 
 def _refuse_clauses(node: exp.SetOperation) -> None:
     if node.args.get("by_name"):
-        raise UnsupportedSql("UNION BY NAME is not supported in a view", "list the columns of each branch in one order")
+        raise UnsupportedSql("UNION BY NAME is not supported", "list the columns of each branch in one order")
     for name, value in node.args.items():
         if value and name not in ("this", "expression", "distinct", *_MODIFIERS):
             raise refuse_clause(name)

@@ -202,7 +202,7 @@ def _not_in(
     """
     if len(pairs) > 1 or ties.residual:
         what = "of several columns that may be NULL" if len(pairs) > 1 else "tied by more than equalities"
-        raise UnsupportedSql(f"NOT IN {what} is not supported in a view", "use NOT EXISTS")
+        raise UnsupportedSql(f"NOT IN {what} is not supported", "use NOT EXISTS")
     ((value, listed),) = pairs
     width, keys = len(relation.columns), len(ties.right)
     found = Join("anti", (relation, inner.relation), ((*ties.left, value), (*ties.right, listed)))

@@ -19,7 +19,7 @@ def bind_with(node: exp.Expression, env: Environment) -> Environment:
     if clause is None:
         return env
     if clause.args.get("recursive"):
-        raise UnsupportedSql("WITH RECURSIVE is not supported in a view", "a query of WITH may name those before it")
+        raise UnsupportedSql("WITH RECURSIVE is not supported", "a query of WITH may name those before it")
     names: set[str] = set()
     for entry in clause.expressions:
         if entry.alias.lower() in names:

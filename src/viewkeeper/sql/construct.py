@@ -42,7 +42,7 @@ def cast(expression: Expression, type_: SqlType) -> Expression:
     """CAST as the user wrote it."""
     source = expression.type
     if not cast_allowed(source, type_):
-        raise UnsupportedSql(f"CAST of {source} to {type_} is not supported in a view", "Spark and DuckDB differ there")
+        raise UnsupportedSql(f"CAST of {source} to {type_} is not supported", "Spark and DuckDB differ there")
     if source == VOID:
         return Literal(None, type_)
     return Cast(expression, type_, implicit=False, raises=cast_may_fail(source, type_))
@@ -215,7 +215,7 @@ def aggregate(function: str, args: Sequence[Expression], *, distinct: bool = Fal
     if function in ("min", "max"):
         return Aggregate(function, (arg,), arg.type)
     if distinct:
-        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported in a view", "COUNT(DISTINCT x), MIN and MAX are")
+        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported", "COUNT(DISTINCT x), MIN and MAX are")
     return Aggregate(function, (arg,), (sum_type if function == "sum" else average_type)(arg.type))
 
 

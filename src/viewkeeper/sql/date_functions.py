@@ -73,7 +73,7 @@ def bind_extract(field: str, arg: Expression) -> Expression:
     """EXTRACT(field FROM arg); the seconds have their fraction, other than in SECOND(arg)."""
     name = _PART_NAMED.get(field.lower())
     if name is None:
-        raise UnsupportedSql(f"EXTRACT({field} FROM …) is not supported in a view", "write YEAR, MONTH, DAY, HOUR, …")
+        raise UnsupportedSql(f"EXTRACT({field} FROM …) is not supported", "write YEAR, MONTH, DAY, HOUR, …")
     return part(name, arg)
 
 
@@ -96,7 +96,7 @@ def _unit(arg: Expression, name: str, units: dict[str, str]) -> Literal:
     for unit, spellings in units.items():
         if str(written.value).lower() in spellings.split():  # type: ignore[union-attr]
             return Literal(unit, types.STRING)
-    raise UnsupportedSql(f"{name} by {arg.text} is not supported in a view", f"the units are {', '.join(units)}")
+    raise UnsupportedSql(f"{name} by {arg.text} is not supported", f"the units are {', '.join(units)}")
 
 
 def _date_trunc(args: Sequence[Expression]) -> Expression:
@@ -112,7 +112,7 @@ def _trunc(args: Sequence[Expression]) -> Expression:
 
 def _to_date(args: Sequence[Expression]) -> Expression:
     if len(args) == 2:
-        raise UnsupportedSql("to_date with a pattern is not supported in a view", "store the value as a DATE")
+        raise UnsupportedSql("to_date with a pattern is not supported", "store the value as a DATE")
     check_count("to_date", args, 1, 1)
     return construct.cast(args[0], types.DATE)
 
@@ -153,9 +153,7 @@ def _read_interval(node: exp.Interval) -> tuple[int, str]:
     value = node.this.name if isinstance(node.this, exp.Literal) else ""
     if (unit not in _MONTHS and unit not in _MICROS) or not re.fullmatch(r"-?\d{1,18}", value):
         shown = node.sql(dialect="spark")
-        raise UnsupportedSql(
-            f"{shown} is not supported in a view", "write one whole number and one unit: INTERVAL 3 DAY"
-        )
+        raise UnsupportedSql(f"{shown} is not supported", "write one whole number and one unit: INTERVAL 3 DAY")
     days = abs(int(value)) * (_MONTHS[unit] * 31 if unit in _MONTHS else _MICROS[unit] / _MICROS["day"])
     if days > _INTERVAL_MAX:
         raise UnsupportedSql(f"{node.sql(dialect='spark')} is longer than all years of a calendar")

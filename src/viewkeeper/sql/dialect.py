@@ -41,8 +41,9 @@ class ViewSpark(Spark):
         def _parse_types(self, *args: bool, **options: bool) -> exp.Expression | None:
             first = self._curr
             found = super()._parse_types(*args, **options)
-            if isinstance(found, exp.DataType):
-                found.meta[WRITTEN] = self._find_sql(first, self._prev)
+            written = self._find_sql(first, self._prev) if isinstance(found, exp.DataType) else ""
+            if written[:1].isalpha():  # the suffix of 1L is a type too, in a token that spans the number
+                found.meta[WRITTEN] = written
             return found
 
     class Generator(Spark.Generator):

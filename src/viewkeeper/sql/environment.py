@@ -67,8 +67,9 @@ class Environment:
         if found is not None:
             return found
         relation = self.relation_named(name)
-        is_table = isinstance(relation, Scan) and not relation.is_view
-        label = f"table {relation.table.name}" if is_table else f"view {name}"
+        label = f"view {name}"
+        if isinstance(relation, Scan):
+            label = f"{'view' if relation.is_view else 'table'} {relation.table.name}"
         return Named(relation, label, tuple(column.name for column in relation.columns))
 
     def deeper(self) -> Environment:

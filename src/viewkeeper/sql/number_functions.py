@@ -45,7 +45,7 @@ def _round(args: Sequence[Expression]) -> Expression:
     check_count("round", args, 1, 2)
     arg = construct.typed(args[0], "round")
     if arg.type.kind == "DOUBLE":
-        raise UnsupportedSql("round of DOUBLE is not supported in a view", "store the values as DECIMAL(p,s)")
+        raise UnsupportedSql("round of DOUBLE is not supported", "store the values as DECIMAL(p,s)")
     if not arg.type.is_exact:
         raise TypeMismatch(f"round needs a number, not {arg.type}")
     digits = number(0, _DIGITS_MAX)(args[1], "round") if len(args) == 2 else Literal(0, types.INT)

@@ -36,23 +36,28 @@ def parse_query(text: str) -> exp.Expression:
     cursors = split_statements(text)
     if len(cursors) != 1:
         raise SqlError(f"a view has one SELECT, not {len(cursors)}")
-    (cursor,) = cursors
+    return read_query(cursors[0])
+
+
+def read_query(cursor: Cursor) -> exp.Expression:
+    """The tree of the query that begins at the cursor and ends the statement."""
     if any(word.kind == "word" and word.text == "|>" for word in cursor.tokens):
-        raise UnsupportedSql("|> is not supported in a view", "write the query with SELECT")
+        raise UnsupportedSql("|> is not supported", "write the query with SELECT")
     _refuse_gaps(cursor)
     tree = cursor.parse_rest()
     for node in tree.find_all(exp.Parameter, exp.Placeholder):
         raise SqlError(f"{node.sql(dialect='spark')} is a variable, and a query has none", "write the name or value")
     for node in tree.find_all(exp.Identifier):
-        if node.args.get("quoted") and cursor.text[node.meta["start"]] != "`":
+        if node.args.get("quoted") and cursor.text[node.meta.get("start", 0)] in "'\"":
             raise SqlError(f"the string {node.name!r} stands where a name belongs", "quote names with backticks")
     return tree
 
 
 def _refuse_gaps(cursor: Cursor) -> None:
     """Raise where an expression, a condition or a table is missing."""
-    words = [word.text.upper() if word.kind == "word" else "a name or value" for word in cursor.tokens]
-    is_number = [word.kind == "number" for word in cursor.tokens]
+    start, tokens = cursor.place, cursor.tokens[cursor.place :]
+    words = [word.text.upper() if word.kind == "word" else "a name or value" for word in tokens]
+    is_number = [word.kind == "number" for word in tokens]
     words += ["", ""]  # the end is a clause to what comes before it
     for place, word in enumerate(words[:-2]):
         following = words[place + 1]
@@ -60,6 +65,6 @@ def _refuse_gaps(cursor: Cursor) -> None:
         is_limit = following == "LIMIT" and is_number[place + 2 : place + 3] == [True]
         ends = following in _CLAUSES or (following, words[place + 2]) in _CLAUSES_OF_TWO or is_limit
         if (before in _WANT_MORE and ends) or (word == "(" and following == ","):
-            cursor.place = place + 1
+            cursor.place = start + place + 1
             wanted = _WANT_MORE.get(before, "an expression")
             raise cursor.error(f"expected {wanted}, found {cursor.found}")

@@ -57,7 +57,7 @@ CLAUSES = {
 
 def refuse_clause(name: str) -> UnsupportedSql:
     clause, hint = CLAUSES.get(name, (name.rstrip("_").upper(), None))
-    return UnsupportedSql(f"{clause} is not supported in a view", hint)
+    return UnsupportedSql(f"{clause} is not supported", hint)
 
 
 def refuse_keyless(join: str, left: str, right: str) -> UnsupportedSql:
@@ -94,17 +94,15 @@ def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
     """The refusal of a subquery that is not a condition of WHERE by itself; it names the place."""
     if isinstance(node, (exp.Any, exp.All)):
         quantifier = node.key.upper()
-        return UnsupportedSql(f"{quantifier} over a subquery is not supported in a view", "use IN or EXISTS")
+        return UnsupportedSql(f"{quantifier} over a subquery is not supported", "use IN or EXISTS")
     around = node.parent
     while around is not None and (type(around) not in _PLACES or isinstance(around.parent, exp.Case)):
         around = around.parent
     place = "here" if around is None else _PLACES[type(around)]
     if isinstance(node, (exp.In, exp.Exists)):
         hint = "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs"
-        return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported in a view", hint)
-    return UnsupportedSql(
-        f"a subquery as a value ({place}) is not supported in a view", "join with a subquery in FROM instead"
-    )
+        return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported", hint)
+    return UnsupportedSql(f"a subquery as a value ({place}) is not supported", "join with a subquery in FROM instead")
 
 
 def refuse_expression(node: exp.Expression) -> UnsupportedSql:
@@ -113,11 +111,9 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
         case exp.Subquery() | exp.Select() | exp.SetOperation() | exp.Exists() | exp.Any() | exp.All():
             return refuse_subquery(node)
         case exp.Window():
-            return UnsupportedSql("a window function (OVER) is not supported in a view")
+            return UnsupportedSql("a window function (OVER) is not supported")
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
-            return UnsupportedSql(
-                f"GROUP BY {node.key.upper()} is not supported in a view", "make one view for each grouping"
-            )
+            return UnsupportedSql(f"GROUP BY {node.key.upper()} is not supported", "make one view for each grouping")
     name = _name(node)
     if name in _NOT_DETERMINISTIC:
         return UnsupportedSql(
@@ -130,7 +126,7 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
         hint = _HINTS.get(name, "COUNT, SUM, AVG, MIN and MAX are")
         return UnsupportedSql(f"the aggregate {name} is not supported in this version", hint)
     what = "function" if isinstance(node, (exp.Func, exp.Anonymous)) else "expression"
-    return UnsupportedSql(f"the {what} {name} is not supported in a view", _HINTS.get(name))
+    return UnsupportedSql(f"the {what} {name} is not supported", _HINTS.get(name))
 
 
 def _name(node: exp.Expression) -> str:

@@ -23,7 +23,7 @@ def select_items(tree: exp.Select, scope: Scope) -> list[Output]:
             items += _starred(node, scope)
             continue
         if isinstance(node, exp.Aliases):
-            raise UnsupportedSql("an alias of several names is not supported in a view")
+            raise UnsupportedSql("an alias of several names is not supported")
         inner = node.this if isinstance(node, exp.Alias) else node
         bound = construct.typed(bind_expression(inner, scope), "the select list")
         if isinstance(node, exp.Alias):
@@ -42,7 +42,7 @@ def _is_star(node: exp.Expression) -> bool:
 def _starred(node: exp.Expression, scope: Scope) -> list[Output]:
     star = node.this if isinstance(node, exp.Column) else node
     if any(star.args.values()):
-        raise UnsupportedSql("* EXCEPT is not supported in a view", "list the columns")
+        raise UnsupportedSql("* EXCEPT is not supported", "list the columns")
     if not isinstance(node, exp.Column):
         return [Output(name.name, name.expression) for name in scope.names if name.shown]
     found = [Output(name.name, name.expression) for name in scope.names if name.belongs_to(node.table)]

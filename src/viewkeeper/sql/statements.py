@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql.ddl import parse_alter, parse_create, parse_drop
-from viewkeeper.sql.queries import parse_query
+from viewkeeper.sql.queries import read_query
 from viewkeeper.sql.rows import parse_delete, parse_insert, parse_update
 from viewkeeper.sql.syntax import (
     AddColumns,
@@ -136,5 +136,5 @@ def _parse_explain(cursor: Cursor) -> Explain:
 
 def _parse_select(cursor: Cursor) -> Select:
     text = cursor.rest()
-    parse_query(text)
+    read_query(cursor)
     return Select(text)

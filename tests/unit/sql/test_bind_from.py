@@ -95,37 +95,37 @@ SELECT k FROM range(3)
 UnsupportedSql: FROM takes tables, views and subqueries
 
 SELECT k FROM VALUES (1) AS t(k)
-UnsupportedSql: VALUES in FROM is not supported in a view
+UnsupportedSql: VALUES in FROM is not supported
 put the rows into a table
 
 SELECT k FROM a, LATERAL (SELECT 1 FROM b)
-UnsupportedSql: LATERAL is not supported in a view
+UnsupportedSql: LATERAL is not supported
 join with a subquery that names its own tables
 
 SELECT k FROM a LATERAL VIEW explode(x) t AS q
-UnsupportedSql: LATERAL VIEW is not supported in a view
+UnsupportedSql: LATERAL VIEW is not supported
 
 SELECT k FROM a TABLESAMPLE (10 PERCENT)
-UnsupportedSql: TABLESAMPLE is not supported in a view
+UnsupportedSql: TABLESAMPLE is not supported
 
 SELECT k FROM (SELECT k FROM a) TABLESAMPLE (5 ROWS)
-UnsupportedSql: TABLESAMPLE is not supported in a view
+UnsupportedSql: TABLESAMPLE is not supported
 
 SELECT k FROM a PIVOT (SUM(x) FOR y IN (1, 2))
-UnsupportedSql: PIVOT is not supported in a view
+UnsupportedSql: PIVOT is not supported
 
 SELECT k FROM a VERSION AS OF 3
-UnsupportedSql: VERSION is not supported in a view
+UnsupportedSql: VERSION is not supported
 
 SELECT k FROM a |> WHERE x > 1
-UnsupportedSql: |> is not supported in a view
+UnsupportedSql: |> is not supported
 write the query with SELECT
 
 SELECT ROW_NUMBER() OVER (ORDER BY k) AS n FROM a
-UnsupportedSql: a window function (OVER) is not supported in a view
+UnsupportedSql: a window function (OVER) is not supported
 
 WITH RECURSIVE t AS (SELECT k FROM a) SELECT k FROM t
-UnsupportedSql: WITH RECURSIVE is not supported in a view
+UnsupportedSql: WITH RECURSIVE is not supported
 a query of WITH may name those before it
 
 WITH t AS (SELECT k FROM a), T AS (SELECT k FROM b) SELECT k FROM t

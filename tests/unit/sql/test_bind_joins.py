@@ -250,19 +250,19 @@ UnsupportedSql: the condition (1 / y) > 2 of the ANTI JOIN with b may fail
 compute what may fail in a subquery of FROM on each side, and compare the results
 
 SELECT k FROM a NATURAL JOIN b
-UnsupportedSql: NATURAL JOIN is not supported in a view
+UnsupportedSql: NATURAL JOIN is not supported
 name the columns: JOIN … USING (a, b)
 
 SELECT a.k FROM a OUTER JOIN b ON a.k = b.k
-UnsupportedSql: OUTER JOIN is not supported in a view
+UnsupportedSql: OUTER JOIN is not supported
 INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI JOIN are
 
 SELECT a.k FROM a ASOF JOIN b ON a.k = b.k
-UnsupportedSql: ASOF JOIN is not supported in a view
+UnsupportedSql: ASOF JOIN is not supported
 INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI JOIN are
 
 SELECT a.k FROM a RIGHT SEMI JOIN b ON a.k = b.k
-UnsupportedSql: RIGHT SEMI JOIN is not supported in a view
+UnsupportedSql: RIGHT SEMI JOIN is not supported
 INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI JOIN are
 
 SELECT x FROM a JOIN b ON a.k = b.k

@@ -87,11 +87,11 @@ SELECT k FROM (SELECT k, x FROM a ORDER BY y LIMIT 4) WHERE x > 1
 
 REFUSALS = r"""
 SELECT k FROM a ORDER BY k
-UnsupportedSql: ORDER BY is not supported in a view
+UnsupportedSql: ORDER BY is not supported
 a view is ordered by its key
 
 SELECT k FROM (SELECT k FROM a ORDER BY k)
-UnsupportedSql: ORDER BY is not supported in a view
+UnsupportedSql: ORDER BY is not supported
 a view is ordered by its key
 
 SELECT k FROM a LIMIT 3
@@ -99,35 +99,35 @@ UnsupportedSql: LIMIT without ORDER BY is not deterministic
 say with ORDER BY which rows come first
 
 SELECT k FROM a ORDER BY k LIMIT 0
-UnsupportedSql: LIMIT 0 is not supported in a view
+UnsupportedSql: LIMIT 0 is not supported
 LIMIT takes a number from 1 to 2147483647
 
 SELECT k FROM a ORDER BY k LIMIT ALL
-UnsupportedSql: LIMIT ALL is not supported in a view
+UnsupportedSql: LIMIT ALL is not supported
 LIMIT takes a number from 1 to 2147483647
 
 SELECT k FROM a ORDER BY k LIMIT 1 + 2
-UnsupportedSql: LIMIT 1 + 2 is not supported in a view
+UnsupportedSql: LIMIT 1 + 2 is not supported
 LIMIT takes a number from 1 to 2147483647
 
 SELECT k FROM a ORDER BY k LIMIT 3000000000
-UnsupportedSql: LIMIT 3000000000 is not supported in a view
+UnsupportedSql: LIMIT 3000000000 is not supported
 LIMIT takes a number from 1 to 2147483647
 
 SELECT k FROM a ORDER BY k LIMIT 3 OFFSET 2
-UnsupportedSql: OFFSET is not supported in a view
+UnsupportedSql: OFFSET is not supported
 keep the first rows with ORDER BY … LIMIT n, and skip when reading
 
 SELECT k FROM a ORDER BY k FETCH FIRST 3 ROWS ONLY
-UnsupportedSql: FETCH FIRST 3 ROWS ONLY is not supported in a view
+UnsupportedSql: FETCH FIRST 3 ROWS ONLY is not supported
 LIMIT takes a number from 1 to 2147483647
 
 SELECT k FROM a SORT BY k LIMIT 3
-UnsupportedSql: SORT BY is not supported in a view
+UnsupportedSql: SORT BY is not supported
 a view is ordered by its key
 
 SELECT k FROM a ORDER BY ALL LIMIT 3
-UnsupportedSql: ORDER BY ALL is not supported in a view
+UnsupportedSql: ORDER BY ALL is not supported
 list the columns
 
 SELECT k FROM a ORDER BY 2 LIMIT 3
@@ -171,7 +171,7 @@ SqlError: max() cannot stand in ORDER BY
 aggregates belong in the select list or in HAVING
 
 SELECT k FROM a ORDER BY (SELECT MAX(x) FROM b) LIMIT 1
-UnsupportedSql: a subquery as a value (in ORDER BY) is not supported in a view
+UnsupportedSql: a subquery as a value (in ORDER BY) is not supported
 join with a subquery in FROM instead
 """
 

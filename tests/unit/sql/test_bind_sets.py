@@ -117,15 +117,15 @@ DuplicateName: two columns of the view are called k
 give one another name with AS
 
 SELECT k FROM a INTERSECT ALL SELECT k FROM b
-UnsupportedSql: INTERSECT ALL is not supported in a view
+UnsupportedSql: INTERSECT ALL is not supported
 use INTERSECT, or join counts of equal rows
 
 SELECT k FROM a EXCEPT ALL SELECT k FROM b
-UnsupportedSql: EXCEPT ALL is not supported in a view
+UnsupportedSql: EXCEPT ALL is not supported
 use EXCEPT, or join counts of equal rows
 
 SELECT k FROM a UNION BY NAME SELECT k FROM b
-UnsupportedSql: UNION BY NAME is not supported in a view
+UnsupportedSql: UNION BY NAME is not supported
 list the columns of each branch in one order
 
 SELECT k FROM a UNION SELECT NULL AS k FROM b
@@ -137,7 +137,7 @@ SqlError: a branch of UNION has an ORDER BY or LIMIT of its own
 put the branch into parentheses
 
 SELECT k FROM a UNION SELECT k FROM b ORDER BY k
-UnsupportedSql: ORDER BY is not supported in a view
+UnsupportedSql: ORDER BY is not supported
 a view is ordered by its key
 
 VALUES (1)

@@ -121,47 +121,47 @@ SELECT a.x FROM a JOIN c ON a.k = c.k WHERE w IN (SELECT 'r' FROM b WHERE b.x = 
 
 REFUSALS = r"""
 SELECT k FROM a WHERE x IN (SELECT x FROM b) OR y = 1
-UnsupportedSql: IN over a subquery under OR is not supported in a view
+UnsupportedSql: IN over a subquery under OR is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT CASE WHEN EXISTS (SELECT 1 FROM b) THEN 1 ELSE 2 END AS q FROM a
-UnsupportedSql: EXISTS over a subquery in CASE is not supported in a view
+UnsupportedSql: EXISTS over a subquery in CASE is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT IF(x IN (SELECT x FROM b), 1, 2) AS q FROM a
-UnsupportedSql: IN over a subquery in IF is not supported in a view
+UnsupportedSql: IN over a subquery in IF is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT k FROM a WHERE NOT (y = 1 AND EXISTS (SELECT 1 FROM b))
-UnsupportedSql: EXISTS over a subquery under NOT is not supported in a view
+UnsupportedSql: EXISTS over a subquery under NOT is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT k FROM a WHERE (x IN (SELECT x FROM b)) IS TRUE
-UnsupportedSql: IN over a subquery inside of an expression in WHERE is not supported in a view
+UnsupportedSql: IN over a subquery inside of an expression in WHERE is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT x, COUNT(*) AS n FROM a GROUP BY x HAVING COUNT(*) IN (SELECT x FROM b)
-UnsupportedSql: IN over a subquery in HAVING is not supported in a view
+UnsupportedSql: IN over a subquery in HAVING is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT a.k FROM a JOIN b ON a.k = b.k AND a.x IN (SELECT x FROM c)
-UnsupportedSql: IN over a subquery in ON is not supported in a view
+UnsupportedSql: IN over a subquery in ON is not supported
 it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
 
 SELECT (SELECT MAX(x) FROM b) AS m FROM a
-UnsupportedSql: a subquery as a value (in the select list) is not supported in a view
+UnsupportedSql: a subquery as a value (in the select list) is not supported
 join with a subquery in FROM instead
 
 SELECT k FROM a WHERE x = (SELECT MAX(x) FROM b)
-UnsupportedSql: a subquery as a value (inside of an expression in WHERE) is not supported in a view
+UnsupportedSql: a subquery as a value (inside of an expression in WHERE) is not supported
 join with a subquery in FROM instead
 
 SELECT k FROM a WHERE x = ANY (SELECT x FROM b)
-UnsupportedSql: ANY over a subquery is not supported in a view
+UnsupportedSql: ANY over a subquery is not supported
 use IN or EXISTS
 
 SELECT k FROM a WHERE x > ALL (SELECT x FROM b)
-UnsupportedSql: ALL over a subquery is not supported in a view
+UnsupportedSql: ALL over a subquery is not supported
 use IN or EXISTS
 
 SELECT k FROM a WHERE x IN (SELECT x, k FROM b)
@@ -217,11 +217,11 @@ UnknownName: table a has no column nope
 its columns are k, x, y, s
 
 SELECT k FROM a WHERE (x, y) NOT IN (SELECT x, z FROM b)
-UnsupportedSql: NOT IN of several columns that may be NULL is not supported in a view
+UnsupportedSql: NOT IN of several columns that may be NULL is not supported
 use NOT EXISTS
 
 SELECT k FROM a WHERE x NOT IN (SELECT x FROM b WHERE b.z > a.y)
-UnsupportedSql: NOT IN tied by more than equalities is not supported in a view
+UnsupportedSql: NOT IN tied by more than equalities is not supported
 use NOT EXISTS
 
 SELECT k FROM a WHERE s IN (SELECT x FROM b)

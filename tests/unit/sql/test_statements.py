@@ -22,7 +22,6 @@ from viewkeeper.sql.statements import (
     DropView,
     Explain,
     Insert,
-    Select,
     ShowTables,
     ShowViews,
     Update,
@@ -81,11 +80,6 @@ def test_explain_takes_a_name_a_query_or_nothing() -> None:
     assert parse_one("EXPLAIN v") == Explain("v", None)
     assert parse_one("EXPLAIN SELECT a FROM t") == Explain(None, "SELECT a FROM t")
     assert parse_one("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT a FROM t") == Explain(None, "SELECT a FROM t")
-
-
-def test_a_select_names_its_tables_but_not_its_own_ctes() -> None:
-    text = "WITH c AS (SELECT * FROM a) SELECT * FROM c JOIN B ON c.x = B.x WHERE y IN (SELECT y FROM d)"
-    assert parse_one(text) == Select(text, ("a", "B", "d"))
 
 
 def test_insert_reads_all_literals() -> None:
