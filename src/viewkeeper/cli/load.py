@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import typer
-
-from viewkeeper.cli.failures import INTERRUPTED, print_error, print_label
+from viewkeeper.cli.failures import Interrupted, print_label
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.output import console, print_text
@@ -53,10 +51,9 @@ def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: 
                 done = opened.run(database, table, created, ignore_unknown=choices.ignore_unknown, progress=progress)
     except KeyboardInterrupt:
         rows = f"{opened.written:,} of {opened.total:,} rows are" if opened and opened.written else "no row is"
-        print_error(
-            f"interrupted: {rows} in {table}; the same command puts them all, those that are there change nothing"
-        )
-        raise typer.Exit(INTERRUPTED) from None
+        raise Interrupted(
+            f"{rows} in {table}; the same command puts all, those that are there change nothing"
+        ) from None
     _tell(done, as_json=as_json)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from viewkeeper.client.arguments import take_path, take_text
 from viewkeeper.client.database import Database
 from viewkeeper.stores.open import open_store
 
 
 def connect(url: str, *, read_only: bool = False) -> Database:
     """Open the store at `url`, as in `embedded:./shop`; it is made when it is not there, unless `read_only`."""
+    take_text("the URL of a store", url, "as in embedded:./shop")
     return Database(open_store(url, create=not read_only), read_only=read_only)
 
 
@@ -18,5 +20,5 @@ def restore(backup: str | Path, url: str, *, progress: Callable[[int, int], None
     """Make a new store at `url` from what `db.backup` wrote, and open it; tokens of the old store do not fit it."""
     from viewkeeper.stores.embedded.restore import restore_store
 
-    restore_store(Path(backup), url, progress)
+    restore_store(take_path("the backup", backup), take_text("the URL of a store", url), progress)
     return connect(url)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from viewkeeper.client.arguments import take_names, take_path, take_text
 from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
 from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
@@ -78,7 +79,7 @@ class Database:
         """Run one or more SQL statements; the answer is the last one's."""
         from viewkeeper.client.statements import execute
 
-        return execute(self, sql)
+        return execute(self, take_text("a statement", sql))
 
     def table(self, name: str) -> Table:
         """The base table called `name`."""
@@ -106,7 +107,7 @@ class Database:
         from viewkeeper.client.files import Reading
         from viewkeeper.client.loading import load
 
-        names = (key,) if isinstance(key, str) else tuple(key)
+        names = (key,) if isinstance(key, str) else tuple(take_names("key", key))
         return load(
             self,
             table,
@@ -202,7 +203,7 @@ class Database:
 
         Writers and the pipeline go on meanwhile. `progress` is told how many bytes are done, and how many are expected.
         """
-        return self.store.back_up(Path(path), progress)
+        return self.store.back_up(take_path("the backup", path), progress)
 
     def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
         """Shorten the log, remove what was dropped, and give the space back to the disk.

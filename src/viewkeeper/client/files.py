@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 
+from viewkeeper.client.arguments import take_path, take_text
 from viewkeeper.client.lines import TextFile, find_fault
 from viewkeeper.client.textvalues import value_of
 from viewkeeper.errors import InputError, UnknownName
@@ -102,6 +103,11 @@ def open_files(
         raise InputError("there is no file to load", "name one or more files")
     if reading.format is not None and reading.format not in FORMATS:
         raise InputError(f"format {reading.format!r} is not known", f"use one of {', '.join(FORMATS)}")
+    for path in paths:
+        take_path("a file", path)
+    for name in ("delimiter", "null"):
+        if getattr(reading, name) is not None:
+            take_text(name, getattr(reading, name))
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
     with tempfile.TemporaryDirectory(prefix="viewkeeper-load-") as directory:

@@ -7,6 +7,7 @@ a start or stop may give several key columns as a tuple.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 from viewkeeper.client.rows import key_bytes
 from viewkeeper.errors import InputError
@@ -29,7 +30,7 @@ def byte_range(
 
 
 def check_limit(limit: int | None) -> None:
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
         raise InputError(f"limit={limit!r} is not a number of rows", "use 0 or more")
 
 

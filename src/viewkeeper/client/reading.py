@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from viewkeeper.client.arguments import take_seconds
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import covers
@@ -90,7 +91,7 @@ def _within(store: EmbeddedStore, bound: Bounded, timeout: float) -> Moment:
 
 
 def _wait(store: EmbeddedStore, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> Moment:
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + take_seconds("timeout", timeout)
     while True:
         horizon = store.read_horizon()
         if is_there(horizon):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from viewkeeper.client.arguments import take_names
 from viewkeeper.errors import BadRow, InputError, UnknownName
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.rows import decode_row, encode_row, tail_of
@@ -79,7 +80,7 @@ def clear_columns(schema: TableSchema, before: bytes | None, names: Sequence[str
 
 def value_column_names(schema: TableSchema, names: Sequence[str]) -> list[str]:
     """The spelling of columns that may be deleted; key columns may not."""
-    spelled = [schema.column(name).name for name in names]
+    spelled = [schema.column(name).name for name in take_names("columns", names)]
     for name in spelled:
         if name in schema.key:
             raise BadRow(f"{name} is a key column of {schema.name}", "delete the row instead")
@@ -91,6 +92,7 @@ def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] |
     if columns is None:
         return None
     spelled = {name.lower(): name for name in available}
+    columns = take_names("columns", columns)
     for name in columns:
         if name.lower() not in spelled:
             raise UnknownName(f"there is no column {name}", f"the columns are {', '.join(available)}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.client.reading import Moment, moment_of
 from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
+from viewkeeper.errors import InputError
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.token import Token
@@ -46,6 +47,8 @@ class Session:
 
     def wrote(self, token: Token) -> None:
         """Take a token of a write into the session."""
+        if not isinstance(token, Token):
+            raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
         self.token |= token
 
     def reaches(self, horizon: Horizon) -> bool:

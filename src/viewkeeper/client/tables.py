@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from viewkeeper.client.arguments import take_mapping
 from viewkeeper.client.ranges import byte_range, check_limit
 from viewkeeper.client.rows import (
     clear_columns,
@@ -111,6 +112,10 @@ class Table:
     def get_many(self, keys: Iterable[object]) -> list[dict[str, object] | None]:
         """The row under each key, in the order asked; a key of several columns is a tuple."""
         schema = self.schema
+        if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
+            raise InputError(
+                f"get_many of {self.name} takes many keys, not one {type(keys).__name__}", "pass a list of keys"
+            )
         encoded = [
             key_bytes(f"table {self.name}", schema.key_columns, key if isinstance(key, tuple) else (key,))
             for key in keys
@@ -200,7 +205,7 @@ class Table:
 
 
 def _stored(schema: TableSchema, row: Mapping[str, object]) -> dict[str, Stored]:
-    columns = {schema.column(name): value for name, value in row.items()}
+    columns = {schema.column(name): value for name, value in take_mapping("expect", row).items()}
     return {column.name: to_stored(column, value) for column, value in columns.items()}
 
 

@@ -10,6 +10,7 @@ import datetime as dt
 import math
 from collections.abc import Callable
 from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 from viewkeeper.errors import BadRow
@@ -45,6 +46,13 @@ def to_double(column: Column, number: Decimal) -> float:
     return nearest
 
 
+def _plain(value: object) -> object:
+    """What numpy calls an integer or a real number, as Python does; all else as it is."""
+    if type(value).__module__ == "numpy" and isinstance(value, Integral | Real):
+        return value.item()  # type: ignore[attr-defined]
+    return value
+
+
 def _refuse(column: Column, value: object, hint: str | None = None) -> BadRow:
     shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
     return BadRow(f"column {column.name} is {column.type}, not {type(value).__name__} {shown}", hint)
@@ -61,7 +69,9 @@ def _integer(bits: int) -> Callable[[Column, object], int]:
 
     def check(column: Column, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise _refuse(column, value)
+            given, value = value, _plain(value)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise _refuse(column, given)
         if not low <= value <= high:
             raise _refuse(column, value, f"{column.type} holds {low} to {high}")
         return int(value)
@@ -71,7 +81,9 @@ def _integer(bits: int) -> Callable[[Column, object], int]:
 
 def _double(column: Column, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refuse(column, value)
+        given, value = value, _plain(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _refuse(column, given)
     try:
         return float(value)
     except OverflowError:
@@ -79,6 +91,7 @@ def _double(column: Column, value: object) -> float:
 
 
 def _decimal(column: Column, value: object) -> int:
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise _refuse(column, value, "pass a Decimal or an int")
     sign, digits, exponent = Decimal(value).as_tuple()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from viewkeeper.errors import DuplicateName, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import CopyNode, FoldNode, Node, Shown
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
@@ -313,6 +313,8 @@ def physical_plan(catalog: Catalog, *, without: Collection[int] = ()) -> Physica
 
 
 def _find(entries: Iterable[Named], name: str) -> Named | None:
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is not the name of a table or view", "pass a text")
     return next((entry for entry in entries if entry.name.lower() == name.lower()), None)
 
 

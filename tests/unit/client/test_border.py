@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -179,3 +180,62 @@ def test_an_argument_of_the_wrong_type_is_an_input_error(
     monkeypatch.setattr("viewkeeper.engine.session.require_spark", lambda: None)
     with pytest.raises(vk.InputError):
         call(db)
+
+
+WRONG_ARGUMENTS: dict[str, Callable[[Database], object]] = {
+    "connect": lambda db: vk.connect(None),
+    "connect a path": lambda db: vk.connect(Path("shop")),
+    "restore": lambda db: vk.restore(None, "embedded:x"),
+    "execute": lambda db: db.execute(None),
+    "table": lambda db: db.table(None),
+    "view": lambda db: db.view(7),
+    "wait_for None": lambda db: db.wait_for(None),
+    "wait_for, timeout": lambda db: db.wait_for(db.table("t").put(1, {"v": 2}), timeout="long"),
+    "wait_for, no timeout": lambda db: db.wait_for(db.table("t").put(1, {"v": 3}), timeout=None),
+    "pipeline": lambda db: db.pipeline(view_managers="x"),
+    "pipeline, changes": lambda db: db.pipeline(changes_per_epoch="x"),
+    "load a path": lambda db: db.load("t", None),
+    "load a table": lambda db: db.load(None, "x.csv"),
+    "load a key": lambda db: db.load("u", "x.csv", create=True, key=5),
+    "load, null": lambda db: db.load("t", "x.csv", null=None),
+    "load, delimiter": lambda db: db.load("t", "x.csv", delimiter=5),
+    "put_many": lambda db: db.table("t").put_many(None),
+    "put_many of no rows": lambda db: db.table("t").put_many([1]),
+    "get_many": lambda db: db.table("t").get_many(None),
+    "get_many of a text": lambda db: db.table("t").get_many("ab"),
+    "get, columns": lambda db: db.table("t").get(1, columns=5),
+    "get, a text as columns": lambda db: db.table("t").get(1, columns="v"),
+    "get, a number among columns": lambda db: db.table("t").get(1, columns=[1]),
+    "delete, columns": lambda db: db.table("t").delete(1, columns=5),
+    "put_if": lambda db: db.table("t").put_if(1, {"v": 1}, expect=5),
+    "delete_if": lambda db: db.table("t").delete_if(1, expect=None),
+    "scan, limit": lambda db: list(db.table("t").scan(limit="x")),
+    "backup": lambda db: db.backup(None),
+    "explain": lambda db: db.explain(5),
+    "explain, form": lambda db: db.explain(form="picture"),
+    "check": lambda db: db.check("v"),
+    "session": lambda db: db.session().wrote("x"),
+    "write group": lambda db: db.write().put(None, 1, {"v": 1}),
+    "view read": lambda db: db.view("w").get(1, read=5),
+    "view read, timeout": lambda db: db.view("w").get(1, read=db.table("t").put(1, {"v": 9}), timeout="x"),
+}
+
+
+@pytest.mark.parametrize("call", WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS.keys())
+def test_a_wrong_argument_is_an_error_of_ours_that_names_it(db: Database, call: Callable[[Database], object]) -> None:
+    db.execute("CREATE MATERIALIZED VIEW w AS SELECT k, v FROM t")
+    with pytest.raises(vk.InputError):
+        call(db)
+
+
+def test_numbers_of_numpy_are_taken_where_nothing_is_lost(db: Database) -> None:
+    table = db.table("t")
+    table.put(np.int64(7), {"v": np.uint8(3), "d": np.float32(0.5)})
+    table.put_many([{"k": np.int32(8), "v": np.int16(4), "d": np.float64(2)}])
+    assert table.get(np.int8(7), columns=["k", "v", "d"]) == {"k": 7, "v": 3, "d": 0.5}
+    assert [row["k"] for row in table.get_many([np.int64(8)])] == [8]
+    assert [row["k"] for row in table.scan(start=np.int64(8), limit=np.int64(5))] == [8]
+    assert type(next(iter(table.scan(np.int64(7))))["k"]) is int
+    for wrong in ({"v": np.float64(1)}, {"v": np.int64(2**31)}, {"v": np.bool_(True)}, {"v": np.datetime64(1, "ns")}):
+        with pytest.raises(vk.BadRow):
+            table.put(9, {"v": 0} | wrong)
