@@ -27,6 +27,7 @@ QUESTIONS = {
     "join": "the same for V3, a join of which both tables change",
     "join_growth": "does a change of a join's tables cost more when the tables are larger?",
     "join_memory": "peak memory when a row changes that matches 1,000,000 others",
+    "flights": "everyday work over flights and eighteen views: first fill, check, one change, SELECT, scan",
     "tpch": "ten queries of TPC-H, refreshed ten times, against a recomputation by Spark",
     "refresh": "a refresh after every 10,000 changes against a recomputation by Spark",
     "reads": "view.get and table.get against a bare LMDB get",

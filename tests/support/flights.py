@@ -48,7 +48,7 @@ VIEWS = {
     "very_late": """SELECT carrier, flight, origin, dest, dep_delay, arr_delay FROM flights
         WHERE dep_delay > 120 AND origin IN ('JFK', 'LGA')""",
     "busy_routes": """SELECT origin, dest, COUNT(*) AS flights, AVG(arr_delay) AS late FROM flights
-        GROUP BY origin, dest HAVING COUNT(*) > 5000""",
+        GROUP BY origin, dest HAVING COUNT(*) > 500""",
     "delays": """SELECT CASE WHEN dep_delay IS NULL THEN 'cancelled' WHEN dep_delay <= 0 THEN 'on time'
         WHEN dep_delay <= 15 THEN 'a little' WHEN dep_delay <= 60 THEN 'late' ELSE 'very late' END AS bucket,
         COUNT(*) AS flights, COUNT(*) FILTER (WHERE origin = 'JFK') AS from_jfk FROM flights GROUP BY 1""",
