@@ -15,6 +15,7 @@ from tests.support.histories import COMPOSITE, Change, HistoryMaker
 from tests.support.oracle import CASES
 from tests.support.running import HereRunner
 from tests.support.stores import NAME, drop_views, make_database, write
+from tests.support.tiers import examples
 from viewkeeper.flow.coordinator import Coordinator
 
 SHOWN = ("selected", "bag", "indexed", "summed", "averaged", "totals", "decimals")
@@ -54,7 +55,7 @@ def run(db: object, changes: list[Change], *, at_once: bool, reading: bool) -> i
     return epochs
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(3, deep=20))
 @given(
     seed=st.integers(0, 2**32 - 1),
     steps=st.sampled_from((2, 30, 32, 34)),

@@ -35,11 +35,12 @@ from tests.support.histories import (
 from tests.support.oracle import CASES, KINDS, Oracle, bag_of
 from tests.support.running import HereRunner, ManagersRunner
 from tests.support.stores import drop_views
+from tests.support.tiers import examples
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.views import rollup
 
-HISTORIES_MIN = 300
+HISTORIES_MIN = examples(100, deep=300)
 STEPS_MIN = 30
 RUN_EVENTS = (
     "epoch checked",
@@ -148,7 +149,9 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("shape", ["text", "composite"])
-@settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # a seed has nothing to shrink
+@settings(
+    max_examples=examples(2, deep=10), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)  # a seed has nothing to shrink
 @given(
     seed=st.integers(0, 2**32 - 1),
     histories=st.sampled_from((100, 90, 110)),

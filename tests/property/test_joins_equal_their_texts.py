@@ -11,11 +11,12 @@ import pytest
 from tests.support.dump import contents, dump
 from tests.support.joining import VIEWS, change_at_random, make_joins, wrong
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie, keep_up
+from tests.support.tiers import examples
 from viewkeeper.flow.coordinator import Coordinator
 
 
 @pytest.mark.parametrize("images", ["on", "off"], ids=["before-images", "plain log"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(examples(1, deep=6)))
 def test_any_history_ends_in_what_the_texts_say(tmp_path: Path, seed: int, images: str) -> None:
     source = random.Random(seed)
     db = make_joins(tmp_path / "s", options=f"&before_images={images}")

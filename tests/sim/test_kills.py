@@ -1,7 +1,8 @@
 """kill -9 of the pipeline at every named point: what is left equals the run without kills, byte for byte.
 
-The schedules are drawn once from a fixed seed: every point at its first hits and at random later ones, then pairs of
-points. The laboratory (`tests/support/kill_lab.py`) runs them in forked children.
+Every run kills at each point once, at a hit drawn from a fixed seed; a deep one does so in more worlds, and kills, by a
+seed of its own, at the first hit of each point and at later ones, and then at pairs of points. The laboratory
+(`tests/support/kill_lab.py`) runs the schedules in forked children.
 """
 
 from __future__ import annotations
@@ -15,39 +16,88 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import tiers
+
 ROOT = Path(__file__).parents[2]
-SINGLE_HITS = {"single": 4, "joined": 2}
+HITS = {"single": 4, "joined": 2}
 PAIRS = {"single": 12, "joined": 6}
 POINTS_MIN, KILLS_MIN = 20, {"single": 100, "joined": 50}
-WORLDS = [(1, "images", "single"), (2, "plain", "single"), (3, "images", "joined"), (4, "plain", "joined")]
+WORLDS = [
+    (1, "images", "single"),
+    pytest.param(2, "plain", "single", marks=pytest.mark.deep),
+    pytest.param(3, "images", "joined", marks=pytest.mark.deep),
+    (4, "plain", "joined"),
+]
 
 
 @pytest.mark.parametrize(("seed", "log", "views"), WORLDS)
 def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(
     tmp_path: Path, seed: int, log: str, views: str
 ) -> None:
-    command = [sys.executable, "-m", "tests.support.kill_lab", str(tmp_path), str(seed), log, views]
-    lab = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    hits = json.loads(lab.stdout.readline())["hits"]
-    schedules = draw_schedules(hits, random.Random(seed), views)
-    answers, _ = lab.communicate("\n".join(schedules))
-    assert lab.returncode == 0
-    results = [json.loads(line) for line in answers.splitlines()]
-    assert [result["schedule"] for result in results] == schedules
-    assert [result["schedule"] for result in results if not result["same"]] == []
-    fired = Counter(point for result in results for point in result["fired"])
-    print(f"seed {seed}: {fired.total()} kills at {len(fired)} points in {len(results)} schedules: {dict(fired)}")
-    assert set(fired) == set(hits), "every point that a run passes must have killed it at least once"
-    assert len(fired) >= POINTS_MIN and fired.total() >= KILLS_MIN[views]
+    with Laboratory(tmp_path, seed, log, views) as lab:
+        fired = lab.kill(each_point_once(lab.hits, random.Random(seed)))
+
+    assert set(fired) == set(lab.hits), "every point that a run passes must have killed it at least once"
+    assert len(fired) >= POINTS_MIN
 
 
-def draw_schedules(hits: dict[str, int], source: random.Random, views: str) -> list[str]:
-    """Each point at its first hit and at random later ones, and pairs of points."""
+@pytest.mark.deep
+@pytest.mark.parametrize(("seed", "log", "views"), WORLDS)
+def test_kills_again_and_in_pairs_leave_the_dump_of_the_run_without_kills(
+    tmp_path: Path, seed: int, log: str, views: str
+) -> None:
+    source = random.Random(f"{seed} {tiers.seed()}")
+    with Laboratory(tmp_path, seed, log, views) as lab:
+        again = each_point_again(lab.hits, source, times=HITS[views])
+        fired = lab.kill(again + pairs(lab.hits, source, count=PAIRS[views]))
+
+    assert set(fired) == set(lab.hits)
+    assert fired.total() >= KILLS_MIN[views]
+
+
+class Laboratory:
+    """The laboratory's process; `hits` says how often the run without kills passes each point."""
+
+    def __init__(self, folder: Path, seed: int, log: str, views: str) -> None:
+        command = [sys.executable, "-m", "tests.support.kill_lab", str(folder), str(seed), log, views]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.hits: dict[str, int] = json.loads(self._process.stdout.readline())["hits"]
+
+    def __enter__(self) -> Laboratory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def kill(self, schedules: list[str]) -> Counter[str]:
+        """Run all schedules; what is left must be the same after each. Answers how often each point killed."""
+        answers, _ = self._process.communicate("\n".join(schedules))
+        assert self._process.returncode == 0
+        results = [json.loads(line) for line in answers.splitlines()]
+        assert [result["schedule"] for result in results] == schedules
+        assert [result["schedule"] for result in results if not result["same"]] == []
+        fired = Counter(point for result in results for point in result["fired"])
+        print(f"{fired.total()} kills at {len(fired)} points in {len(results)} schedules: {dict(fired)}")
+        return fired
+
+
+def each_point_once(hits: dict[str, int], source: random.Random) -> list[str]:
+    return [f"{point}@{source.randint(1, count)}" for point, count in hits.items()]
+
+
+def each_point_again(hits: dict[str, int], source: random.Random, *, times: int) -> list[str]:
+    """Each point at its first hit and at random later ones."""
     schedules = []
     for point, count in hits.items():
-        later = source.sample(range(2, count + 1), min(SINGLE_HITS[views] - 1, count - 1)) if count > 1 else []
+        later = source.sample(range(2, count + 1), min(times - 1, count - 1))
         schedules += [f"{point}@{hit}" for hit in (1, *sorted(later))]
-    for _ in range(PAIRS[views]):
+    return schedules
+
+
+def pairs(hits: dict[str, int], source: random.Random, *, count: int) -> list[str]:
+    schedules = []
+    for _ in range(count):
         first, second = source.sample(sorted(hits), 2)
         schedules.append(f"{first}@{source.randint(1, hits[first])}+{second}@{source.randint(1, hits[second])}")
     return schedules

@@ -1,8 +1,9 @@
 """Random views hold in the end what Spark SQL answers.
 
 The plans are those of `tests/random_views/test_random_views.py`, which holds every view to DuckDB after each epoch, the
-last one too; here DuckDB's answers over the last rows are held to Spark's, for all of these views. Of some worlds the views
-themselves are read and compared.
+last one too; here DuckDB's answers over the last rows are held to Spark's, for all of these views. What Spark confirmed is
+recorded, and `tests/golden/test_spark_answers.py` compares with that in every run. Of some worlds the views themselves are
+read and compared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.confirmed import LOST_BY_SPARK, confirm, of_world
 from tests.support.random_plans import SEEDS, Bag, RandomOracle, WorldPlan, bag_of, plan_world
 from tests.support.random_sql import RandomView
 from tests.support.random_tables import TABLES
@@ -28,8 +30,6 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-_AT_ONCE = 5  # worlds of one test
-_LOST_BY_SPARK = {(54, "v15")}  # a WITH inside a branch of EXCEPT: Spark 4.3 stops with an internal error
 
 
 @pytest.fixture(scope="module")
@@ -64,28 +64,29 @@ def answer(spark: SparkSession, view: RandomView) -> Bag:
     return bag_of(tuple(row) for row in rows)
 
 
-@pytest.mark.parametrize("first", range(0, len(SEEDS), _AT_ONCE))
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", SEEDS)
 def test_duckdb_and_spark_agree_on_every_random_view_over_its_last_rows(
-    first: int, quick: SparkSession, oracle: RandomOracle
+    seed: int, quick: SparkSession, oracle: RandomOracle
 ) -> None:
+    plan = plan_world(seed, oracle)
+    oracle.load(plan.final_tables())
+    show(quick, plan)
     wrong = []
-    for seed in SEEDS[first : first + _AT_ONCE]:
-        plan = plan_world(seed, oracle)
-        oracle.load(plan.final_tables())
-        show(quick, plan)
-        for view in plan.views:
-            if (seed, view.name) in _LOST_BY_SPARK:
-                with pytest.raises(Exception, match="No CTERelationDef found"):
-                    answer(quick, view)
-                continue
-            ours, theirs = oracle.bag(view), answer(quick, view)
-            if ours != theirs:
-                wrong.append((seed, view.name, view.sql.spark, dict(ours - theirs), dict(theirs - ours)))
+    for view in plan.views:
+        if (seed, view.name) in LOST_BY_SPARK:
+            with pytest.raises(Exception, match="No CTERelationDef found"):
+                answer(quick, view)
+            continue
+        ours, theirs = oracle.bag(view), answer(quick, view)
+        if ours != theirs:
+            wrong.append((view.name, view.sql.spark, dict(ours - theirs), dict(theirs - ours)))
 
     assert wrong == []
+    confirm("random_views", str(seed), of_world(plan, oracle))
 
 
-@pytest.mark.parametrize("seed", [1001, 1002])
+@pytest.mark.parametrize("seed", [1001, pytest.param(1002, marks=pytest.mark.deep)])
 def test_views_themselves_hold_what_spark_answers(
     seed: int, quick: SparkSession, oracle: RandomOracle, tmp_path: Path
 ) -> None:

@@ -20,7 +20,9 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import TIMESTAMP, parse_type
 from viewkeeper.plan.compile import compile_view
 from viewkeeper.sql.bind import bind_query
+from viewkeeper.sql.dialect import ViewSpark
 from viewkeeper.sql.expressions import Expression, columns_of
+from viewkeeper.sql.queries import parse_query
 from viewkeeper.sql.relations import Relation, Scan, expressions_of
 
 if TYPE_CHECKING:
@@ -90,6 +92,10 @@ class Sample:
 
     def _query(self, text: str) -> Relation:
         return bind_query(f"SELECT {text} AS o FROM {self.name}", lambda name: Scan(self.table))
+
+    def printed(self, text: str) -> str:
+        """The expression as it was read and printed again, which is how `check` asks Spark."""
+        return parse_query(f"SELECT {text} AS o FROM {self.name}").selects[0].this.sql(dialect=ViewSpark)
 
     def distinct(self, text: str, rows: Sequence[tuple[object, ...]]) -> list[object]:
         """Keys of the rows: one for each value that the expression reads; of combinations of values a few."""
@@ -176,6 +182,14 @@ def wrong_failures(
         fine = [value for value in aside if not _fails(spark, sample, text, value)]
         wrong += [(text, value, "set aside, but fine in Spark") for value in fine]
     return wrong
+
+
+def wrong_prints(spark: SparkSession, sample: Sample, texts: Sequence[str]) -> list[str]:
+    """What no longer means the same when it was read and printed again; of expressions that cannot fail."""
+    sure = {text: sample.printed(text) for text in texts if not sample.bound(text).fallible}
+    same = {f"o{place}": f"every(({a}) <=> ({b}))" for place, (a, b) in enumerate(sure.items())}
+    found = spark.sql(f"SELECT {listed(same)} FROM {sample.name}").first()
+    return [text for text, value in zip(sure.values(), found or (), strict=True) if value is not True]
 
 
 def _spark_rows(spark: SparkSession, sample: Sample, texts: Sequence[str], where: str) -> list[dict[str, object]]:

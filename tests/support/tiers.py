@@ -1,32 +1,56 @@
 """Two tiers of tests: those of every run, and the deep ones, marked `deep`, which run when somebody asks for them.
 
 Asking is `--deep`, `VIEWKEEPER_DEEP=1`, a marker expression that speaks of `deep`, or a test's own name: who types
-`tests/sim/test_kills.py::test_x` wants to see it run.
+`tests/sim/test_kills.py::test_x` wants to see it run. A deep run draws from a seed of its own, which it tells; the runs of
+every day draw the same each time.
 """
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-SWITCH = "VIEWKEEPER_DEEP"
+SWITCH, SEED = "VIEWKEEPER_DEEP", "VIEWKEEPER_SEED"
 
 
 def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help=f"run the tests marked deep too; so does {SWITCH}=1")
 
 
-def deep_is_on(config: pytest.Config) -> bool:
-    return config.getoption("--deep") or os.environ.get(SWITCH, "0") not in ("", "0")
+def configure(config: pytest.Config) -> None:
+    """The environment holds the choice, so that test modules, workers and children all see the same."""
+    if config.getoption("--deep"):
+        os.environ[SWITCH] = "1"
+    if is_deep():
+        os.environ.setdefault(SEED, str(random.randrange(1, 1_000_000)))
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the deep tests that nobody asked for out of `items`; pytest's last line counts them as deselected."""
-    if deep_is_on(config) or "deep" in config.getoption("-m"):
-        return
+def header() -> str:
+    return f"deep, with seed {seed()}; the same again: {SEED}={seed()} make test-deep" if is_deep() else "not deep"
+
+
+def is_deep() -> bool:
+    return os.environ.get(SWITCH, "0") not in ("", "0")
+
+
+def seed() -> int:
+    """0 but in deep runs."""
+    return int(os.environ.get(SEED, "0"))
+
+
+def examples(count: int, *, deep: int) -> int:
+    """How many examples a law is tried on."""
+    return deep if is_deep() else count
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> int:
+    """Take the deep tests that nobody asked for out of `items`; answers how many they were."""
+    if is_deep() or "deep" in config.getoption("-m"):
+        return 0
     named = [_absolute(argument, config.invocation_params.dir) for argument in config.args if "::" in argument]
     kept, left = [], []
     for item in items:
@@ -35,6 +59,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+    return len(left)
 
 
 def is_named(node: str, named: Sequence[str]) -> bool:
