@@ -112,8 +112,17 @@ def _print_status(found: Status) -> None:
     print_facts(facts)
     if found.views:
         print_rows(("view", "kind", "state"), [(view.name, view.kind, state_of(view)) for view in found.views])
+    aside = [row for view in found.views for row in _aside_rows(view)]
+    if aside:
+        print_rows(("view", "row set aside", "reason"), aside)
     for warning in found.warnings:
         print_text(f"warning: {warning}", style="yellow")
+
+
+def _aside_rows(view: ViewStatus) -> list[tuple[str, str, str]]:
+    """The first rows that a view sets aside, with the key as it is in the source."""
+    listed = zip(view.set_aside.keys, view.set_aside.reasons, strict=True)
+    return [(view.name, to_json_text(key), reason or "not known") for key, reason in listed]
 
 
 def state_of(view: ViewStatus) -> str:

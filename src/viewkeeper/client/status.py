@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.plan.catalog import Catalog, ViewDefinition
+    from viewkeeper.plan.nodes import Feed
 
 LAG_WARNING_CHANGES = 1_000_000
 
@@ -72,7 +73,7 @@ def read_status(database: Database) -> Status:
     pid = holder_of(store.layout.lock)
     with database.snapshot() as snapshot:
         catalog = snapshot.catalog
-        views = tuple(_view_status(snapshot, catalog, record, view) for view in catalog.views)
+        views = tuple(_view_status(database, snapshot, record, view) for view in catalog.views)
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -88,7 +89,7 @@ def read_status(database: Database) -> Status:
     )
 
 
-def _view_status(snapshot: Snapshot, catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
+def _view_status(database: Database, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
     table = view.node.table
     filling = record.filling.get(table)
     return ViewStatus(
@@ -97,10 +98,16 @@ def _view_status(snapshot: Snapshot, catalog: Catalog, record: EpochRecord, view
         record.filled.get(table),
         (filling.rows, filling.total) if filling else None,
         record.stopped.get(table),
-        set_aside(snapshot, view),
+        set_aside(snapshot, view, lambda feed, key: _reason(database, feed, key)),
         degraded(snapshot, view),
-        _replacement(catalog, record, view),
+        _replacement(snapshot.catalog, record, view),
     )
+
+
+def _reason(database: Database, feed: Feed, key: bytes) -> str | None:
+    from viewkeeper.client.reasons import reason_of  # with DuckDB, which no other part of a status needs
+
+    return reason_of(database, feed, key)
 
 
 def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> str | None:

@@ -6,8 +6,9 @@ the view, kept by the same epochs, so a row or group that is well again is gone 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from viewkeeper.model.keys import decode_key
@@ -18,25 +19,36 @@ from viewkeeper.plan.nodes import FoldNode
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
     from viewkeeper.plan.catalog import ViewDefinition
+    from viewkeeper.plan.nodes import Feed
 
 SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """How many keys a list holds, and the first of them."""
+    """How many keys a list holds, and the first of them; of rows set aside also why each of these is, where it is known."""
 
     count: int
     keys: tuple[tuple[object, ...], ...]
+    reasons: tuple[str | None, ...] = ()
 
 
 NONE = Listed(0, ())
 
 
-def set_aside(snapshot: Snapshot, view: ViewDefinition) -> Listed:
-    """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped."""
+def set_aside(
+    snapshot: Snapshot, view: ViewDefinition, why: Callable[[Feed, bytes], str | None] | None = None
+) -> Listed:
+    """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped.
+
+    `why` is asked for the reason of those that are shown.
+    """
     feeds = [feed for node in view.nodes for feed in node.feeds]
-    return _together(_listed(snapshot.keys_of(feed.aside), feed.key) for feed in feeds if feed.aside is not None)
+    return _together(
+        _listed(snapshot.keys_of(feed.aside), feed.key, partial(why, feed) if why else None)
+        for feed in feeds
+        if feed.aside is not None
+    )
 
 
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
@@ -48,15 +60,20 @@ def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
 def _together(lists: Iterable[Listed]) -> Listed:
     found = list(lists)
     shown = [key for listed in found for key in listed.keys]
-    return Listed(sum(listed.count for listed in found), tuple(shown[:SHOWN_MAX]))
+    reasons = [reason for listed in found for reason in listed.reasons]
+    return Listed(sum(listed.count for listed in found), tuple(shown[:SHOWN_MAX]), tuple(reasons[:SHOWN_MAX]))
 
 
-def _listed(keys: Iterator[bytes], columns: tuple[Column, ...]) -> Listed:
+def _listed(
+    keys: Iterator[bytes], columns: tuple[Column, ...], why: Callable[[bytes], str | None] | None = None
+) -> Listed:
     shown: list[tuple[object, ...]] = []
+    reasons: list[str | None] = []
     count = 0
     for key in keys:
         if count < SHOWN_MAX:
             values = decode_key(columns, key)
             shown.append(tuple(from_stored(column, value) for column, value in zip(columns, values, strict=True)))
+            reasons += [why(key)] if why else []
         count += 1
-    return Listed(count, tuple(shown))
+    return Listed(count, tuple(shown), tuple(reasons))

@@ -25,6 +25,7 @@ from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, ColumnRef, E
 
 LENGTH_MAX = 200_000
 
+_TRY = "TRY({"
 _STRICT = {"+": "+", "-": "-", "*": "*", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -43,7 +44,15 @@ def guarded(fields: Sequence[str], guard: str) -> str:
     it does not lift out of CASE.
     """
     struct = ", ".join(f"'v{place}': {field}" for place, field in enumerate(fields))
-    return f"CASE WHEN {guard} IS NOT NULL THEN TRY({{{struct}}}) END"
+    return f"CASE WHEN {guard} IS NOT NULL THEN {_TRY}{struct}}}) END"
+
+
+def unguarded(sql: str) -> str:
+    """SQL with `guarded` parts that fails as it would without them: for one who wants to know why.
+
+    No literal holds what is replaced here, because quotes inside of one are doubled.
+    """
+    return sql.replace(f"{_TRY}'v0'", "({'v0'")
 
 
 def group_key(sql: str, type_: SqlType) -> str:

@@ -48,7 +48,7 @@ def test_status_tells_programs_numbers(run: Run, fresh_shop: str) -> None:
         None,
         None,
     )
-    assert view["set_aside"] == view["degraded"] == {"count": 0, "keys": []}
+    assert view["set_aside"] == view["degraded"] == {"count": 0, "keys": [], "reasons": []}
 
 
 def test_explain_prints_the_plan_of_one_view_or_of_all(run: Run, shop: str) -> None:
@@ -120,3 +120,17 @@ def test_a_bad_check_names_the_records_and_has_its_own_exit_code(
         "expected": {"n": 1},
         "found": {"n": 2},
     }
+
+
+def test_status_lists_rows_set_aside_with_view_key_and_reason(run: Run, url: str) -> None:
+    from tests.support.running import keep_up
+    from viewkeeper.client.connect import connect
+
+    run("sql", url, "CREATE TABLE t (k STRING PRIMARY KEY, n INT); INSERT INTO t VALUES ('a', 0), ('b', 2)")
+    run("sql", url, "CREATE MATERIALIZED VIEW shares AS SELECT k, 1 / n AS share FROM t")
+    keep_up(connect(url))
+    lines = [line.split() for line in run("status", url).stdout.splitlines()]
+    (view,) = json.loads(run("status", url, "--json").stdout)["views"]
+
+    assert ["shares", '["a"]', "division", "by", "zero"] in lines
+    assert view["set_aside"] == {"count": 1, "keys": [["a"]], "reasons": ["division by zero"]}

@@ -56,6 +56,47 @@ def test_a_row_that_breaks_a_view_is_listed_until_it_is_well(db: vk.Database) ->
     assert troubles(db, "v0")[0].count == troubles(db, "v1")[0].count == 0
 
 
+@pytest.mark.parametrize(
+    ("query", "row", "reason"),
+    [
+        ("SELECT k, y + 1 AS more FROM t", {"y": BIG}, f"overflow in addition of BIGINT ({BIG} + 1)"),
+        ("SELECT k, y / n AS share FROM t", {"y": 1}, "division by zero"),
+        ("SELECT k FROM t WHERE CAST(x AS INT) > 1", {"x": "it's"}, "a text is no INT"),
+        ("SELECT x, SUM(y * 2) AS s FROM t GROUP BY x", {"y": BIG}, "overflow in multiplication of BIGINT"),
+        ("SELECT k, concat(x, 'TRY({') AS c, y + 1 AS d FROM t", {"y": BIG}, "overflow in addition of BIGINT"),
+    ],
+)
+def test_status_tells_why_a_row_is_set_aside(db: vk.Database, query: str, row: dict[str, object], reason: str) -> None:
+    make(db, query)
+    db.table("t").put("a", 0, row)
+    db.table("t").put("b", 1, {"x": "7", "y": 5})
+    keep_up(db)
+
+    aside, _ = troubles(db, "v0")
+    assert (aside.count, aside.keys) == (1, (("a", 0),))
+    assert aside.reasons[0] is not None and aside.reasons[0].startswith(reason)
+
+
+def test_as_many_reasons_as_keys_are_listed_and_none_for_a_row_that_is_well_by_now(db: vk.Database) -> None:
+    make(db, "SELECT k, y + 1 AS more FROM t")
+    db.table("t").put_many([{"k": f"k{i}", "n": 0, "y": BIG} for i in range(10)])
+    keep_up(db)
+    db.table("t").put("k0", 0, {"y": 1})
+
+    aside, _ = troubles(db, "v0")
+    assert (aside.count, len(aside.keys), len(aside.reasons)) == (10, 5, 5)
+    assert aside.reasons[0] is None and None not in aside.reasons[1:]
+
+
+def test_a_row_of_a_join_is_listed_without_a_reason(db: vk.Database) -> None:
+    make(db, "SELECT a.k, a.y + b.y AS both FROM t a JOIN t b ON a.k = b.k AND a.n = b.n")
+    db.table("t").put("a", 0, {"y": BIG})
+    keep_up(db)
+
+    aside, _ = troubles(db, "v0")
+    assert (aside.count, aside.reasons) == (1, (None,))
+
+
 def test_a_row_that_does_not_pass_cannot_fail_and_a_failing_where_sets_it_aside(db: vk.Database) -> None:
     make(db, "SELECT k FROM t WHERE y < 10 AND y + 1 > 0", "SELECT k FROM t WHERE y + 1 > 0")
     db.table("t").put("a", 1, {"y": BIG})

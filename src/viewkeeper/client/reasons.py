@@ -1,0 +1,54 @@
+"""Reasons: why a view's SQL fails on a row that it sets aside.
+
+In: an edge of the plan and the key of a row. Out: what DuckDB says of that row when nothing catches the failure. Always:
+asked of single rows that are shown to somebody, so nothing is kept for it. A row that is well by now, and waits for the epoch
+that takes it up again, has no reason; nor has a row that no table holds: one of a join, or of groups inside a query.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from viewkeeper.sql.duckdb_sql import unguarded
+from viewkeeper.views.duck import forget_relations, run_sql
+from viewkeeper.views.images import images_of_rows
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+    from viewkeeper.plan.nodes import Feed
+
+_DIVISION = "division by zero"
+_TYPES = {"INT32": "INT", "INT64": "BIGINT", "INT128": "BIGINT", "VARCHAR": "STRING", "BLOB": "BINARY"}
+
+
+def reason_of(database: Database, feed: Feed, key: bytes) -> str | None:
+    """Why the row of the feed's source under `key` cannot be taken up."""
+    schema = next((table for table in database.catalog().tables if table.id == feed.source), None)
+    row = None if schema is None else database.store.get(schema.id, key)
+    if schema is None or row is None:
+        return None
+    stored = pa.record_batch([pa.array([key], pa.binary()), pa.array([row], pa.binary())], names=["key", "row"])
+    try:
+        run_sql(unguarded(feed.rows), images=images_of_rows(schema, stored, feed.columns).relation)
+    except duckdb.Error as error:
+        return _in_words(error)
+    finally:
+        forget_relations()
+    return None
+
+
+def _in_words(error: duckdb.Error) -> str:
+    """The first line, without the name of DuckDB's kind of error, and with our names of types."""
+    head, colon, rest = str(error).splitlines()[0].partition("Error: ")
+    said = (rest if colon else head).strip().rstrip("!.")
+    if _DIVISION in said.lower():
+        return _DIVISION
+    unread = re.match(r"Could not convert string .* to '?(\w+)", said)
+    if unread:  # the text in the message may be what our SQL made of it
+        return f"a text is no {_TYPES.get(unread[1], unread[1])}"
+    said = re.sub(r"\w+", lambda word: _TYPES.get(word[0], word[0]), said)
+    return said[:1].lower() + said[1:]
