@@ -63,6 +63,8 @@ _IN_OUR_WORDS = {
     "create=True makes": "--create makes",
     "leave create out": "leave --create out",
     "last_wins=True keeps": "--last-wins keeps",
+    'null="': '--null "',
+    "guess_null=True": "--guess-null",
     "Pass a longer timeout, or read a snapshot": "Use a longer --timeout",
 }
 

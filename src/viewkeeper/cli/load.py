@@ -87,6 +87,8 @@ def _tell(done: Loaded, *, as_json: bool) -> None:
         print_text(f"{done.created};")
     rows = f"{done.rows:,} {'row' if done.rows == 1 else 'rows'}"
     print_text(f"{rows} loaded into {done.table} in {done.seconds:.1f} s, {rate:,} rows/s")
+    if done.nulls:
+        print_text(f"read as NULL: {', '.join(done.nulls)}")
     if done.replaced:
         keys = f"{done.added:,} {'key is' if done.added == 1 else 'keys are'} new"
         print_label("warning", "yellow", f"{done.replaced:,} of {rows} replaced a row with the same key; {keys}")

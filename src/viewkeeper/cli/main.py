@@ -147,6 +147,10 @@ def load(
         str | None,
         typer.Option(metavar="TEXT", help="What stands for NULL in CSV, unquoted; else it is nothing at all."),
     ] = None,
+    guess_null: Annotated[
+        bool,
+        typer.Option("--guess-null", help="Read NA, NULL and \\\\N as NULL, if they stand among numbers or dates."),
+    ] = False,
     last_wins: Annotated[
         bool, typer.Option("--last-wins", help="With `--create`: of rows with the same key keep the last.")
     ] = False,
@@ -155,7 +159,7 @@ def load(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Put the rows of CSV, TSV, JSON lines or Parquet files, also of `.csv.gz`, `.tsv.gz` and `.jsonl.gz`.
+    """Put the rows of CSV, TSV, JSON lines or Parquet files, text also as `.gz`, any also alone in a `.zip`.
 
     All files are checked first, every value of them, and nothing is written if one does not fit. Columns are matched by
     name; those that the files lack keep their value. Of rows with the same key the last one stays, and how many replaced
@@ -168,7 +172,7 @@ def load(
 
     names = tuple(name.strip() for name in key.split(",")) if key else ()
     choices = Choices(create, names, last_wins, ignore_unknown)
-    load_files(url, table, files, Reading(format, delimiter, null or ""), choices, as_json=json)
+    load_files(url, table, files, Reading(format, delimiter, null or "", guess_null), choices, as_json=json)
 
 
 @app.command(cls=Command)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +49,15 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How files are read: `format` None goes by the suffix, `delimiter` None by the first line, `null` is CSV's NULL."""
+    """How files are read: `format` None goes by the suffix, `delimiter` None by the first line, `null` is CSV's NULL.
+
+    `guess_null`: besides no text at all, what of NA, NULL and \\N stands where there are numbers or dates else.
+    """
 
     format: str | None = None
     delimiter: str | None = None
     null: str = ""
+    guess_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ class SourceFile:
     names: tuple[str, ...]
     types: tuple[str, ...]  # DuckDB's; VARCHAR for text
     relation: str
+    nulls: tuple[str, ...] = ()  # texts that were guessed to be NULL
 
     @property
     def label(self) -> str:
@@ -103,6 +110,8 @@ def open_files(
         raise InputError("there is no file to load", "name one or more files")
     if reading.format is not None and reading.format not in FORMATS:
         raise InputError(f"format {reading.format!r} is not known", f"use one of {', '.join(FORMATS)}")
+    if reading.guess_null and reading.null:
+        raise InputError(f"NULL is {reading.null!r} and to be guessed", "give null or guess_null, not both")
     for path in paths:
         take_path("a file", path)
     for name in ("delimiter", "null"):
@@ -143,11 +152,11 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
         raise InputError(f"{name} is a directory", "name the files in it")
     if not path.is_file():
         raise InputError(f"there is no file {name}", "is the path right?")
+    if path.suffix.lower() == ".zip":
+        return _unzip(path, name, reading, place)
     is_gzip = path.suffix.lower() == ".gz"
     stem = path.with_suffix("") if is_gzip else path
-    found = reading.format or next((f for f, ends in FORMATS.items() if stem.suffix.lower() in ends), None)
-    if found is None:
-        raise InputError(f"{name} has no suffix that names its format", 'say it: --format csv, or format="csv"')
+    found = _format_of(name, stem, reading)
     if path.stat().st_size == 0:
         raise InputError(
             f"{name} is empty", "CSV begins with a line of column names" if found in ("csv", "tsv") else None
@@ -156,6 +165,36 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
         place.symlink_to(path.absolute())
         path = place
     return TextFile(name, path if is_gzip else _without_bom(path, found, place), found, is_gzip=is_gzip)
+
+
+def _format_of(name: str, path: Path, reading: Reading) -> str:
+    found = reading.format or next((f for f, ends in FORMATS.items() if path.suffix.lower() in ends), None)
+    if found is None:
+        raise InputError(f"{name} has no suffix that names its format", 'say it: --format csv, or format="csv"')
+    return found
+
+
+def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
+    """The one file of a zip archive, in a place of its own."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            if len(members) != 1:
+                names = ", ".join(member.filename for member in members[:5]) + ("" if len(members) <= 5 else ", …")
+                raise InputError(f"{name} holds {len(members)} files: {names}", "unzip it, and load the files you mean")
+            label = f"{members[0].filename} in {name}"
+            found = _format_of(label, Path(members[0].filename), reading)
+            with archive.open(members[0]) as packed, place.open("wb") as copy:
+                shutil.copyfileobj(packed, copy)
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:  # damaged, encrypted, packed in a newer way
+        raise InputError(
+            f"{name} cannot be unzipped: {error}", "is it a whole zip archive, without a password?"
+        ) from None
+    return TextFile(label, _without_bom(place, found, place), found, is_gzip=False)
 
 
 def _without_bom(path: Path, found: str, place: Path) -> Path:
@@ -173,21 +212,23 @@ def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Re
     try:
         if text.format == "parquet":
             return _parquet(connection, text)
-        return _json(connection, text) if text.format == "jsonl" else _csv(text, reading)
+        if text.format == "jsonl":
+            return _json(connection, text)
+        return csv_file(text.with_delimiter(reading.delimiter), (reading.null,))
     except duckdb.Error as error:
         raise failure_of(text, error) from None
 
 
-def _csv(text: TextFile, reading: Reading) -> SourceFile:
-    text = text.with_delimiter(reading.delimiter)
+def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
+    """A file of CSV in which each of `nulls` is NULL where it is not quoted."""
     names = text.header()
     columns = ", ".join(f"'v{i}': 'VARCHAR'" for i in range(len(names)))
     relation = (
         f"read_csv(?, auto_detect=false, header=true, columns={{{columns}}}, delim={_literal(text.delimiter)}, "
-        f"quote='\"', escape='\"', nullstr={_literal(reading.null)}, allow_quoted_nulls=false, "
+        f"quote='\"', escape='\"', nullstr=[{', '.join(map(_literal, nulls))}], allow_quoted_nulls=false, "
         f"compression='{'gzip' if text.is_gzip else 'none'}', max_line_size=16777216)"
     )
-    return SourceFile(text, names, ("VARCHAR",) * len(names), relation)
+    return SourceFile(text, _column_names(text, names), ("VARCHAR",) * len(names), relation)
 
 
 def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
@@ -198,7 +239,7 @@ def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
     paths = ", ".join(_literal('$."' + name.replace('"', '\\"') + '"') for name in names)
     values = ", ".join(f"value[{i + 1}] AS v{i}, kind[{i + 1}] AS k{i}" for i in range(len(names)))
     parsed = f"SELECT json_extract_string(json, [{paths}]) AS value, json_type(json, [{paths}]) AS kind FROM {rows}"
-    return SourceFile(text, names, ("JSON",) * len(names), f"(SELECT {values} FROM ({parsed}))")
+    return SourceFile(text, _column_names(text, names), ("JSON",) * len(names), f"(SELECT {values} FROM ({parsed}))")
 
 
 def _parquet(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
@@ -209,7 +250,23 @@ def _parquet(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFil
     types = ["VARCHAR" if kind.startswith("ENUM") else _PARQUET_CASTS.get(kind, kind) for kind in kinds]
     pairs = enumerate(zip(quoted, kinds, types, strict=True))
     values = ", ".join(f"{n if k == t else f'CAST({n} AS {t})'} AS v{i}" for i, (n, k, t) in pairs)
-    return SourceFile(text, names, tuple(types), f"(SELECT {values} FROM read_parquet(?))")
+    return SourceFile(text, _column_names(text, names), tuple(types), f"(SELECT {values} FROM read_parquet(?))")
+
+
+def column_name(text: str) -> str:
+    """The name of the column for what a file calls it: `Order Id` is Order_Id. A name that SQL takes stays as it is."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") if re.search(r"[^A-Za-z0-9_]", text) else text
+    return f"_{name}" if name[:1].isdigit() else name or text
+
+
+def _column_names(text: TextFile, names: Sequence[str]) -> tuple[str, ...]:
+    spelled: dict[str, str] = {}
+    for name in names:
+        other = spelled.setdefault(column_name(name).lower(), name)
+        if other != name:
+            fact = f"{text.label} has the columns {other!r} and {name!r}, which are both {column_name(name)} in SQL"
+            raise InputError(fact, "rename one")
+    return tuple(map(column_name, names))
 
 
 def match_columns(file: SourceFile, known: Sequence[str], *, ignore_unknown: bool) -> dict[str, int]:

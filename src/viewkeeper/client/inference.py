@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 import duckdb
 
-from viewkeeper.client.files import SourceFile, failure_of
+from viewkeeper.client.files import SourceFile, column_name, failure_of
 from viewkeeper.client.textvalues import keeps_digits_as_double, value_of
 from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
@@ -110,6 +110,7 @@ def infer_statement(
                 facts[name] = facts.get(name, _Facts()) | found
             else:
                 types[name] = _widen(types[name], found)
+    key = [column_name(name) for name in key]
     for name in key:
         if name.lower() not in spelled:
             raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(types)}")
@@ -157,6 +158,11 @@ def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sequence[
     size = len(fields(_Facts))
     parts = [row[i * size : (i + 1) * size] for i in range(len(file.names))]
     return [_Facts(*part) if part[0] else _Facts() for part in parts]
+
+
+def infer_types(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlType | None]:
+    """The type of each column of one file; None where all values are NULL."""
+    return [found.choose() if isinstance(found, _Facts) else found for found in _infer(connection, file)]
 
 
 def _facts(text: str, json_kind: str | None) -> list[str]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
 from viewkeeper.client.files import Reading, SourceFile, failure_of, match_columns, open_files
 from viewkeeper.client.inference import infer_statement
+from viewkeeper.client.nulls import NULL_TEXTS, guess_null
 from viewkeeper.client.repeats import require_unique
 from viewkeeper.client.textvalues import lost_digits_of, misfit_of
 from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
@@ -38,7 +39,7 @@ class Loaded:
     """What was loaded: `created` is the CREATE TABLE statement that was run, if one was.
 
     Of the rows `added` have a key that was not in the table, and `replaced` were put over a row that was, from before or
-    from the same files.
+    from the same files. `nulls` are the texts that were guessed to be NULL.
     """
 
     table: str
@@ -48,6 +49,7 @@ class Loaded:
     seconds: float
     token: Token
     created: str | None = None
+    nulls: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -56,7 +58,7 @@ def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iter
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; SET enable_progress_bar = false")
         with open_files(connection, paths, reading) as files, _keyboard():
-            yield Load(connection, files)
+            yield Load(connection, [guess_null(connection, file) for file in files] if reading.guess_null else files)
 
 
 @contextlib.contextmanager
@@ -127,7 +129,8 @@ class Load:
                 fact = f"{file.label} changed while it was loaded: {str(error).splitlines()[0]}"
                 raise InputError(f"{fact} ({self.written} rows are written)", "load it again") from None
         replaced, seconds = self.written - self.added, time.monotonic() - self._started
-        return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created)
+        nulls = tuple(dict.fromkeys(text for file in self._files for text in file.nulls))
+        return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created, nulls)
 
     def _check(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> int:
         places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
@@ -222,6 +225,8 @@ def _bad_row(file: SourceFile, column: Column, record: int, value: str | None) -
     hint = "nothing was written: correct the file, or create the table with another type"
     if file.types[0] == "JSON" and column.type.kind == "DECIMAL":
         hint = "nothing was written; a JSON number keeps 15 digits, a string keeps all"
+    if value.strip() in NULL_TEXTS and file.text.format in ("csv", "tsv"):
+        hint = f'nothing was written; null="{value.strip()}" reads it as NULL, guess_null=True finds such texts itself'
     return BadRow(f"{where}: column {column.name} is {column.type}, not {shown}", hint)
 
 

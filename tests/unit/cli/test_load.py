@@ -49,7 +49,17 @@ def test_json_tells_the_same_with_the_token(run: Run, shop: str, orders: str) ->
     assert (told["table"], told["rows"], told["created"]) == ("orders", 4, None)
     assert told["token"].startswith("vk1:")
     assert (told["added"], told["replaced"]) == (2, 2)
-    assert set(told) == {"table", "rows", "added", "replaced", "seconds", "rows_per_second", "token", "created"}
+    assert set(told) == {
+        "table",
+        "rows",
+        "added",
+        "replaced",
+        "seconds",
+        "rows_per_second",
+        "token",
+        "created",
+        "nulls",
+    }
 
 
 def test_create_makes_store_and_table_and_prints_the_statement(run: Run, url: str, orders: str) -> None:
@@ -91,6 +101,7 @@ def test_the_input_is_loaded_when_its_format_is_named(run: Run, shop: str) -> No
         (("new", "FILE", "--create"), "hint: name the key columns: --key id"),
         (("orders", "WIDE"), "hint: the table has id, region, amount; --ignore-unknown leaves the others out"),
         (("orders", "none.csv"), "hint: is the path right?"),
+        (("orders", "NAS"), 'hint: nothing was written; --null "NA" reads it as NULL, --guess-null finds such texts'),
     ],
 )
 def test_hints_speak_of_options(
@@ -98,7 +109,10 @@ def test_hints_speak_of_options(
 ) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text("id,other\no1,2\n", encoding="utf-8")
-    told = run("load", shop, *({"FILE": orders, "WIDE": str(wide)}.get(part, part) for part in arguments))
+    nas = tmp_path / "nas.csv"
+    nas.write_text("id,amount\no1,NA\n", encoding="utf-8")
+    files = {"FILE": orders, "WIDE": str(wide), "NAS": str(nas)}
+    told = run("load", shop, *(files.get(part, part) for part in arguments))
 
     assert (told.exit_code, told.stdout) == (2, "")
     assert told.stderr.splitlines()[1].startswith(hint)

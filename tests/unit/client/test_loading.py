@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -332,7 +333,8 @@ def test_a_parquet_value_that_does_not_fit_is_told_and_text_in_it_is_read(db: Da
         ("id,v\n1,2\n", {}, "needs a key"),
         ("id,v\n1,2\n", {"key": "nope"}, "no key column nope"),
         ("id,v\n1,2\n,3\n", {"key": "id"}, "line 3: column id is NULL"),
-        ("id,order id\n1,2\n", {"key": "id"}, "u.csv: 'order id' cannot be the name of a column; rename"),
+        ("id,\u20ac\n1,2\n", {"key": "id"}, "u.csv: '\u20ac' cannot be the name of a column; rename"),
+        ("id,a b,a-b\n1,2,3\n", {"key": "id"}, "'a b' and 'a-b', which are both a_b in SQL"),
         ("id,v\n1,2\n1\n", {"key": "id"}, "line 3: 1 values"),
         ("id,v\n1,2\n", {"key": "id", "ignore_unknown": True}, "leave ignore_unknown out"),
     ],
@@ -431,3 +433,56 @@ def test_a_session_knows_what_a_load_wrote_before_it_was_interrupted(db: Databas
         db.load("t", file(tmp_path, "t.csv", "k,n\n" + lines), session=session, progress=stop)
     assert session.token.positions == {stream: at for stream, at in db.store.ends().items() if at}
     assert session.token.positions
+
+
+def test_names_that_sql_does_not_take_are_spelled_so_that_it_does(db: Database, tmp_path: Path) -> None:
+    path = file(tmp_path, "u.csv", '"Order Id",2nd price (EUR), plain\n1,2.5,x\n')
+    done = db.load("u", path, create=True, key="order id")
+    assert (
+        done.created
+        == "CREATE TABLE u (Order_Id BIGINT, _2nd_price_EUR DECIMAL(18,1), plain STRING, PRIMARY KEY (Order_Id))"
+    )
+    db.load("u", file(tmp_path, "u.jsonl", '{"order id": 2, "2nd price (EUR)": 3.5}\n'))
+    assert [row["_2nd_price_EUR"] for row in db.table("u").scan()] == [Decimal("2.5"), Decimal("3.5")]
+
+
+@pytest.mark.parametrize("null", ["NA", "NULL", "\\N"])
+def test_null_is_guessed_when_asked_where_it_stands_among_numbers(db: Database, tmp_path: Path, null: str) -> None:
+    path = file(tmp_path, "u.csv", f'id,n,day,s\n1,{null},2026-01-31,{null}\n2,5,{null},"{null}"\n3,,,\n')
+    done = db.load("u", path, create=True, key="id", guess_null=True)
+    assert "n BIGINT, day DATE, s STRING" in str(done.created)
+    assert done.nulls == (null,)
+    rows = [(row["n"], row["s"]) for row in db.table("u").scan()]
+    assert rows == [(None, None), (5, null), (None, None)]
+    with pytest.raises(vk.InputError, match="not both"):
+        db.load("u", path, null="x", guess_null=True)
+
+
+def test_among_texts_na_is_a_text_and_among_numbers_the_hint_names_the_option(db: Database, tmp_path: Path) -> None:
+    path = file(tmp_path, "u.csv", "id,country\nDE,Germany\nNA,Namibia\n")
+    assert db.load("u", path, create=True, key="id", guess_null=True).nulls == ()
+    assert db.table("u").get("NA") == {"id": "NA", "country": "Namibia"}
+    with pytest.raises(vk.BadRow, match="line 3: column i is INT, not 'NA'") as caught:
+        db.load("t", file(tmp_path, "t.csv", "k,n,i\n1,1,1\n2,2,NA\n"))
+    assert 'null="NA" reads it as NULL' in str(caught.value.hint)
+
+
+def test_a_zip_with_one_file_is_read_and_another_is_told(db: Database, tmp_path: Path) -> None:
+    def packed(name: str, contents: dict[str, str]) -> Path:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.mkdir("folder")
+            for member, content in contents.items():
+                archive.writestr(member, content)
+        return tmp_path / name
+
+    assert db.load("t", packed("one.zip", {"folder/t.csv": "\ufeffk,n\n1,1\n"})).rows == 1
+    assert db.load("t", packed("one.csv.zip", {"t.jsonl": "\ufeff" + '{"k": 2, "n": 1}\n'})).rows == 1
+    with pytest.raises(vk.BadRow, match=r"folder/t.csv in .*bad.zip, line 3: column n is INT, not 'x'"):
+        db.load("t", packed("bad.zip", {"folder/t.csv": "k,n\n1,1\n2,x\n"}))
+    with pytest.raises(vk.InputError, match=r"two.zip holds 2 files: a.csv, b.csv; unzip it"):
+        db.load("t", packed("two.zip", {"a.csv": "k,n\n1,1\n", "b.csv": "k,n\n"}))
+    with pytest.raises(vk.InputError, match="cannot be unzipped"):
+        db.load("t", file(tmp_path, "no.zip", "k,n\n1,1\n"))
+    with pytest.raises(vk.InputError, match="no suffix that names its format"):
+        db.load("t", packed("what.zip", {"t": "k,n\n1,1\n"}))
+    assert [row["k"] for row in db.table("t").scan()] == [1, 2]
