@@ -45,6 +45,8 @@ def print_result(result: Result, form: Form) -> None:
     """A statement's answer."""
     if result.columns == ("plan",) and form not in (Form.JSON, Form.CSV):
         print_text("\n".join(str(row[0]) for row in result.rows))
+    elif result.columns and not isinstance(result.answer, tuple):
+        print_tables(result.columns, _pieces(result.answer), form)
     elif result.columns:
         print_rows(result.columns, result.rows, form)
     elif form is Form.JSON:
@@ -100,6 +102,11 @@ def _print_csv(columns: Sequence[str], pages: Iterator[Sequence[Cells]]) -> None
     head = [Cells(cells.texts, is_number=False) for cells in cells_of_rows([columns])]
     for page in itertools.chain([head], pages):
         write_out(csv_of_cells(page))
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, len(table), _PAGE_ROWS):
+        yield table.slice(start, _PAGE_ROWS)
 
 
 def _pages(rows: Iterable[Sequence[object]]) -> Iterator[list[Sequence[object]]]:

@@ -6,8 +6,10 @@ says in `message` what it did.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,14 +22,22 @@ class Result:
     """Columns and rows of a statement's answer."""
 
     columns: tuple[str, ...] = ()
-    rows: tuple[tuple[object, ...], ...] = ()
+    answer: (
+        tuple[tuple[object, ...], ...] | pa.Table
+    ) = ()  # rows; or columns, which become rows when they are asked for
     message: str = ""
+
+    @cached_property
+    def rows(self) -> tuple[tuple[object, ...], ...]:
+        if isinstance(self.answer, tuple):
+            return self.answer
+        return tuple(zip(*(_values(column) for column in self.answer.columns), strict=True))
 
     def __iter__(self) -> Iterator[tuple[object, ...]]:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.answer)
 
     def to_dicts(self) -> list[dict[str, object]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -35,6 +45,8 @@ class Result:
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa
 
+        if isinstance(self.answer, pa.Table):
+            return self.answer
         if not self.columns:
             return pa.table({})
         values = list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.columns)
@@ -48,3 +60,13 @@ class Result:
     @staticmethod
     def of_dicts(columns: Sequence[str], rows: Sequence[dict[str, object]]) -> Result:
         return Result(tuple(columns), tuple(tuple(row[name] for name in columns) for row in rows))
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """Python values; of a TIMESTAMP in UTC as a table gives them."""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(column.type):
+        return column.to_pylist()
+    naive = column.cast(pa.timestamp("us")).to_pylist()
+    return [None if value is None else value.replace(tzinfo=dt.UTC) for value in naive]

@@ -8,7 +8,6 @@ an error.
 
 from __future__ import annotations
 
-import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -23,6 +22,7 @@ from viewkeeper.client.result import Result
 from viewkeeper.client.scans import stream
 from viewkeeper.errors import SqlError
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.tablebatches import face
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.sql.bind import bind_select
@@ -124,14 +124,6 @@ def _reason(error: duckdb.Error) -> str:
 
 
 def _result(columns: Sequence[Column], answer: pa.Table) -> Result:
-    names = tuple(column.name for column in columns)
-    values = [_values(column, array) for column, array in zip(columns, answer.columns, strict=True)]
-    return Result(names, tuple(zip(*values, strict=True)))
-
-
-def _values(column: Column, array: pa.ChunkedArray) -> list[object]:
-    """The values as a table gives them; a TIMESTAMP inside ViewKeeper is naive and means UTC."""
-    values = array.cast(column.type.arrow).to_pylist()
-    if column.type.kind == "TIMESTAMP":
-        return [None if value is None else value.replace(tzinfo=datetime.UTC) for value in values]
-    return values
+    arrays = [face(array.cast(column.type.arrow)) for column, array in zip(columns, answer.columns, strict=True)]
+    names = [column.name for column in columns]
+    return Result(tuple(names), pa.table(arrays, names=names))

@@ -21,6 +21,6 @@ def decode_table(schema: TableSchema, keys: pa.Array, rows: pa.Array) -> dict[st
     return {column.name: face(arrays[column.name]) for column in schema.columns}
 
 
-def face(array: pa.Array) -> pa.Array:
+def face(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """An array as users see it: inside ViewKeeper a TIMESTAMP is naive and means UTC."""
     return array.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(array.type) else array
