@@ -1,0 +1,84 @@
+"""A session that starts beside other work: until it is there the driver works, and its failure reaches who asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from viewkeeper.client.database import Database
+from viewkeeper.engine import starting
+from viewkeeper.engine.runner import SparkRunner
+from viewkeeper.engine.starting import StartingSession
+from viewkeeper.errors import JavaMissing, StoreError
+from viewkeeper.flow.coordinator import Coordinator
+
+ROWS = 300
+
+
+@pytest.fixture
+def may_start(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set, no session comes up; then the start fails, for there is no JVM here."""
+    go_on = threading.Event()
+
+    def start(view_managers: int) -> object:
+        go_on.wait(60)
+        raise StoreError("no JVM in a unit test")
+
+    monkeypatch.setattr(starting, "require_spark", lambda: None)
+    monkeypatch.setattr(starting, "default_session", start)
+    return go_on
+
+
+@contextmanager
+def _database(path: Path) -> Iterator[Database]:
+    with vk.connect(f"embedded:{path / 'store'}?sync=off") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT COUNT(*) AS n, SUM(v) AS s FROM t")
+        db.table("t").put_many([{"k": k, "v": k} for k in range(ROWS)])
+        yield db
+
+
+def _runner(db: Database, session: StartingSession, *, meanwhile_work: int) -> SparkRunner:
+    return SparkRunner(db.store, session, view_managers=2, small_work=0, meanwhile_work=meanwhile_work)
+
+
+def test_the_driver_does_what_it_can_while_spark_starts(tmp_path: Path, may_start: threading.Event) -> None:
+    with _database(tmp_path) as db:
+        session = StartingSession(None, view_managers=2)
+        Coordinator(db.store, _runner(db, session, meanwhile_work=ROWS)).catch_up()
+
+        assert not session.is_ready
+        assert db.view("v").get() == {"n": ROWS, "s": sum(range(ROWS))}
+        may_start.set()
+
+
+def test_a_larger_epoch_waits_for_spark(tmp_path: Path, may_start: threading.Event) -> None:
+    may_start.set()
+    with _database(tmp_path) as db:
+        runner = _runner(db, StartingSession(None, view_managers=2), meanwhile_work=ROWS - 1)
+
+        with pytest.raises(StoreError, match="no JVM in a unit test"):
+            Coordinator(db.store, runner).catch_up()
+
+
+def test_a_start_that_fails_is_told_to_everyone_who_asks(may_start: threading.Event) -> None:
+    may_start.set()
+    session = StartingSession(None, view_managers=1)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="no JVM in a unit test"):
+            session.get()
+    assert session.is_ready
+
+
+def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIEWKEEPER_JAVA", "none")
+    session = StartingSession(None, view_managers=1)
+
+    with pytest.raises(JavaMissing):
+        session.begin()
+    assert not session.is_ready
