@@ -33,7 +33,7 @@ def open_block(tree: exp.Select, env: Environment) -> Block:
     """FROM and WHERE: joins, conditions, and the subqueries among the conditions."""
     _refuse_clauses(tree)
     source = bind_from(tree, env)
-    scope = Scope(source.names, source.sources, outer=env.outer)
+    scope = Scope(source.names, source.sources, outer=env.outer, closed_by=env.closed_by)
     where = tree.args.get("where")
     if where is None:
         return Block(build(source.tree, (), once=env.once), scope)
@@ -70,14 +70,15 @@ def bind_block(tree: exp.Select, env: Environment) -> Relation:
         refuse_aggregates(order)
     if tree.args.get("distinct"):
         relation = block.relation
-        relation = (
-            fold_distinct(relation, items) if is_plain else distinct_rows(fold(relation, groups, items, condition))
-        )
+        if is_plain:
+            relation = fold_distinct(relation, items)
+        else:
+            relation = distinct_rows(fold(relation, groups, items, condition, scope.called))
         return order_over(relation, None if order is None else speak_of_outputs(order, items, relation))
     outputs, order = with_hidden(items, order)
     if is_plain:
         return top(project(block.relation, outputs), order, len(items))
-    return top(fold(block.relation, groups, outputs, condition), order, len(items))
+    return top(fold(block.relation, groups, outputs, condition, scope.called), order, len(items))
 
 
 def _refuse_clauses(tree: exp.Select) -> None:

@@ -164,7 +164,8 @@ def _bind_in(node: exp.In, scope: Scope) -> Expression:
 
 def _bind_between(node: exp.Between, scope: Scope) -> Expression:
     if node.args.get("symmetric"):
-        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported")
+        hint = "write x BETWEEN LEAST(a, b) AND GREATEST(a, b)"
+        raise UnsupportedSql("BETWEEN SYMMETRIC is not supported", hint)
     arg = bind_expression(node.this, scope)
     low = construct.compare(">=", arg, bind_expression(node.args["low"], scope))
     high = construct.compare("<=", arg, bind_expression(node.args["high"], scope))
@@ -191,7 +192,9 @@ def _bind_if(node: exp.If, scope: Scope) -> Expression:
 
 
 def _bind_cast(node: exp.Cast, scope: Scope) -> Expression:
-    if node.args.get("safe") or node.args.get("format") or node.args.get("default"):
+    if node.args.get("format"):
+        raise UnsupportedSql("CAST … FORMAT is not supported", "CAST without FORMAT reads and writes ISO 8601")
+    if node.args.get("safe") or node.args.get("default"):
         raise refuse_expression(node)
     return construct.cast(bind_expression(node.this, scope), target_type(node))
 
@@ -212,6 +215,7 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Abs: lambda node, scope: construct.absolute(bind_expression(node.this, scope)),
     exp.And: lambda node, scope: construct.logical("and", *_sides(node, scope)),
     exp.Or: lambda node, scope: construct.logical("or", *_sides(node, scope)),
+    exp.NullSafeNEQ: lambda node, scope: construct.negation(construct.compare("<=>", *_sides(node, scope))),
     exp.Not: lambda node, scope: construct.negation(bind_expression(node.this, scope)),
     exp.Is: _bind_is,
     exp.In: _bind_in,

@@ -13,13 +13,13 @@ from sqlglot import exp
 
 from viewkeeper.errors import InvariantBroken, SqlError, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.sql import construct
+from viewkeeper.sql import construct, ways_round
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.environment import Environment, Named
 from viewkeeper.sql.expressions import Call, Cast, ColumnRef, Expression, conjuncts
 from viewkeeper.sql.join_tree import Leaf, Outer, Tree, inner_join, width
 from viewkeeper.sql.positions import shift
-from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.refusals import name_of, refuse_clause
 from viewkeeper.sql.relations import Scan
 from viewkeeper.sql.scope import Name, Scope, Source, names_of
 from viewkeeper.sql.tokens import check_name
@@ -81,7 +81,13 @@ def _bind_source(node: exp.Expression, env: Environment) -> From:
             raise UnsupportedSql("LATERAL is not supported", "join with a subquery that names its own tables")
         case exp.Values():
             raise UnsupportedSql("VALUES in FROM is not supported", "put the rows into a table")
-    raise UnsupportedSql("FROM takes tables, views and subqueries")
+        case exp.Table(this=exp.Func() as function):
+            name = name_of(function)
+            hint = ways_round.FUNCTIONS.get(name.lower(), "FROM takes tables, views and subqueries")
+            raise UnsupportedSql(f"the function {name} in FROM is not supported", hint)
+    raise UnsupportedSql(
+        f"{node.sql(dialect='spark')} in FROM is not supported", "FROM takes tables, views and subqueries"
+    )
 
 
 def _bind_table(node: exp.Table, env: Environment) -> From:

@@ -6,7 +6,7 @@ speaks of groups and aggregates only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -43,7 +43,8 @@ def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> 
 def bind_groups(group: exp.Group, items: Sequence[Output], scope: Scope) -> tuple[Expression, ...]:
     for name, value in group.args.items():
         if value and name != "expressions":
-            raise UnsupportedSql(f"GROUP BY {name.upper()} is not supported", "make one view for each grouping")
+            hint = "name the columns" if name == "all" else "make one view for each grouping"
+            raise UnsupportedSql(f"GROUP BY {name.replace('_', ' ').upper()} is not supported", hint)
     groups: list[Expression] = []
     for node in group.expressions:
         bound = _bind_group(node, items, scope)
@@ -75,9 +76,13 @@ def _ungrouped(expression: Expression) -> Expression:
 
 
 def fold(
-    relation: Relation, groups: tuple[Expression, ...], items: Sequence[Output], having: Expression | None = None
+    relation: Relation,
+    groups: tuple[Expression, ...],
+    items: Sequence[Output],
+    having: Expression | None = None,
+    called: Callable[[ColumnRef], str] = lambda column: column.name,
 ) -> Relation:
-    """γ by `groups`, σ of HAVING, and π of `items`."""
+    """γ by `groups`, σ of HAVING, and π of `items`; `called` is what messages call a column."""
     aggregates: list[Aggregate] = []
 
     def refer(node: Expression) -> Expression | None:
@@ -88,7 +93,7 @@ def fold(
                 aggregates.append(node)
             return FoldRef("aggregate", aggregates.index(node), node)
         if isinstance(node, ColumnRef):
-            raise SqlError(f"{node.name} is neither grouped nor aggregated", f"add {node.name} to GROUP BY")
+            raise SqlError(f"{called(node)} is neither grouped nor aggregated", f"add {called(node)} to GROUP BY")
         return None
 
     outputs = tuple(Output(item.name, rewrite(item.expression, refer)) for item in items)

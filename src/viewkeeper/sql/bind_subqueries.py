@@ -119,8 +119,18 @@ def _open(node: exp.Expression, env: Environment, *, for_exists: bool) -> _Subqu
         # DISTINCT says nothing here: a row is in the subquery, however often.
         outputs = tuple(item.expression for item in select_items(bare, block.scope))
         return _Subquery(block.relation, outputs, block.correlated)
-    relation = env.bind_nested(node, env)
+    if isinstance(bare, exp.Select) and bare.args.get("order") and not bare.args.get("limit") and not env.once:
+        raise UnsupportedSql("ORDER BY in a subquery says nothing without LIMIT", "leave it out")
+    relation = env.bind_nested(node, replace(env, closed_by=_closing(bare)))
     return _Subquery(relation, column_refs(relation))
+
+
+def _closing(tree: exp.Expression) -> str:
+    """The clause because of which the subquery stands by itself."""
+    if not isinstance(tree, exp.Select):
+        return "a set operation"
+    found = [name for name in ("group", "having", "offset", "limit") if tree.args.get(name)]
+    return {"group": "GROUP BY"}.get(found[0], found[0].upper()) if found else "an aggregate"
 
 
 def _is_plain(tree: exp.Select, *, for_exists: bool) -> bool:

@@ -215,7 +215,8 @@ def aggregate(function: str, args: Sequence[Expression], *, distinct: bool = Fal
     if function in ("min", "max"):
         return Aggregate(function, (arg,), arg.type)
     if distinct:
-        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported", "COUNT(DISTINCT x), MIN and MAX are")
+        hint = f"take it of a subquery: SELECT {shown}(x) FROM (SELECT DISTINCT x FROM t)"
+        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported", hint)
     return Aggregate(function, (arg,), (sum_type if function == "sum" else average_type)(arg.type))
 
 

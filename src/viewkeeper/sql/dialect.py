@@ -3,8 +3,8 @@
 In: nothing. Out: `ViewSpark`, to parse and to print a view's text. Always: a function of `PLAIN` stays a call by its
 name over its arguments, and a WITH stays where it stands. sqlglot's own trees lose meaning: INSTR and LOCATE become one
 node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month',
-DATE_SUB a product; and a WITH inside a query would be printed before it, beside others of the same names. A type remembers
-how it was written: sqlglot forgets the length of VARCHAR(5).
+DATE_SUB a product; and a WITH inside a query would be printed before it, beside others of the same names. Functions and
+types remember how they were written: sqlglot makes one node of MAX_BY and ARG_MAX, and forgets the length of VARCHAR(5).
 """
 
 from __future__ import annotations
@@ -37,6 +37,16 @@ class ViewSpark(Spark):
             for name, read in Spark.Parser.FUNCTION_PARSERS.items()
             if name.lower() not in PLAIN or name in _OWN_SYNTAX
         }
+
+        def _parse_function_call(self, *args: object, **options: object) -> exp.Expression | None:
+            first = self._curr
+            found = super()._parse_function_call(*args, **options)
+            called = found
+            while isinstance(called, (exp.Window, exp.WithinGroup, exp.Filter)):
+                called = called.this
+            if isinstance(called, exp.Func):
+                called.meta.setdefault(WRITTEN, first.text)
+            return found
 
         def _parse_types(self, *args: bool, **options: bool) -> exp.Expression | None:
             first = self._curr

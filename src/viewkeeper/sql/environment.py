@@ -49,7 +49,8 @@ class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
 
     `outer` is the scope around a subquery; its WHERE may speak of it where `reaches_out`. `once`: the query is answered
-    once and not kept as a view, so it may be in any order and pair every row with every row.
+    once and not kept as a view, so it may be in any order and pair every row with every row. `closed_by` names the clause
+    that keeps a subquery from speaking of the query around.
     """
 
     relation_named: Callable[[str], Relation]
@@ -60,6 +61,7 @@ class Environment:
     reaches_out: bool = False
     depth: int = 0
     once: bool = False
+    closed_by: str | None = None
 
     def named(self, name: str) -> Named:
         """What FROM `name` reads; UnknownName when there is no such thing."""

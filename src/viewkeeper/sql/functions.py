@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.sql import date_functions, number_functions, string_functions
+from viewkeeper.sql import date_functions, number_functions, string_functions, ways_round
 from viewkeeper.sql.construct import negation
 from viewkeeper.sql.expressions import Expression
 from viewkeeper.sql.operands import Rule
@@ -21,13 +21,17 @@ Bind = Callable[[exp.Expression], Expression]
 
 NAMED: dict[str, Rule] = {**date_functions.NAMED, **string_functions.NAMED, **number_functions.NAMED}
 _BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+_WITH_UNIT = frozenset(("datediff", "date_diff", "date_add", "dateadd"))
 _SHIFTS = {exp.BitwiseLeftShift: "shiftleft", exp.BitwiseRightShift: "shiftright"}
 
 
 def bind_named(node: exp.Anonymous, bind: Bind) -> Expression:
-    rule = NAMED.get(str(node.this).lower())
+    name = str(node.this).lower()
+    rule = NAMED.get(name)
     if rule is None:
         raise refuse_expression(node)
+    if name in _WITH_UNIT and len(node.expressions) == 3:
+        raise UnsupportedSql(f"{node.this} with a unit is not supported", ways_round.of_function(name))
     return rule([bind(arg) for arg in node.expressions])
 
 

@@ -9,9 +9,9 @@ out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from viewkeeper.sql.expressions import Expression, columns_of, implied
+from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of, implied, rewrite
 from viewkeeper.sql.inner_joins import Equality, equality_of, join_inner
 from viewkeeper.sql.positions import conjunction, is_true, keep_columns, relocate, select, shift
 from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
@@ -160,12 +160,32 @@ def _build_outer(tree: Outer, conditions: Sequence[Expression], once: bool) -> R
         raise refuse_keyless(f"{tree.kind.upper()} JOIN", label(tree.left), label(tree.right))
     residual = conjunction(found.residual)
     if residual is not None and residual.fallible and not once:
-        raise refuse_fallible(f"the {tree.kind.upper()} JOIN with {label(tree.right)}", residual)
+        raise refuse_fallible(f"the {tree.kind.upper()} JOIN with {label(tree.right)}", _by_table(residual, tree))
     sides = (
         build(tree.left, found.pushed[0], once=once),
         build(tree.right, found.pushed[1], once=once),
     )
     return select(_outer_join(tree.kind, sides, found.keys, residual), found.above)
+
+
+def _by_table(expression: Expression, tree: Outer) -> Expression:
+    """The expression with each column named by its source too."""
+    labels = [*_labels(tree.left), *_labels(tree.right)]
+
+    def name(node: Expression) -> Expression | None:
+        return replace(node, name=f"{labels[node.position]}.{node.name}") if isinstance(node, ColumnRef) else None
+
+    return rewrite(expression, name)
+
+
+def _labels(tree: Tree) -> list[str]:
+    """For each column what its source is called."""
+    match tree:
+        case Leaf(label=text):
+            return [text] * width(tree)
+        case Inner(parts=parts):
+            return [one for part in parts for one in _labels(part)]
+    return [*_labels(tree.left), *([] if tree.kind in ("semi", "anti") else _labels(tree.right))]
 
 
 def _goes_into(tree: Outer, condition: Expression) -> bool:

@@ -9,54 +9,29 @@ from __future__ import annotations
 from sqlglot import exp
 
 from viewkeeper.errors import UnsupportedSql
+from viewkeeper.sql import ways_round
+from viewkeeper.sql.dialect import WRITTEN
 from viewkeeper.sql.expressions import Expression
 
 _NOT_DETERMINISTIC = frozenset(
-    "rand random randn uuid now current_date current_timestamp current_time localtimestamp curdate unix_timestamp "
+    "rand random randn uuid now getdate sysdate current_date current_timestamp current_time localtimestamp curdate "
     "monotonically_increasing_id input_file_name current_user session_user shuffle".split()
 )
-_NOT_YET = frozenset(
-    "max_by min_by stddev stddev_pop stddev_samp variance var_pop var_samp corr approx_count_distinct "
-    "approx_distinct percentile median mode collect_list collect_set array_agg every some "
-    "array_unique_agg listagg string_agg group_concat quantile approx_quantile".split()
-)
-_ORDER_DEPENDENT = frozenset("first last first_value last_value any_value anyvalue".split())
-_HINTS = {
-    "ilike": "use LOWER(x) LIKE '…'",
-    "regexp_like": "dialects of regular expressions differ; use LIKE, CONTAINS or STARTSWITH",
-    "regexp_replace": "dialects of regular expressions differ; use REPLACE or TRANSLATE",
-    "interval": "write x + INTERVAL n DAY, with a DATE or TIMESTAMP x",
-    **dict.fromkeys(("pow", "power", "exp", "ln", "log", "cbrt"), "engines differ in the last bits of a DOUBLE"),
-    "date_format": "build the text of YEAR(x), MONTH(x), LPAD(…) and the like",
-    "initcap": "Spark and DuckDB differ beyond ASCII",
-    "every": "use BOOL_AND(x)",
-    "some": "use BOOL_OR(x)",
-    "approx_count_distinct": "use COUNT(DISTINCT x): it is exact, and kept without a scan",
-    "approx_distinct": "use COUNT(DISTINCT x): it is exact, and kept without a scan",
-    "trycast": "use CAST: a row whose CAST fails is set aside",
-}
-CLAUSES = {
-    "laterals": ("LATERAL VIEW", None),
-    "order": ("ORDER BY", "a view is ordered by its key"),
-    "sort": ("SORT BY", "a view is ordered by its key"),
-    "cluster": ("CLUSTER BY", "a view is ordered by its key"),
-    "distribute": ("DISTRIBUTE BY", None),
-    "offset": ("OFFSET", "keep the first rows with ORDER BY … LIMIT n, and skip when reading"),
-    "windows": ("WINDOW", None),
-    "qualify": ("QUALIFY", None),
-    "hint": ("a hint", "leave it out"),
-    "sample": ("TABLESAMPLE", None),
-    "match": ("MATCH_RECOGNIZE", None),
-    "pivots": ("PIVOT", None),
-    "connect": ("CONNECT BY", None),
-    "into": ("INTO", None),
-    "kind": ("SELECT AS", None),
-    "locks": ("FOR UPDATE", None),
+# What sqlglot makes of operators, by the words that a user writes.
+_WORDS: dict[type[exp.Expression], str] = {
+    exp.RegexpLike: "RLIKE or REGEXP",
+    exp.SimilarTo: "SIMILAR TO",
+    exp.ILike: "ILIKE",
+    exp.Tuple: "a row value",
+    exp.Bracket: "x[…]",
+    exp.Lambda: "a lambda",
+    exp.Interval: "such an INTERVAL",
+    exp.Collate: "COLLATE",
 }
 
 
 def refuse_clause(name: str) -> UnsupportedSql:
-    clause, hint = CLAUSES.get(name, (name.rstrip("_").upper(), None))
+    clause, hint = ways_round.CLAUSES.get(name, (name.rstrip("_").upper(), None))
     return UnsupportedSql(f"{clause} is not supported", hint)
 
 
@@ -93,8 +68,8 @@ _PLACES: dict[type[exp.Expression], str] = {
 def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
     """The refusal of a subquery that is not a condition of WHERE by itself; it names the place."""
     if isinstance(node, (exp.Any, exp.All)):
-        quantifier = node.key.upper()
-        return UnsupportedSql(f"{quantifier} over a subquery is not supported", "use IN or EXISTS")
+        hint = "use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with"
+        return UnsupportedSql(f"{node.key.upper()} over a subquery is not supported", hint)
     around = node.parent
     while around is not None and (type(around) not in _PLACES or isinstance(around.parent, exp.Case)):
         around = around.parent
@@ -102,36 +77,58 @@ def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
     if isinstance(node, (exp.In, exp.Exists)):
         hint = "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs"
         return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported", hint)
-    return UnsupportedSql(f"a subquery as a value ({place}) is not supported", "join with a subquery in FROM instead")
+    hint = "join with a subquery in FROM; without groups give both sides a constant to join on: 1 AS one"
+    if isinstance(node.parent, exp.EQ):
+        hint = "write IN (SELECT …), or join with a subquery in FROM"
+    return UnsupportedSql(f"a subquery as a value ({place}) is not supported", hint)
 
 
 def refuse_expression(node: exp.Expression) -> UnsupportedSql:
     """The refusal of a function or construct that has no rule."""
     match node:
+        case exp.Any() | exp.All() if not isinstance(node.this.unnest(), exp.Query):
+            return UnsupportedSql(
+                f"LIKE {node.key.upper()} is not supported", "write x LIKE a OR x LIKE b, or with AND"
+            )
         case exp.Subquery() | exp.Select() | exp.SetOperation() | exp.Exists() | exp.Any() | exp.All():
             return refuse_subquery(node)
         case exp.Window():
-            return UnsupportedSql("a window function (OVER) is not supported")
+            name = name_of(node.this)
+            return UnsupportedSql(
+                f"the window function {name} … OVER is not supported", ways_round.of_window(name.lower())
+            )
+        case exp.WithinGroup():
+            name = name_of(node.this)
+            return UnsupportedSql(
+                f"the aggregate {name} … WITHIN GROUP is not supported", ways_round.of_aggregate(name.lower())
+            )
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
-            return UnsupportedSql(f"GROUP BY {node.key.upper()} is not supported", "make one view for each grouping")
-    name = _name(node)
-    if name in _NOT_DETERMINISTIC:
-        return UnsupportedSql(
-            f"{name}() is not deterministic: a view must give the same answer whenever it is computed",
-            "store the value in a column",
-        )
-    if name in _ORDER_DEPENDENT:
-        return UnsupportedSql(f"{name}() depends on the order of rows", "a table has no order")
-    if name in _NOT_YET or isinstance(node, exp.AggFunc):
-        hint = _HINTS.get(name, "COUNT, SUM, AVG, MIN and MAX are")
-        return UnsupportedSql(f"the aggregate {name} is not supported in this version", hint)
-    what = "function" if isinstance(node, (exp.Func, exp.Anonymous)) else "expression"
-    return UnsupportedSql(f"the {what} {name} is not supported", _HINTS.get(name))
+            words = "GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper()
+            return UnsupportedSql(f"GROUP BY {words} is not supported", "make one view for each grouping")
+        case exp.Star():
+            return UnsupportedSql("* is not supported here", "name the columns")
+    return _refuse_named(node, name_of(node))
 
 
-def _name(node: exp.Expression) -> str:
+def _refuse_named(node: exp.Expression, name: str) -> UnsupportedSql:
+    word = name.lower()
+    is_now = word == "unix_timestamp" and not node.expressions
+    if word in _NOT_DETERMINISTIC or is_now:
+        return UnsupportedSql(f"{name} is not deterministic", "store the value in a column, or write it as a literal")
+    if word in ways_round.AGGREGATES or isinstance(node, exp.AggFunc):
+        return UnsupportedSql(f"the aggregate {name} is not supported", ways_round.of_aggregate(word))
+    if isinstance(node, exp.Func) and type(node) not in _WORDS:
+        return UnsupportedSql(f"the function {name} is not supported", ways_round.of_function(word))
+    return UnsupportedSql(f"{name} is not supported", ways_round.FUNCTIONS.get(word))
+
+
+def name_of(node: exp.Expression) -> str:
+    """What the user calls a function or construct."""
+    written = node.meta.get(WRITTEN)
+    if written:
+        return str(written)
     if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
-    if isinstance(node, exp.TryCast) and node.args.get("safe"):
-        return "try_cast"
-    return node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        return str(node.this)
+    if type(node) in _WORDS:
+        return _WORDS[type(node)]
+    return node.sql_name() if isinstance(node, exp.Func) else node.sql(dialect="spark")

@@ -52,7 +52,7 @@ class Scope:
     """What names mean. `barred` names the place where aggregates may not stand, if any.
 
     `aliases` are names that stand for expressions bound already. `outer` is the query around a subquery; its columns
-    may be spoken of where `reaches_out`.
+    may be spoken of where `reaches_out`, and not where a clause of the subquery (`closed_by`) stands in the way.
     """
 
     names: tuple[Name, ...]
@@ -62,6 +62,7 @@ class Scope:
     aliases: Mapping[str, Expression] = field(default_factory=dict)
     outer: Scope | None = None
     reaches_out: bool = False
+    closed_by: str | None = None
 
     def find(self, node: exp.Column) -> Name:
         """The column that `node` names, here or, where that is allowed, in the query around."""
@@ -74,6 +75,11 @@ class Scope:
                 return replace(around, expression=rewrite(around.expression, _as_outer))
         self._refuse_outer(node)
         raise self._around(node.table)._unknown(node)
+
+    def called(self, column: ColumnRef) -> str:
+        """What messages call a column: with its table, where FROM has several."""
+        found = next((one for one in self.names if one.expression == column), None)
+        return column.name if found is None or len(self.sources) < 2 else _dotted(found.name, found.qualifier)
 
     def has_column(self, name: str) -> bool:
         return any(entry.goes_by(name, None) for entry in self.names)
@@ -97,8 +103,9 @@ class Scope:
         around = self.outer
         while around is not None:
             if around._lookup(node) is not None:
+                because = f", which has {self.closed_by}" if self.closed_by else ""
                 raise UnsupportedSql(
-                    f"{node.sql(dialect='spark')} belongs to the query around the subquery",
+                    f"{node.sql(dialect='spark')} belongs to the query around the subquery{because}",
                     "a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation",
                 )
             around = around.outer

@@ -42,7 +42,8 @@ def _is_star(node: exp.Expression) -> bool:
 def _starred(node: exp.Expression, scope: Scope) -> list[Output]:
     star = node.this if isinstance(node, exp.Column) else node
     if any(star.args.values()):
-        raise UnsupportedSql("* EXCEPT is not supported", "list the columns")
+        words = " and ".join(name.rstrip("_").upper() for name, value in star.args.items() if value)
+        raise UnsupportedSql(f"* {words} is not supported", "list the columns")
     if not isinstance(node, exp.Column):
         return [Output(name.name, name.expression) for name in scope.names if name.shown]
     found = [Output(name.name, name.expression) for name in scope.names if name.belongs_to(node.table)]

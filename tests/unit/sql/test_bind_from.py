@@ -92,7 +92,8 @@ UnsupportedSql: table db.a is qualified
 a table has a name of one part
 
 SELECT k FROM range(3)
-UnsupportedSql: FROM takes tables, views and subqueries
+UnsupportedSql: the function range in FROM is not supported
+put the numbers into a table
 
 SELECT k FROM VALUES (1) AS t(k)
 UnsupportedSql: VALUES in FROM is not supported
@@ -104,15 +105,19 @@ join with a subquery that names its own tables
 
 SELECT k FROM a LATERAL VIEW explode(x) t AS q
 UnsupportedSql: LATERAL VIEW is not supported
+nested types are not stored: keep one row for each element, in a table of its own
 
 SELECT k FROM a TABLESAMPLE (10 PERCENT)
 UnsupportedSql: TABLESAMPLE is not supported
+choose rows by a column: WHERE id % 10 = 0
 
 SELECT k FROM (SELECT k FROM a) TABLESAMPLE (5 ROWS)
 UnsupportedSql: TABLESAMPLE is not supported
+choose rows by a column: WHERE id % 10 = 0
 
 SELECT k FROM a PIVOT (SUM(x) FOR y IN (1, 2))
 UnsupportedSql: PIVOT is not supported
+write SUM(x) FILTER (WHERE c = value) AS name, for each value
 
 SELECT k FROM a VERSION AS OF 3
 UnsupportedSql: VERSION is not supported
@@ -122,7 +127,8 @@ UnsupportedSql: |> is not supported
 write the query with SELECT
 
 SELECT ROW_NUMBER() OVER (ORDER BY k) AS n FROM a
-UnsupportedSql: a window function (OVER) is not supported
+UnsupportedSql: the window function ROW_NUMBER … OVER is not supported
+ORDER BY … LIMIT n gives the first n rows; the first of each group is MIN or MAX by group, joined back
 
 WITH RECURSIVE t AS (SELECT k FROM a) SELECT k FROM t
 UnsupportedSql: WITH RECURSIVE is not supported

@@ -238,15 +238,15 @@ UnsupportedSql: the JOIN of a with b has no equality between its sides
 a join needs a condition like a.x = b.y
 
 SELECT a.k FROM a LEFT JOIN b ON a.k = b.k AND a.y / b.z > 2
-UnsupportedSql: the condition (y / z) > 2 of the LEFT JOIN with b may fail
+UnsupportedSql: the condition (a.y / b.z) > 2 of the LEFT JOIN with b may fail
 compute what may fail in a subquery of FROM on each side, and compare the results
 
 SELECT a.k FROM a FULL JOIN b ON a.x = b.x AND 1 / b.z > 2
-UnsupportedSql: the condition (1 / z) > 2 of the FULL JOIN with b may fail
+UnsupportedSql: the condition (1 / b.z) > 2 of the FULL JOIN with b may fail
 compute what may fail in a subquery of FROM on each side, and compare the results
 
 SELECT a.k FROM a LEFT ANTI JOIN b ON a.x = b.x AND 1 / a.y > 2
-UnsupportedSql: the condition (1 / y) > 2 of the ANTI JOIN with b may fail
+UnsupportedSql: the condition (1 / a.y) > 2 of the ANTI JOIN with b may fail
 compute what may fail in a subquery of FROM on each side, and compare the results
 
 SELECT k FROM a NATURAL JOIN b

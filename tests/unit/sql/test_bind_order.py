@@ -172,7 +172,7 @@ aggregates belong in the select list or in HAVING
 
 SELECT k FROM a ORDER BY (SELECT MAX(x) FROM b) LIMIT 1
 UnsupportedSql: a subquery as a value (in ORDER BY) is not supported
-join with a subquery in FROM instead
+join with a subquery in FROM; without groups give both sides a constant to join on: 1 AS one
 """
 
 

@@ -150,19 +150,19 @@ it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two 
 
 SELECT (SELECT MAX(x) FROM b) AS m FROM a
 UnsupportedSql: a subquery as a value (in the select list) is not supported
-join with a subquery in FROM instead
+join with a subquery in FROM; without groups give both sides a constant to join on: 1 AS one
 
 SELECT k FROM a WHERE x = (SELECT MAX(x) FROM b)
 UnsupportedSql: a subquery as a value (inside of an expression in WHERE) is not supported
-join with a subquery in FROM instead
+write IN (SELECT …), or join with a subquery in FROM
 
 SELECT k FROM a WHERE x = ANY (SELECT x FROM b)
 UnsupportedSql: ANY over a subquery is not supported
-use IN or EXISTS
+use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with
 
 SELECT k FROM a WHERE x > ALL (SELECT x FROM b)
 UnsupportedSql: ALL over a subquery is not supported
-use IN or EXISTS
+use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with
 
 SELECT k FROM a WHERE x IN (SELECT x, k FROM b)
 SqlError: IN compares 1 values with 2 columns
@@ -173,15 +173,15 @@ SqlError: IN compares 2 values with 1 columns
 write (a, b) IN (SELECT c, d …)
 
 SELECT k FROM a WHERE x IN (SELECT MAX(x) FROM b WHERE b.k = a.k)
-UnsupportedSql: a.k belongs to the query around the subquery
+UnsupportedSql: a.k belongs to the query around the subquery, which has an aggregate
 a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation
 
 SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k GROUP BY x)
-UnsupportedSql: a.k belongs to the query around the subquery
+UnsupportedSql: a.k belongs to the query around the subquery, which has GROUP BY
 a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation
 
 SELECT k FROM a WHERE x IN (SELECT x FROM b WHERE b.k = a.k ORDER BY z LIMIT 1)
-UnsupportedSql: a.k belongs to the query around the subquery
+UnsupportedSql: a.k belongs to the query around the subquery, which has LIMIT
 a subquery may name it in its own WHERE, not deeper, and not below GROUP BY, LIMIT or a set operation
 
 SELECT k FROM a WHERE EXISTS (SELECT a.x FROM b)
