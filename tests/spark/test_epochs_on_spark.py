@@ -240,7 +240,7 @@ def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(tmp_path: Path, spar
     write(db, changes := rounds(28, 1)[0])
     catalog = db.store.read_catalog()
     broken = next(view for view in catalog["views"] if view["name"] == "summed")
-    broken["nodes"][-1]["contribute"] = "SELECT nonsense FROM rows"
+    broken["nodes"][-1] |= dict.fromkeys(("contribute", "contribute_each"), "SELECT nonsense FROM rows")
     assert db.store.swap_catalog(catalog["version"], catalog | {"version": catalog["version"] + 1})
     with jobs_only(db, spark, view_managers=2) as pipeline:
         pipeline.run_available()
