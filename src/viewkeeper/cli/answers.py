@@ -43,12 +43,15 @@ def form_of(*, json: bool, csv: bool) -> Form:
 
 def print_result(result: Result, form: Form) -> None:
     """A statement's answer."""
-    if result.columns == ("plan",) and form not in (Form.JSON, Form.CSV):
+    is_text = form not in (Form.JSON, Form.CSV)
+    if result.columns in (("plan",), ("statement",)) and is_text:
         print_text("\n".join(str(row[0]) for row in result.rows))
     elif result.columns and not isinstance(result.answer, tuple):
         print_tables(result.columns, _pieces(result.answer), form)
     elif result.columns:
         print_rows(result.columns, result.rows, form)
+        if result.message and is_text:
+            print_text(result.message)
     elif form is Form.JSON:
         write_out(to_json_text({"message": result.message}) + "\n")
     elif result.message:

@@ -16,6 +16,7 @@ from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.values import to_double
 from viewkeeper.optimize.explain import explain, explain_view
 from viewkeeper.plan.catalog import Catalog
+from viewkeeper.plan.create_text import create_text
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.sql import syntax as sql
 from viewkeeper.sql.statements import parse_statements
@@ -59,6 +60,8 @@ def _run(database: Database, statement: sql.Statement) -> Result:
             return Result(("table", "key", "columns"), rows)
         case sql.ShowViews():
             return _show_views(database)
+        case sql.ShowCreate(name=name, kind=kind):
+            return _show_create(database, name, kind)
         case sql.Describe(name=name):
             return _describe(database, name)
         case sql.Explain(name=name, query_text=query):
@@ -145,7 +148,7 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
             return catalog
         if kind == "table":
             return catalog.without_table(statement.name, epoch=epoch)
-        _require_kind(catalog, statement.name, kind)
+        _require_kind(catalog, statement.name, kind, "DROP")
         return catalog.without_view(statement.name, epoch=epoch)
 
     database.change_catalog(change)
@@ -153,14 +156,14 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
     return Result(message=f"{kind} {statement.name} {done}")
 
 
-def _require_kind(catalog: Catalog, name: str, kind: str) -> None:
+def _require_kind(catalog: Catalog, name: str, kind: str, statement: str) -> None:
     """Raise where a name is of a view and was called an index, or the other way round."""
     if kind == "index" and not catalog.has(name):
         raise UnknownName(f"there is no index {name}")
     found = "index" if catalog.view(name).kind == "INDEX" else "view"
     if found != kind:
         what = {"index": "an index", "view": "a view"}
-        raise UnknownName(f"{name} is {what[found]}, not {what[kind]}", f"DROP {found.upper()} {name}")
+        raise UnknownName(f"{name} is {what[found]}, not {what[kind]}", f"{statement} {found.upper()} {name}")
 
 
 def _show_views(database: Database) -> Result:
@@ -171,6 +174,14 @@ def _show_views(database: Database) -> Result:
         state += ", being replaced" if any(other.replaces[-1] == view.id for other in waiting) else ""
         rows.append((view.name, view.kind, ", ".join(column.name for column in view.key), state))
     return Result(("view", "kind", "key", "state"), tuple(rows))
+
+
+def _show_create(database: Database, name: str, kind: str) -> Result:
+    catalog = database.catalog()
+    entry = catalog.table(name) if kind == "table" else catalog.view(name)
+    if kind != "table":
+        _require_kind(catalog, name, kind, "SHOW CREATE")
+    return Result(("statement",), ((create_text(catalog, entry),),))
 
 
 def _describe(database: Database, name: str) -> Result:
@@ -189,7 +200,8 @@ def _describe(database: Database, name: str) -> Result:
     rows = [(c.name, str(c.type), c.nullable, "" if part is None else f"{part + 1}") for c, part in described]
     hidden = [(part, column) for part, column in enumerate(key) if part not in parts]
     rows += [(c.name, str(c.type), c.nullable, f"{part + 1}, not shown") for part, c in hidden]
-    return Result(("column", "type", "nullable", "key"), tuple(rows))
+    message = "" if isinstance(entry, TableSchema) else create_text(catalog, entry)
+    return Result(("column", "type", "nullable", "key"), tuple(rows), message)
 
 
 def _explain(database: Database, name: str | None, query: str | None) -> Result:

@@ -23,6 +23,7 @@ from viewkeeper.sql.syntax import (
     Insert,
     Rename,
     Select,
+    ShowCreate,
     ShowTables,
     ShowViews,
     Statement,
@@ -44,6 +45,7 @@ __all__ = [
     "Insert",
     "Rename",
     "Select",
+    "ShowCreate",
     "ShowTables",
     "ShowViews",
     "Statement",
@@ -96,15 +98,27 @@ def _parse_one(cursor: Cursor) -> Statement:
     raise cursor.error(f"no statement begins with {cursor.found}", f"use one of {_KNOWN}")
 
 
-def _parse_show(cursor: Cursor) -> ShowTables | ShowViews:
+def _parse_show(cursor: Cursor) -> ShowTables | ShowViews | ShowCreate:
     cursor.expect("SHOW")
+    if cursor.take("CREATE"):
+        return _parse_show_create(cursor)
     if cursor.take("TABLES"):
         cursor.finish("SHOW TABLES takes no filter")
         return ShowTables()
     cursor.take("MATERIALIZED")
-    cursor.expect("VIEWS", hint="SHOW TABLES or SHOW VIEWS")
+    cursor.expect("VIEWS", hint="SHOW TABLES, SHOW VIEWS or SHOW CREATE …")
     cursor.finish("SHOW VIEWS takes no filter")
     return ShowViews()
+
+
+def _parse_show_create(cursor: Cursor) -> ShowCreate:
+    cursor.take("MATERIALIZED")
+    kind = next((kind for kind in ("table", "view", "index") if cursor.take(kind.upper())), None)
+    if kind is None:
+        raise cursor.error(f"expected TABLE, VIEW or INDEX, found {cursor.found}")
+    name = cursor.name(kind)
+    cursor.finish("SHOW CREATE takes one name")
+    return ShowCreate(name, kind)
 
 
 def _parse_describe(cursor: Cursor) -> Describe:

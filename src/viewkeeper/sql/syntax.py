@@ -85,6 +85,14 @@ class ShowViews:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """`kind` is "table", "view" or "index"."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Describe:
     name: str
 
@@ -134,6 +142,7 @@ Statement = (
     | CreateIndex
     | ShowTables
     | ShowViews
+    | ShowCreate
     | Describe
     | Explain
     | Select

@@ -184,6 +184,12 @@ class Cursor:
         return parse_tree(self.readable, start=self.tokens[self.place].start, stop=self.tokens[-1].end)
 
 
+def quoted(name: str) -> str:
+    """The name as a statement takes it: in backticks where it is a word of SQL."""
+    (token,) = tokenize(name)[1]
+    return name if token.token_type == TokenType.VAR else f"`{name}`"
+
+
 def check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name):
         hint = "a name is a letter or _, then letters, digits or _, at most 64 in all"
