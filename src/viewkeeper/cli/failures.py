@@ -29,6 +29,7 @@ _INTERRUPTED = {
     "backup": "there is no backup; the command can be run again",
     "restore": "there is a whole store or none; viewkeeper status URL tells",
     "compact": "the store is whole; the command can be run again",
+    "keep": "it is set or it is not; the command can be run again",
     "demo": "a store that was not to be kept is gone; viewkeeper demo begins anew",
 }
 

@@ -248,8 +248,8 @@ def changes(
 ) -> None:
     """Print what each epoch behind `--since` did to the records of a view, and the epoch to ask with the next time.
 
-    Only the last epochs are kept; exit code 5 says that the answer would not be whole and the view is to be scanned.
-    `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
+    Only the last epochs are kept, or what `keep` asks for; exit code 5 says that the answer would not be whole and the view
+    is to be scanned. `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
     """
     from viewkeeper.cli.rows import changes as print_changes
 
@@ -374,6 +374,22 @@ def compact(url: Url, json: Annotated[bool, typer.Option("--json", help="Print o
     from viewkeeper.cli.upkeep import compact as compact_store
 
     compact_store(url, as_json=json)
+
+
+@app.command(cls=Command)
+def keep(
+    url: Url,
+    epochs: Annotated[int, typer.Option(metavar="N", help="At least the last N epochs.")] = 0,
+    seconds: Annotated[float, typer.Option(metavar="S", help="At least the epochs of the last S seconds.")] = 0,
+) -> None:
+    """Keep what `changes` tells for longer than the last two epochs, for those who ask less often.
+
+    It holds for the store from the next epoch on, whoever runs the pipeline, until it is set anew; without options it is
+    as it was at first. Records that change often take more room and time, by the versions that are kept of them.
+    """
+    from viewkeeper.cli.upkeep import keep as keep_changes
+
+    keep_changes(url, epochs, seconds)
 
 
 @app.command(cls=Command)

@@ -1,4 +1,4 @@
-"""Upkeep: backup, restore and compact.
+"""Upkeep: backup, restore, compact and keep.
 
 In: a store's URL and a directory. Out: a backup, a store or smaller files, and a line about it. Always: a bar on stderr
 while it takes long and somebody looks; the answer alone goes to stdout.
@@ -54,6 +54,14 @@ def compact(url: str, *, as_json: bool) -> None:
         return
     print_text(f"compacted: {size_text(before)} before, {size_text(after)} after ({before:,} and {after:,} bytes)")
     print_text(f"log entries that nobody needed any more: {done.log_entries:,}", style="dim")
+
+
+def keep(url: str, epochs: int, seconds: float) -> None:
+    """Say for how long changes are kept."""
+    with open_database(url) as database:
+        database.keep_changes(epochs=epochs, seconds=seconds)
+    asked = [f"of the last {epochs:,} epochs"] * bool(epochs) + [f"of the last {seconds:,g} seconds"] * bool(seconds)
+    print_text(f"from the next epoch on the changes {' and '.join(asked) or 'of the last two epochs'} are kept")
 
 
 @contextmanager

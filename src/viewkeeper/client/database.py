@@ -222,6 +222,18 @@ class Database:
 
         return explain(self.catalog(), name, before_images=self.store.capabilities.before_images, form=form)
 
+    def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:
+        """Keep what `view.changes` tells for at least so many epochs, and so many seconds; from the next epoch on.
+
+        It holds for the store, whoever runs the pipeline, until it is set anew; 0 and 0 keep the last two epochs.
+        """
+        from viewkeeper.model.epochs import keep
+        from viewkeeper.model.keeping import Keeping
+
+        self.require_writable()
+        wanted = Keeping(epochs, seconds)
+        self.store.change_epoch_record(lambda record: keep(record, wanted.epochs, wanted.seconds))
+
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""
         last_change, looked_at = self.store.last_meta_change(), self._looked_at

@@ -8,7 +8,7 @@ is not filled yet says so instead of answering with a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.batches import limited, pairs_to_arrow, pieces
@@ -138,7 +138,12 @@ class View:
                 raise self._not_ready(definition)
             table = definition.node.table
             since = require_kept(_label(definition), since, moment, moment.horizon.filled[table])
-            steps = collect_steps(held.scan(places, table, b"", None), since, moment)
+            indexed_from = moment.horizon.indexed_from
+            if indexed_from is not None and since + 1 >= indexed_from:
+                pairs: Iterable[tuple[bytes, bytes]] = held.written_between(places, table, since, moment.epoch)
+            else:
+                pairs = held.scan(places, table, b"", None)
+            steps = collect_steps(pairs, since, moment)
         finally:
             self._release(held)
         return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))

@@ -139,17 +139,19 @@ class Coordinator:
 
     def _begin(self, record: EpochRecord) -> EpochRecord:
         self._require_same_log(record)
-        stop, plan, chunks = self._cut(record)
+        stop, plan, chunks, views = self._cut(record)
         if not chunks and not count_between(record.positions, stop.positions):
             return record
         failpoint("begin.cut")
-        begun = swap_record(self._store, lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), chunks))
+        begun = swap_record(
+            self._store, lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), chunks, views)
+        )
         failpoint("begin.swapped")
         self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
         return begun
 
-    def _cut(self, record: EpochRecord) -> tuple[Cut, PhysicalPlan, tuple[Chunk, ...]]:
-        """Where the next epoch ends, and what it runs.
+    def _cut(self, record: EpochRecord) -> tuple[Cut, PhysicalPlan, tuple[Chunk, ...], frozenset[int]]:
+        """Where the next epoch ends, what it runs, and the tables of the views that it keeps.
 
         The catalog is read behind the cut: a table that has a change before it is in there, and DELTA hears of every one.
         """
@@ -158,10 +160,11 @@ class Coordinator:
             # what nobody reads may be passed over at once
             most = self._sized(self._changes_max) if is_read else ALL_CHANGES
             stop = self._store.cut(record.positions, changes_max=most)
-            plan = physical_plan(Catalog.from_json(self._store.read_catalog()), without=record.stopped)
+            catalog = Catalog.from_json(self._store.read_catalog())
+            plan = physical_plan(catalog, without=record.stopped)
             chunks = plan_chunks(self._store, plan, record, rows_max=self._sized(self._rows_max))
             if plan.reads_log(chunks) == is_read:
-                return stop, plan, chunks
+                return stop, plan, chunks, frozenset(view.id for view in catalog.kept)
             is_read = not is_read
 
     def _run_or_void(self, epoch: Inflight) -> bool:

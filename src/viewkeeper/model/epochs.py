@@ -8,12 +8,13 @@ last K committed epochs needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NewType
 
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
 from viewkeeper.model.fills import Chunk, Filling, advance
+from viewkeeper.model.keeping import Keeping
 from viewkeeper.model.positions import Cut, Positions, covers, positions_from_json, positions_to_json
 
 Epoch = NewType("Epoch", int)
@@ -31,6 +32,7 @@ class Inflight:
     floor: int
     void: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
+    indexed: frozenset[int] = frozenset()  # tables of which it is written down which records the epoch wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class EpochRecord:
     stopped: dict[int, str]  # table -> why its view is not kept up any more
     pins: dict[str, tuple[int, int]]  # who -> the epoch that is read, and the stamp until which it is kept
     inflight: Inflight | None
+    keeping: Keeping = field(default_factory=Keeping)
 
     @staticmethod
     def first(incarnation: str) -> EpochRecord:
@@ -77,16 +80,25 @@ def take_over(record: EpochRecord, owner: str) -> EpochRecord:
     return _next(record, generation=record.generation + 1, owner=owner)
 
 
-def begin(record: EpochRecord, owner: str, stop: Cut, plan: dict, chunks: tuple[Chunk, ...] = ()) -> EpochRecord:
-    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views in it."""
+def begin(
+    record: EpochRecord,
+    owner: str,
+    stop: Cut,
+    plan: dict,
+    chunks: tuple[Chunk, ...] = (),
+    views: frozenset[int] = frozenset(),
+) -> EpochRecord:
+    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views in it, `views` the tables of views."""
     _require_owner(record, owner)
     if record.inflight:
         raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
     epoch = record.last + 1
     pins = {name: pin for name, pin in record.pins.items() if pin[1] > stop.stamp}
-    floor = max(record.floor, min([record.recent[-1], *(kept for kept, _ in pins.values())]))
-    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, chunks)
-    return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight)
+    asked = record.keeping.floor(record.committed, stop.stamp, record.floor)
+    floor = max(record.floor, min([record.recent[-1], asked, *(kept for kept, _ in pins.values())]))
+    indexed = views if record.keeping else frozenset()
+    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, chunks, indexed)
+    return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight, keeping=record.keeping.begun(epoch))
 
 
 def commit(
@@ -117,6 +129,7 @@ def commit(
         filling=filling,
         stopped={table: reason for table, reason in record.stopped.items() if table in tables},
         inflight=None,
+        keeping=record.keeping.committed(epoch, inflight.stop.stamp),
     )
 
 
@@ -149,6 +162,11 @@ def pin(record: EpochRecord, name: str, epoch: int, until: int) -> EpochRecord:
     if epoch < record.floor:
         raise StaleRead(f"epoch {epoch} is not readable any more", "read a newer one")
     return _next(record, pins=record.pins | {name: (epoch, until)})
+
+
+def keep(record: EpochRecord, epochs: int, seconds: float) -> EpochRecord:
+    """Keep versions of at least so many epochs, and of so many seconds, from the next epoch on."""
+    return _next(record, keeping=replace(record.keeping, epochs=epochs, seconds=seconds))
 
 
 def unpin(record: EpochRecord, name: str) -> EpochRecord:
@@ -193,6 +211,7 @@ def record_to_json(record: EpochRecord) -> dict:
     value["rebuilt"] = positions_to_json(record.rebuilt)
     value["stopped"] = {str(key): record.stopped[key] for key in sorted(record.stopped)}
     value["pins"] = {name: list(record.pins[name]) for name in sorted(record.pins)}
+    value["keeping"] = record.keeping.to_json()
     inflight = record.inflight
     value["inflight"] = inflight and {
         "epoch": inflight.epoch,
@@ -203,6 +222,7 @@ def record_to_json(record: EpochRecord) -> dict:
         "floor": inflight.floor,
         "void": list(inflight.void),
         "chunks": [chunk.to_json() for chunk in inflight.chunks],
+        "indexed": sorted(inflight.indexed),
     }
     return value
 
@@ -213,7 +233,8 @@ def record_from_json(value: dict) -> EpochRecord:
         stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"])
         start, plan = positions_from_json(inflight["start"]), inflight["plan"]
         void_epochs, chunks = tuple(inflight["void"]), tuple(map(Chunk.from_json, inflight["chunks"]))
-        inflight = Inflight(inflight["epoch"], start, stop, plan, inflight["floor"], void_epochs, chunks)
+        floor, indexed = inflight["floor"], frozenset(inflight.get("indexed", ()))
+        inflight = Inflight(inflight["epoch"], start, stop, plan, floor, void_epochs, chunks, indexed)
     return EpochRecord(
         version=value["version"],
         incarnation=value["incarnation"],
@@ -233,4 +254,5 @@ def record_from_json(value: dict) -> EpochRecord:
         stopped={int(key): reason for key, reason in value["stopped"].items()},
         pins={name: (held[0], held[1]) for name, held in value["pins"].items()},
         inflight=inflight,
+        keeping=Keeping.from_json(value["keeping"]) if "keeping" in value else Keeping(),
     )

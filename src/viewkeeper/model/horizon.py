@@ -25,12 +25,14 @@ class Horizon:
     positions: Positions
     filled: dict[int, int]
     catalog_version: int
+    indexed_from: int | None = None  # epochs from here on say which records they wrote
 
 
 def horizon_bytes(record: dict, catalog: dict) -> bytes:
     """The horizon of an epoch record and a catalog, both as JSON values."""
     facts = {name: record[name] for name in ("committed", "floor", "void", "stamp", "positions", "filled")}
-    return json.dumps(facts | {"catalog": catalog.get("version", 0)}, sort_keys=True).encode()
+    more = {"catalog": catalog.get("version", 0), "indexed_from": record.get("keeping", {}).get("indexed_from")}
+    return json.dumps(facts | more, sort_keys=True).encode()
 
 
 @lru_cache(maxsize=64)
@@ -47,4 +49,5 @@ def parse_horizon(value: bytes) -> Horizon:
         positions_from_json(facts["positions"]),
         {int(table): epoch for table, epoch in facts["filled"].items()},
         facts["catalog"],
+        facts.get("indexed_from"),
     )

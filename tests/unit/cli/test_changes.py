@@ -52,3 +52,20 @@ def test_changes_that_are_not_kept_end_with_the_code_of_a_read_that_cannot_be_an
 
     assert (told.exit_code, told.stdout) == (5, "")
     assert told.stderr.splitlines()[1] == "hint: scan the view instead; changes may be asked for since epoch 1"
+
+
+def test_keep_says_what_is_kept_and_changes_go_further_back(run: Run, fresh_shop: str) -> None:
+    told = run("keep", fresh_shop, "--epochs", "20", "--seconds", "60")
+    assert (
+        told.stdout == "from the next epoch on the changes of the last 20 epochs and of the last 60 seconds are kept\n"
+    )
+    with connect(fresh_shop) as db:
+        first = db.epoch
+        for number in range(5):
+            db.table("orders").put(f"n{number}", {"region": "eu", "amount": number})
+            keep_up(db)
+    told = run("changes", fresh_shop, "revenue", "--since", str(first), "--json")
+    assert told.exit_code == 0
+    assert len(told.stdout.splitlines()) == 6
+    assert run("keep", fresh_shop).stdout == "from the next epoch on the changes of the last two epochs are kept\n"
+    assert run("keep", fresh_shop, "--epochs", "-1").exit_code == 2

@@ -11,11 +11,17 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
+from viewkeeper.client.changes import collect_steps
+from viewkeeper.client.views import _to_change
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model import epochs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from viewkeeper.client.changes import Step
     from viewkeeper.client.database import Database
+    from viewkeeper.client.views import View
 
 
 @pytest.fixture
@@ -88,6 +94,70 @@ def test_what_is_no_longer_kept_is_refused_with_the_oldest_epoch(db: Database) -
         view.changes(since=numbers[1])
     assert [change.epoch for change in view.changes(since=numbers[2])] == numbers[3:]
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), vk.ChangesLost)
+
+
+def test_what_is_asked_for_is_kept_and_found_by_its_epoch(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(db, 0, "a", 0)
+    db.keep_changes(epochs=4)
+    numbers = []
+    for number in range(12):  # "a" changes in every third epoch, others come and go
+        db.table("t").delete(number - 3)
+        numbers.append(put(db, number, "abc"[number % 3] if number < 9 else f"{number}", number))
+    view = db.view("sums")
+
+    with pytest.raises(vk.ChangesLost, match=f"since epoch {numbers[-6]}$"):
+        view.changes(since=numbers[-7])
+    scanned = {since: told(vk.Changes(since, 0, *steps_of(view, since))) for since in numbers[-6:]}
+    assert all(scanned[since] for since in numbers[-6:-1])
+    monkeypatch.setattr("viewkeeper.stores.embedded.held.HeldViews.scan", None)  # costs what changed, not what there is
+    for since in numbers[-6:]:
+        assert told(view.changes(since)) == scanned[since]
+
+
+def steps_of(view: View, since: int) -> tuple[list[Step], Callable[[Step], vk.Change]]:
+    """What `changes` tells, by a pass over all records."""
+    with view._database.snapshot() as snapshot:
+        moment, places = snapshot._moment, range(view._database.store.places)
+        pairs = list(snapshot._held.scan(places, view.definition.node.table, b"", None))
+    return collect_steps(pairs, since, moment), lambda step: _to_change(view.definition, step)
+
+
+def test_what_was_kept_before_it_was_asked_for_is_found_too_and_goes_when_it_is_not(db: Database) -> None:
+    first = put(db, 1, "a", 1)
+    db.keep_changes(epochs=50)
+    for number in range(2, 6):
+        put(db, number, "a", number)
+    assert [c.epoch for c in db.view("sums").changes(since=first)] == list(range(first + 1, db.epoch + 1))
+    other = vk.connect(db.url)
+    other.keep_changes()
+    for number in range(6, 9):
+        put(db, number, "a", number)
+    with pytest.raises(vk.ChangesLost):
+        db.view("sums").changes(since=first)
+    assert [c.epoch for c in db.view("sums").changes(since=db.epoch - 2)] == [db.epoch - 1, db.epoch]
+    written = [db.store.place(number).environment for number in range(db.store.places)]
+    for environment in written:
+        with environment.read("written") as transaction:
+            assert transaction.stat(environment.database("written"))["entries"] == 0
+
+
+def test_an_epoch_that_is_run_again_is_found_by_its_number_once(db: Database) -> None:
+    db.keep_changes(seconds=3600)
+    first = put(db, 1, "a", 1)
+    db.table("t").put(2, {"x": "a", "y": 10})
+    with pytest.raises(Interrupted):
+        Coordinator(db.store, RunThenDie(HereRunner(db.store), times=2)).catch_up()
+    assert list(db.view("sums").changes(since=first)) == []
+    keep_up(db)
+    assert told(db.view("sums").changes(since=first)) == [(first + 1, ("a",), 1, 11)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": -1}, {"epochs": 1.5}, {"seconds": "x"}, {"seconds": float("inf")}, {"epochs": True}]
+)
+def test_what_is_not_an_amount_is_not_kept(db: Database, wrong: dict) -> None:
+    with pytest.raises(vk.InputError, match="is not how much is kept"):
+        db.keep_changes(**wrong)
 
 
 def test_the_epoch_that_filled_a_view_is_no_change_of_its_records(db: Database) -> None:

@@ -22,6 +22,7 @@ class HeldViews:
     """Open read transactions over places, or over nodes for their rows; end them with `close`."""
 
     def __init__(self, places: Sequence[tuple[int, Place | Node]]) -> None:
+        self._places = dict(places)
         self._transactions = {number: place.snapshot() for number, place in places}
 
     def get(self, place: int, table: int, key: bytes) -> bytes | None:
@@ -37,6 +38,17 @@ class HeldViews:
         parts = [tree.scan(self._transactions[place], prefix + start, high, reverse=reverse) for place in places]
         for key, chain in heapq.merge(*parts, key=lambda pair: pair[0], reverse=reverse):
             yield key[len(prefix) :], chain
+
+    def written_between(self, places: Sequence[int], table: int, since: int, epoch: int) -> list[tuple[bytes, bytes]]:
+        """(key, chain) of the records of a view that the epochs behind `since` up to `epoch` wrote, in key order."""
+        from viewkeeper.stores.embedded.place import Place
+
+        found: list[tuple[bytes, bytes]] = []
+        for number in places:
+            place = self._places[number]
+            if isinstance(place, Place):
+                found += place.written_between(self._transactions[number], table, since, epoch)
+        return sorted(found)
 
     def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """`scan` over all that is held."""

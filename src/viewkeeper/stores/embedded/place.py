@@ -2,7 +2,7 @@
 
 In: keys and chains of records. Out: the same, ordered. Always: every write tests, in its own transaction, that the place's
 fence is at the writer's epoch (R1a); a tombstone is remembered beside the records, so that it can be purged without a
-scan once the floor has passed it.
+scan once the floor has passed it, and so is what an indexed epoch wrote, so that it can be found without one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from viewkeeper.ports.store import VersionWrite
 from viewkeeper.stores.embedded import tree, versions
 from viewkeeper.stores.embedded.environment import PLACE_MAP_BYTES, Environment, open_environment
 
-_DATABASES = ("records", "tombstones", "info")
+_DATABASES = ("records", "tombstones", "written", "info")
 _FENCE = b"fence"
 _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
@@ -39,11 +39,15 @@ _SCAN_PAIRS = 4_096  # are read at once
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Chains of one table to be stored in one place, and the keys of those whose newest version is a tombstone."""
+    """Chains of one table to be stored in one place, and the keys of those whose newest version is a tombstone.
+
+    `is_indexed`: it is to be found by the epoch which records were written.
+    """
 
     keys: list[bytes]
     chains: list[bytes]
     tombstones: list[bytes]
+    is_indexed: bool
 
 
 def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written]]:
@@ -56,7 +60,7 @@ def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written
     gone = write.rows.is_null().to_pylist() if write.rows.null_count else None
     for place, start, stop in runs(write.found.places[write.chosen]):
         tombstones = [keys[i] for i in range(start, stop) if gone[i]] if gone else []
-        yield place, Written(keys[start:stop], chains[start:stop], tombstones)
+        yield place, Written(keys[start:stop], chains[start:stop], tombstones, write.table in epoch.indexed)
 
 
 def stored_keys(table: int, keys: pa.Array) -> list[bytes]:
@@ -182,12 +186,15 @@ class Place:
         with environment.write("records") as transaction:
             self._require_fence(transaction, environment.database("info"), epoch.epoch)
             failpoint("place.write.fenced")
-            graves = environment.database("tombstones")
+            graves, index = environment.database("tombstones"), environment.database("written")
             for part in written:
                 tree.put_many(transaction, part.keys, part.chains)
                 if part.tombstones:
-                    pairs = zip(_graves(epoch.epoch, part.tombstones), part.tombstones, strict=True)
+                    pairs = zip(_by_epoch(epoch.epoch, part.tombstones), part.tombstones, strict=True)
                     transaction.cursor(graves).putmulti(pairs)
+                if part.is_indexed:
+                    pairs = zip(_by_epoch(epoch.epoch, part.keys), part.keys, strict=True)
+                    transaction.cursor(index).putmulti(pairs)
             failpoint("place.write.before_commit")
         failpoint("place.write.committed")
 
@@ -196,11 +203,17 @@ class Place:
 
         Done before an epoch's first read here, so that a re-run of the epoch finds what its first run found.
         """
-        while self._dead_keys(epoch.floor, limit=1):
+        while self._passed("written", epoch.floor, limit=1):
+            environment = self._environment
+            with environment.write("written") as transaction:
+                self._require_fence(transaction, environment.database("info"), epoch.epoch)
+                for entry, _ in self._passed("written", epoch.floor, limit=_PURGE_BATCH):
+                    transaction.delete(entry)
+        while self._passed("tombstones", epoch.floor, limit=1):
             environment = self._environment
             with environment.write("records") as transaction:
                 self._require_fence(transaction, environment.database("info"), epoch.epoch)
-                for grave, key in self._dead_keys(epoch.floor, limit=_PURGE_BATCH):
+                for grave, key in self._passed("tombstones", epoch.floor, limit=_PURGE_BATCH):
                     chain = tree.get(transaction, key)
                     if chain is not None and versions.is_dead(chain, epoch.floor, epoch.void):
                         tree.delete(transaction, key)
@@ -208,10 +221,29 @@ class Place:
                 failpoint("place.purge.before_commit")
             failpoint("place.purge.committed")
 
-    def _dead_keys(self, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
-        with self._environment.read("tombstones") as transaction:
-            graves = itertools.islice(transaction.cursor().iternext(), limit)
-            return [(grave, key) for grave, key in graves if _EPOCH.unpack_from(grave)[0] <= floor]
+    def _passed(self, database: str, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
+        """Entries by epoch, with the keys that they name, which the floor has passed."""
+        with self._environment.read(database) as transaction:
+            entries = itertools.islice(transaction.cursor().iternext(), limit)
+            return [(entry, key) for entry, key in entries if _EPOCH.unpack_from(entry)[0] <= floor]
+
+    def written_between(
+        self, transaction: lmdb.Transaction, table: int, since: int, epoch: int
+    ) -> list[tuple[bytes, bytes]]:
+        """(key, chain) of the records that the epochs behind `since` up to `epoch` wrote, in no order."""
+        prefix, stored, at = tree.table_prefix(table), dict[bytes, None](), since + 1
+        cursor = transaction.cursor(self._environment.database("written"))
+        while at <= epoch and cursor.set_range(_EPOCH.pack(at) + prefix):
+            head = _EPOCH.pack(at) + prefix
+            for entry, key in cursor.iternext():
+                if not entry.startswith(head):
+                    break
+                stored[key] = None
+            else:
+                break
+            at = max(at + 1, _EPOCH.unpack_from(cursor.key())[0])  # epochs that wrote nothing here are passed over
+        pairs = zip(stored, tree.get_many(transaction, list(stored)), strict=True)
+        return [(key[len(prefix) :], chain) for key, chain in pairs if chain is not None]
 
     def raise_fence(self, epoch: int) -> None:
         environment = self._environment
@@ -261,7 +293,7 @@ def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, in
     return batch.filter(rows.is_valid()) if rows.null_count else batch
 
 
-def _graves(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
+def _by_epoch(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
     # LMDB's own limit: a long key is remembered by a digest, its value holds the key in full
     head = _EPOCH.pack(epoch)
     if max(map(len, keys)) < tree.LIMIT:

@@ -1,0 +1,65 @@
+"""Keeping: how long versions of view records stay, for those who ask what changed.
+
+In: what an operator asks for, and the epochs that are committed. Out: the epoch down to which versions are kept. Always:
+what was asked for is kept at least, by epochs and by seconds; the epochs of earlier instants are known by a few marks, so
+that the epoch record does not grow with the time that is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from viewkeeper.errors import InputError
+
+_MARKS = 32  # for the seconds that are kept: so much more of them may be kept than was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """At least the last `epochs`, and those of the last `seconds`; 0 and 0 is what readers need anyway."""
+
+    epochs: int = 0
+    seconds: float = 0
+    marks: tuple[tuple[int, int], ...] = ()  # committed epochs with their stamps, oldest first
+    indexed_from: int | None = None  # from this epoch on it is written down which records each epoch wrote
+
+    def __post_init__(self) -> None:
+        for name, value, kinds in (("epochs", self.epochs, int), ("seconds", self.seconds, int | float)):
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < float("inf"):
+                raise InputError(
+                    f"{name}={value!r} is not how much is kept", "use 0 or more; 0 keeps what readers need"
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self.epochs or self.seconds)
+
+    def begun(self, epoch: int) -> Keeping:
+        """With an epoch begun: it is indexed, and so are all behind it, for as long as anything is kept."""
+        first = epoch if self.indexed_from is None else self.indexed_from
+        return replace(self, indexed_from=first if self else None)
+
+    def committed(self, epoch: int, stamp: int) -> Keeping:
+        """With an epoch committed: marked, if the mark before it is old enough, and without marks that nobody needs."""
+        if not self.seconds:
+            return replace(self, marks=())
+        apart = int(self.seconds * 1e9 / _MARKS)
+        marks = self.marks if self.marks and stamp - self.marks[-1][1] < apart else (*self.marks, (epoch, stamp))
+        passed = [mark for mark in marks if mark[1] <= stamp - self.seconds * 1e9]
+        return replace(self, marks=marks[max(0, len(passed) - 1) :])
+
+    def floor(self, committed: int, stamp: int, kept: int) -> int:
+        """The epoch behind which all is kept at `stamp`; `kept` is where that was until now."""
+        floors = [committed - self.epochs] if self.epochs else []
+        if self.seconds:
+            passed = [epoch for epoch, then in self.marks if then <= stamp - self.seconds * 1e9]
+            floors.append(passed[-1] if passed else kept)
+        return min(floors, default=committed)
+
+    def to_json(self) -> dict[str, object]:
+        marks = [list(mark) for mark in self.marks]
+        return {"epochs": self.epochs, "seconds": self.seconds, "marks": marks, "indexed_from": self.indexed_from}
+
+    @staticmethod
+    def from_json(value: dict) -> Keeping:
+        marks = tuple((epoch, stamp) for epoch, stamp in value["marks"])
+        return Keeping(value["epochs"], value["seconds"], marks, value["indexed_from"])
