@@ -88,7 +88,7 @@ def sql(
     """Run SQL statements, those of a file or of a pipe; without any, open a prompt.
 
     A store that does not exist is made by the first `CREATE TABLE`. All statements of a text are read before the first
-    one runs. In the prompt a statement ends with `;`, `\\h` helps, and `\\q` or Ctrl-D quits. With `--json` a statement
+    one runs. In the prompt a statement ends with `;`, `\\help` helps, and `\\q` or Ctrl-D quits. With `--json` a statement
     that has no rows to show prints `{"message": …}`.
     """
     from viewkeeper.cli.sql import sql as run_sql

@@ -1,43 +1,123 @@
 """The shell: a prompt for SQL.
 
-In: lines. Out: whole statements, handed on. Always: a statement ends with a semicolon outside of quotes and comments;
-an error is told and the prompt comes back; what was typed is remembered for the next time.
+In: lines. Out: whole statements, handed on, and commands, which begin with a backslash. Always: a statement ends with a
+semicolon outside of quotes and comments; an error is told and the prompt comes back.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from typing import Protocol
 
+from viewkeeper.cli.answers import Form
 from viewkeeper.cli.failures import print_failure, print_interrupted
-from viewkeeper.errors import SqlError, UnsupportedSql, ViewKeeperError
+from viewkeeper.cli.lineediting import Names, line_editing
+from viewkeeper.cli.output import print_text
+from viewkeeper.errors import InputError, SqlError, UnsupportedSql, ViewKeeperError
 
 PROMPT = "viewkeeper> "
 MORE = "       ...> "
-HELP = r"""A statement ends with ; and may span lines. Ctrl-C forgets what was typed, \q or Ctrl-D ends.
+HELP = r"""A statement ends with ; and may span lines. Tab completes, the arrow keys bring earlier statements.
+Ctrl-C stops a statement, or forgets what was typed; \q or Ctrl-D ends.
   SHOW TABLES;  SHOW VIEWS;  DESCRIBE name;  EXPLAIN name;  SELECT …;
   CREATE TABLE …;  CREATE MATERIALIZED VIEW name AS SELECT …;  CREATE INDEX name ON table (column);
-  INSERT INTO …;  UPDATE … WHERE key = …;  DELETE FROM … WHERE key = …;  DROP …;"""
-_HISTORY_LINES = 1_000
+  INSERT INTO …;  UPDATE … WHERE key = …;  DELETE FROM … WHERE key = …;  DROP …;
+
+  \d [NAME]           tables and views, or the columns of one
+  \x [on|off|auto]    a line for each value: always, never, or where rows are too wide
+  \timing [on|off]    tell how long a statement took
+  \pager [on|off]     show long answers page by page, in $PAGER or less
+  \help               this; also \h and \?
+  \q                  end; also \quit"""
+_FORMS = {"on": Form.EXPANDED, "off": Form.TABLE, "auto": Form.TEXT}
+_WORDS = {"help": "\\help", "\\h": "\\help", "\\?": "\\help", "quit": "\\q", "exit": "\\q", "\\quit": "\\q"}
 
 
-def run_shell(run: Callable[[str], None], url: str, read: Callable[[str], str] = input) -> None:
-    """Ask for statements with `read` and hand each to `run`, until the end of the input."""
-    print(rf"ViewKeeper on {url}. \h for help, \q to quit.")
-    with _history():
+class Runner(Protocol):
+    """What the shell needs of whoever runs statements."""
+
+    form: Form
+    is_paged: bool
+
+    def run(self, text: str) -> float:
+        """Run statements and print their answers; the seconds that they took, without the printing."""
+
+    def names(self) -> Names:
+        """What can be named in a statement."""
+
+
+def run_shell(runner: Runner, url: str, read: Callable[[str], str] = input) -> None:
+    """Ask for statements with `read` and hand each to `runner`, until the end of the input."""
+    print(rf"ViewKeeper on {url}. \help for help, \q to quit.")
+    shell = Shell(runner)
+    with line_editing(sorted(Shell.COMMANDS), runner.names) as remember:
         for text in statements(read):
+            remember(text)
             try:
-                run(text)
+                shell.run(text)
             except ViewKeeperError as error:
                 print_failure(error)
             except KeyboardInterrupt as error:
                 print_interrupted(error)
 
 
+class Shell:
+    """Runs statements and commands, in the manner that earlier commands chose."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._is_timed = False
+        runner.is_paged = True
+
+    def run(self, text: str) -> None:
+        """Run a statement or a command."""
+        if not text.startswith("\\"):
+            self._run_sql(text)
+            return
+        name, *arguments = text.split()
+        command = self.COMMANDS.get(name)
+        if command is None:
+            raise InputError(f"there is no command {name}", r"\help lists them")
+        if len(arguments) > 1:
+            raise InputError(f"{name} takes one word, not {len(arguments)}", r"\help tells which")
+        command(self, arguments[0] if arguments else None)
+
+    def _run_sql(self, text: str) -> None:
+        seconds = self._runner.run(text)
+        if self._is_timed:
+            print_text(f"{seconds * 1000:,.1f} ms", "dim")
+
+    def _help(self, word: str | None) -> None:
+        print_text(HELP)
+
+    def _describe(self, name: str | None) -> None:
+        self._run_sql(f"DESCRIBE {name}" if name else "SHOW TABLES; SHOW VIEWS")
+
+    def _expand(self, word: str | None) -> None:
+        chosen = word or ("auto" if self._runner.form is Form.EXPANDED else "on")
+        if chosen not in _FORMS:
+            raise InputError(f"\\x is on, off or auto, not {chosen}")
+        self._runner.form = _FORMS[chosen]
+        print_text(f"expanded: {chosen}")
+
+    def _time(self, word: str | None) -> None:
+        self._is_timed = _switched("timing", self._is_timed, word)
+
+    def _page(self, word: str | None) -> None:
+        self._runner.is_paged = _switched("pager", self._runner.is_paged, word)
+
+    COMMANDS: dict[str, Callable[[Shell, str | None], None]] = {
+        "\\help": _help,
+        "\\d": _describe,
+        "\\x": _expand,
+        "\\timing": _time,
+        "\\pager": _page,
+        "\\q": lambda shell, word: None,  # the input has ended with it
+    }
+
+
 def statements(read: Callable[[str], str]) -> Iterator[str]:
-    """The texts that the user ends with a semicolon."""
+    """The texts that the user ends with a semicolon, and the commands."""
     typed = ""
     while True:
         try:
@@ -46,14 +126,14 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
             print()
             return
         except KeyboardInterrupt:
-            print()
+            print("" if typed else "\n\\q or Ctrl-D ends, \\help helps")
             typed = ""
             continue
-        command = "" if typed else line.strip().lower().rstrip(";")
-        if command in ("\\q", "quit", "exit"):
+        command = _command(line, typed)
+        if command == "\\q":
             return
-        if command in ("\\h", "\\?", "help"):
-            print(HELP)
+        if command:
+            yield command
             continue
         typed = (typed + "\n" + line) if typed else line
         if not typed.strip():
@@ -76,35 +156,17 @@ def is_whole(text: str) -> bool:
     return bool(tokens) and tokens[-1].token_type.name == "SEMICOLON"
 
 
-@contextmanager
-def _history() -> Iterator[None]:
-    """Line editing and the lines of earlier days, where Python has readline."""
-    try:
-        import readline
-    except ImportError:
-        yield
-        return
-    file = _history_file()
-    try:
-        readline.read_history_file(file)
-    except OSError:
-        pass  # the first time, or not readable: begin anew
-    readline.set_history_length(_HISTORY_LINES)
-    try:
-        yield
-    finally:
-        _write_history(readline.write_history_file, file)
+def _command(line: str, typed: str) -> str:
+    """The command that a line is, after what was typed of a statement; nothing when it belongs to one."""
+    text = line.strip().rstrip(";").rstrip()
+    text = _WORDS.get(text.lower(), text) if not typed or text.startswith("\\") else text
+    # what stands between quotes that are still open would not be whole even with a semicolon
+    return text if text.startswith("\\") and (not typed or is_whole(f"{typed}\n;")) else ""
 
 
-def _write_history(write: Callable[[Path], None], file: Path) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)  # statements may hold what is nobody else's business
-        write(file)
-    except OSError:
-        pass  # a home that cannot be written to is no reason to fail
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "viewkeeper" / "history"
+def _switched(what: str, is_on: bool, word: str | None) -> bool:
+    if word not in (None, "on", "off"):
+        raise InputError(f"\\{what} is on or off, not {word}")
+    chosen = not is_on if word is None else word == "on"
+    print_text(f"{what}: {'on' if chosen else 'off'}")
+    return chosen

@@ -7,15 +7,19 @@ when a text that creates a table is the first to need it, and not otherwise.
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.cli.answers import Form, print_result
 from viewkeeper.cli.failures import Interrupted
 from viewkeeper.cli.opening import open_database
-from viewkeeper.errors import InputError
+from viewkeeper.cli.pager import paged
+from viewkeeper.errors import InputError, ViewKeeperError
 
 if TYPE_CHECKING:
+    from viewkeeper.cli.lineediting import Names
     from viewkeeper.client.database import Database
 
 
@@ -25,10 +29,11 @@ class SqlRunner:
     def __init__(self, url: str, form: Form) -> None:
         self._url = url
         self.form = form
+        self.is_paged = False
         self._database: Database | None = None
 
-    def run(self, text: str) -> None:
-        """Run the statements of `text` and print each answer."""
+    def run(self, text: str) -> float:
+        """Run the statements of `text` and print each answer; the seconds that they took, without the printing."""
         from viewkeeper.client.statements import execute_each
         from viewkeeper.sql.statements import parse_statements
         from viewkeeper.sql.syntax import CreateTable
@@ -36,16 +41,34 @@ class SqlRunner:
         if self._database is None:
             statements = parse_statements(text)
             if not statements:
-                return
+                return 0.0
             creates = any(isinstance(statement, CreateTable) for statement in statements)
             self._database = open_database(self._url, create=creates)
-        done = 0
+        done, seconds, started = 0, 0.0, time.monotonic()
         try:
             for result in execute_each(self._database, text):
-                print_result(result, self.form)
+                seconds += time.monotonic() - started
                 done += 1
+                with paged() if self.is_paged else nullcontext():
+                    print_result(result, self.form)
+                started = time.monotonic()
         except KeyboardInterrupt:
             raise Interrupted(_stopped(done)) from None
+        return seconds
+
+    def names(self) -> Names:
+        """What can be named in a statement; nothing before there is a store."""
+        from viewkeeper.cli.lineediting import Names
+
+        try:
+            self._database = self._database or open_database(self._url)
+        except ViewKeeperError:
+            return Names()
+        catalog = self._database.catalog()
+        columns = [column.name for table in catalog.tables for column in table.columns]
+        columns += [shown.column.name for view in catalog.views for shown in view.shown]
+        relations = [table.name for table in catalog.tables] + [view.name for view in catalog.views]
+        return Names(relations, columns)
 
 
 def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
@@ -56,7 +79,7 @@ def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
     if not texts and not file and sys.stdin.isatty():
         from viewkeeper.cli.shell import run_shell
 
-        run_shell(runner.run, url)
+        run_shell(runner, url)
         return
     for text in texts or [_read(file)]:
         runner.run(text)

@@ -7,31 +7,17 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
-from viewkeeper.cli.shell import MORE, PROMPT, is_whole, run_shell, statements
-from viewkeeper.errors import SqlError
+from viewkeeper.cli.shell import MORE, PROMPT, is_whole
 
 Run = Callable[..., Result]
 
 CREATE = "CREATE TABLE t (a INT PRIMARY KEY, b STRING)"
-
-
-def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
-    """A `read` for the shell that gives these lines, and then the end of the input."""
-    rest: Iterator[str | type[BaseException]] = iter(lines)
-
-    def read(prompt: str) -> str:
-        line = next(rest, EOFError)
-        if isinstance(line, str):
-            return line
-        raise line
-
-    return read
 
 
 def test_every_statement_gives_its_answer(run: Run, url: str) -> None:
@@ -124,46 +110,6 @@ def test_what_cannot_be_read_is_told(run: Run, url: str, tmp_path: Path) -> None
 )
 def test_a_statement_ends_with_a_semicolon_outside_of_quotes(text: str, whole: bool) -> None:
     assert is_whole(text) is whole
-
-
-def test_the_prompt_collects_lines_until_a_statement_is_whole() -> None:
-    prompts: list[str] = []
-    lines = iter(["", "SELECT", "  1;", "\\h", "SELECT 2;", "\\q", "SELECT 3;"])
-
-    def read(prompt: str) -> str:
-        prompts.append(prompt)
-        return next(lines)
-
-    assert list(statements(read)) == ["SELECT\n  1;", "SELECT 2;"]
-    assert prompts == [PROMPT, PROMPT, MORE, PROMPT, PROMPT, PROMPT]
-
-
-def test_control_c_forgets_what_was_typed_and_control_d_ends() -> None:
-    assert list(statements(typed("SELECT 1", KeyboardInterrupt, "SELECT 2;"))) == ["SELECT 2;"]
-
-
-@pytest.mark.parametrize("word", ["\\q", "quit", "exit;", "EXIT"])
-def test_several_words_end_the_prompt(word: str) -> None:
-    assert list(statements(typed(word, "SELECT 1;"))) == []
-
-
-def test_errors_do_not_end_the_prompt(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    ran: list[str] = []
-
-    def run(text: str) -> None:
-        ran.append(text)
-        if len(ran) == 1:
-            raise SqlError("it is wrong", "put it right")
-        if len(ran) == 2:
-            raise KeyboardInterrupt
-
-    run_shell(run, "embedded:./shop", typed("SELECT 1;", "SELECT 2;", "SELECT 3;"))
-
-    assert ran == ["SELECT 1;", "SELECT 2;", "SELECT 3;"]
-    assert capsys.readouterr().err == "error: it is wrong\nhint: put it right\ninterrupted: nothing was changed\n"
 
 
 def test_a_terminal_gets_a_prompt_and_a_history(url: str, tmp_path: Path) -> None:
