@@ -82,13 +82,3 @@ def test_the_page_says_what_became_of_each_query(db: Database) -> None:
     assert "\n".join(rows) in page
     for query, sql in REWRITTEN.items():
         assert f"Query {query}:\n\n```sql{sql}```\n" in page
-
-
-def test_wider_decimals_need_a_cast(tmp_path: Path) -> None:
-    with vk.connect(f"embedded:{tmp_path / 'store'}") as db:
-        db.execute("CREATE TABLE l (k INT PRIMARY KEY, price DECIMAL(15,2), discount DECIMAL(15,2))")
-        with pytest.raises(UnsupportedSql, match=r"CAST the argument to DECIMAL\(28,4\) or smaller"):
-            db.execute("CREATE MATERIALIZED VIEW v AS SELECT SUM(price * (1 - discount)) AS s FROM l")
-        db.execute(
-            "CREATE MATERIALIZED VIEW v AS SELECT SUM(CAST(price * (1 - discount) AS DECIMAL(28,4))) AS s FROM l"
-        )

@@ -54,7 +54,10 @@ AGGREGATES = """
 count(*); count(i); count(1); sum(i); sum(j); sum(d); sum(h); sum(g); avg(i); avg(j); avg(d); avg(h); avg(g)
 sum(i) / count(*); sum(d) / count(*); sum(d) / count(d); sum(j) + 1; sum(d) * 2; avg(d) + 1
 sum(case when p then 1 else 0 end); count(s); sum(cast(p as int)); avg(j * 2); sum(j + 0.5); count(*) * 2; -sum(j)
-coalesce(sum(j), 0); sum(1); avg(1.5); sum(d) % 7
+coalesce(sum(j), 0); sum(1); avg(1.5); sum(d) % 7; sum(cast(e as decimal(38,9))); avg(cast(e as decimal(36,4)))
+avg(cast(e as decimal(34,5))); sum(cast(e as decimal(36,4))) + 1.5
+sum(cast(d as decimal(15,2)) * (1 - cast(d as decimal(15,2))) * (1 + cast(d as decimal(15,2))))
+sum(cast(e as decimal(36,2))); avg(cast(h as decimal(38,36))); sum(cast(g as decimal(30,4)) * d)
 """
 ALL_AGGREGATES = entries(AGGREGATES)
 

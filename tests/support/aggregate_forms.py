@@ -20,6 +20,7 @@ COLUMNS = {
     "i": "INT",
     "y": "BIGINT",
     "d": "DECIMAL(12,2)",
+    "w": "DECIMAL(38,6)",
     "f": "DOUBLE",
     "b": "BOOLEAN",
     "s": "STRING",
@@ -34,6 +35,9 @@ _VALUES: dict[str, Sequence[object]] = {
     "i": (0, 1, 7, -(2**31), 2**31 - 1),
     "y": (0, 3, -5, 2**45 + 1, -(2**45)),
     "d": (Decimal("0.05"), Decimal("-9999999999.99"), Decimal("3.10"), Decimal("9999999999.99")),
+    "w": tuple(
+        map(Decimal, ("0.000001", f"-{10**22}.000000", f"{10**22}.000001", f"-{9 * 10**26}.123457", "7.500000"))
+    ),
     "f": (0.0, 0.5, -2.25, 1024.0),  # sums of these are exact in any order
     "b": (True, False),
     "s": ("", "a", "ß", "\x00z"),

@@ -78,5 +78,11 @@ cast(e as decimal(37,8)) + cast(e as decimal(37,8)); cast(e as decimal(37,8)) - 
 cast(e as decimal(30,0)) * 1.234567; cast(e as decimal(36,8)) % g; g * g
 cast(e as decimal(38,2)) - cast(e as decimal(38,2)); -cast(e as decimal(34,6)); cast(e as decimal(38,9)) % 7
 cast(e as decimal(27,0)) * d < 0
+cast(d as decimal(15,2)) * (1 - cast(d as decimal(15,2))) * (1 + cast(d as decimal(15,2)))
+cast(e as decimal(34,4)) * cast(d as decimal(16,2)); cast(e as decimal(36,2)) * 0.0001
+cast(e as decimal(38,4)) + d; 1.5 - cast(e as decimal(38,6)); cast(e as decimal(38,2)) + i
+cast(e as decimal(38,6)) > cast(e as decimal(36,2)); cast(e as decimal(38,2)) = cast(e as decimal(38,10))
+cast(g as decimal(38,6)) <= cast(h as decimal(36,2)); coalesce(cast(g as decimal(38,10)), cast(e as decimal(36,2)))
+case when p then cast(e as decimal(38,8)) else cast(b as decimal(38,0)) end; e in (1, 1234567890123456789012345678901)
 """
 TYPE_EXPRESSIONS = entries(_TEXT)

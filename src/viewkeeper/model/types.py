@@ -16,9 +16,6 @@ from viewkeeper.errors import UnsupportedSql
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A sum of DECIMAL(p,s) has precision p+10 in Spark; 28 is the last p whose sums fit 38 digits, hence 128 bits.
-SUMMABLE_PRECISION_MAX = 28
-
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
@@ -39,6 +36,11 @@ class SqlType:
     @property
     def is_integer(self) -> bool:
         return self.kind in ("INT", "BIGINT")
+
+    @property
+    def whole_digits(self) -> int:
+        """How many digits of a DECIMAL stand before the point."""
+        return self.precision - self.scale
 
     @property
     def is_exact(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, INT, INT128, SqlType, decimal
 from viewkeeper.plan.nodes import Shown
-from viewkeeper.sql import duckdb_decimal
+from viewkeeper.sql import duckdb_decimal, duckdb_wide_sums
 from viewkeeper.sql.duckdb_sql import emit, guarded
 from viewkeeper.sql.expressions import Aggregate, Case, ColumnRef, Expression, FoldRef, Literal
 from viewkeeper.sql.relations import Grouping, Output
@@ -77,8 +77,8 @@ class _States:
             total = f"t{self._double(args[0])}"
             value = total if aggregate.function == "sum" else f"{total} / CAST({count} AS DOUBLE)"
         else:
-            total = f"CAST(s{self._sum(args[0])} AS HUGEINT)"
-            value = (_sum if aggregate.function == "sum" else _average)(total, count, args[0].type, aggregate.type)
+            sums = [f"CAST(s{place} AS HUGEINT)" for place in self._sums(args[0])]
+            value = (_sum if aggregate.function == "sum" else _average)(sums, count, args[0].type, aggregate.type)
         return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
 
     def place_in_row(self, name: str) -> int | None:
@@ -98,15 +98,21 @@ class _States:
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
         return self._add(f"count({name})", each, column, _rolled("n", args[0], BIGINT))
 
-    def _sum(self, arg: Expression) -> int:
-        each = f"a{self._argument(arg)}"
-        total = f"sum({each})"
-        if arg.type.kind == "DECIMAL":
-            total = duckdb_decimal.unscaled(total, decimal(38, arg.type.scale))
-            each = duckdb_decimal.unscaled(each, arg.type)
-        column = Column(f"sum({arg.text})", INT128, nullable=False)
-        exact, exact_each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in (total, each))
-        return self._add(exact, exact_each, column, _rolled("t", arg, INT128))
+    def _sums(self, arg: Expression) -> list[int]:
+        """The accumulators of a sum: one, or of a wide DECIMAL the high and the low limb."""
+        name = f"a{self._argument(arg)}"
+        sums, each = [f"sum({name})"], [name]
+        if arg.type.precision > duckdb_wide_sums.NARROW_DIGITS_MAX:
+            sums, each = duckdb_wide_sums.limbs(name, arg.type), duckdb_wide_sums.limbs_of_one(name, arg.type)
+        elif arg.type.kind == "DECIMAL":
+            sums = [duckdb_decimal.unscaled(sums[0], decimal(38, arg.type.scale))]
+            each = [duckdb_decimal.unscaled(name, arg.type)]
+        places = []
+        for limb, *sqls in zip(("", " low"), sums, each, strict=False):
+            exact, exact_each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in sqls)
+            column = Column(f"sum({arg.text}){limb}", INT128, nullable=False)
+            places.append(self._add(exact, exact_each, column, _rolled("t", arg, INT128)))
+        return places
 
     def _double(self, arg: Expression) -> int:
         argument = self._argument(arg)
@@ -226,16 +232,20 @@ def _stands(expression: Expression, finished: Sequence[str], states: _States | N
     return "value", 0
 
 
-def _sum(total: str, _count: str, _arg: SqlType, type_: SqlType) -> str:
+def _sum(sums: Sequence[str], _count: str, _arg: SqlType, type_: SqlType) -> str:
+    total = sums[0] if len(sums) == 1 else duckdb_wide_sums.total(*sums)
     return duckdb_decimal.scaled(total, type_) if type_.kind == "DECIMAL" else f"CAST({total} AS {type_.duckdb})"
 
 
-def _average(total: str, count: str, arg: SqlType, type_: SqlType) -> str:
+def _average(sums: Sequence[str], count: str, arg: SqlType, type_: SqlType) -> str:
     """DECIMAL: exact, half up. Integers: the double nearest to the exact sum, over the count, as Spark divides."""
     if type_.kind != "DECIMAL":
         # By way of text: DuckDB's HUGEINT to DOUBLE is now and then one unit off.
-        return f"CAST(CAST({total} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
+        return f"CAST(CAST({sums[0]} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
     # At count 0 the CASE around this is NULL already; NULLIF keeps an eager engine from dividing by it.
     divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
     shift = type_.scale - arg.scale
-    return duckdb_decimal.scaled(duckdb_decimal.quotient(total, divisor, shift=shift, divisor_max=2**63), type_)
+    if len(sums) == 1:
+        return duckdb_decimal.scaled(duckdb_decimal.quotient(sums[0], divisor, shift=shift, divisor_max=2**63), type_)
+    high, low = sums
+    return duckdb_decimal.scaled(duckdb_wide_sums.average(high, low, divisor, shift=shift), type_)

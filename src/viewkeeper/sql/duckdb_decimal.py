@@ -48,19 +48,26 @@ def quotient(numerator: str, divisor: str, *, shift: int, divisor_max: int, cut_
     """
     start = f"{{'n': {numerator}, 'd': {divisor}}}"
     fields = "'d': abs(x.d), 'up': (x.n < 0) = (x.d < 0)"
-    state = _let(start, f"{{'q': abs(x.n) // abs(x.d), 'r': abs(x.n) % abs(x.d), {fields}}}")
+    state = let(start, f"{{'q': abs(x.n) // abs(x.d), 'r': abs(x.n) % abs(x.d), {fields}}}")
+    if not cut_at:
+        return rounded_quotient(state, shift=shift, divisor_max=divisor_max)
     state = _divide_on(state, shift, divisor_max)
-    if cut_at:
-        state = _let(state, "{'whole': x.q, 'q': CAST(0 AS HUGEINT), 'r': x.r, 'd': x.d, 'up': x.up}")
-        state = _divide_on(state, cut_at, divisor_max, kept="'whole': x.whole, ")
-        half = f"x.q + {_rounded_up('x.r', 'x.d')} >= CAST('5{'0' * (cut_at - 1)}' AS HUGEINT)"
-        rounded = f"x.whole + CASE WHEN {half} THEN 1 ELSE 0 END"
-    else:
-        rounded = f"x.q + {_rounded_up('x.r', 'x.d')}"
-    return _let(state, f"CASE WHEN x.up THEN {rounded} ELSE -({rounded}) END")
+    state = let(state, "{'whole': x.q, 'q': CAST(0 AS HUGEINT), 'r': x.r, 'd': x.d, 'up': x.up}")
+    state = _divide_on(state, cut_at, divisor_max, kept="'whole': x.whole, ")
+    half = f"x.q + {_rounded_up('x.r', 'x.d')} >= CAST('5{'0' * (cut_at - 1)}' AS HUGEINT)"
+    return _signed(state, f"x.whole + CASE WHEN {half} THEN 1 ELSE 0 END")
 
 
-def _let(value: str, body: str) -> str:
+def rounded_quotient(state: str, *, shift: int, divisor_max: int) -> str:
+    """The end of a long division by `d`, of which `q` and the rest `r` are found; `up`: whether it is above 0."""
+    return _signed(_divide_on(state, shift, divisor_max), f"x.q + {_rounded_up('x.r', 'x.d')}")
+
+
+def _signed(state: str, size: str) -> str:
+    return let(state, f"CASE WHEN x.up THEN {size} ELSE -({size}) END")
+
+
+def let(value: str, body: str) -> str:
     """`body` with `x` for the value."""
     return f"list_transform([{value}], lambda x: {body})[1]"
 
@@ -76,7 +83,7 @@ def _divide_on(state: str, digits: int, divisor_max: int, kept: str = "") -> str
         ten = power_of_ten(step)
         rest = f"(x.r * {ten})"
         body = f"{{{kept}'q': x.q * {ten} + {rest} // x.d, 'r': {rest} % x.d, 'd': x.d, 'up': x.up}}"
-        state = _let(state, body)
+        state = let(state, body)
         digits -= step
     return state
 

@@ -138,7 +138,12 @@ class Aggregate:
 
     @property
     def fallible(self) -> bool:
-        """An exact sum may leave its type; what happens to single rows is the arguments' own matter."""
+        """An exact sum may leave its type, and so may an average whose type has fewer whole digits than its argument.
+
+        What happens to single rows is the arguments' own matter.
+        """
+        if self.function == "avg":
+            return self.type.whole_digits < self.args[0].type.whole_digits
         return self.function == "sum" and self.type.is_exact
 
     @property

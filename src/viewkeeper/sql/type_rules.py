@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from viewkeeper.errors import TypeMismatch, UnsupportedSql
 from viewkeeper.model import types
-from viewkeeper.model.types import SUMMABLE_PRECISION_MAX, SqlType, decimal
+from viewkeeper.model.types import SqlType, decimal
 from viewkeeper.sql.literals import VOID
 
 DIGITS_MAX = 38
@@ -28,23 +28,22 @@ def common_type(left: SqlType, right: SqlType, where: str) -> SqlType:
     if left == VOID:
         return right
     if left.is_numeric and right.is_numeric:
-        return _common_number(left, right, where)
+        return _common_number(left, right)
     if {left.kind, right.kind} == {"DATE", "TIMESTAMP"}:
         return types.TIMESTAMP
     raise TypeMismatch(f"{where} mixes {left} and {right}", "CAST one side to the other's type")
 
 
-def _common_number(left: SqlType, right: SqlType, where: str) -> SqlType:
+def _common_number(left: SqlType, right: SqlType) -> SqlType:
+    """Of two DECIMALs one that has all their whole digits, and as many behind the point as then fit (Spark rounds)."""
     if "DOUBLE" in (left.kind, right.kind):
         return types.DOUBLE
     if left.is_integer and right.is_integer:
         return types.BIGINT
     a, b = as_decimal(left), as_decimal(right)
-    scale = max(a.scale, b.scale)
-    precision = max(a.precision - a.scale, b.precision - b.scale) + scale
-    if precision > DIGITS_MAX:
-        raise UnsupportedSql(f"{where} of {left} and {right} needs {precision} digits", "CAST to smaller DECIMALs")
-    return decimal(precision, scale)
+    whole = max(a.whole_digits, b.whole_digits)
+    scale = min(max(a.scale, b.scale), DIGITS_MAX - whole)
+    return decimal(whole + scale, scale)
 
 
 def operand_type(operator: str, left: SqlType, right: SqlType) -> SqlType | None:
@@ -78,10 +77,11 @@ def decimal_result(operator: str, left: SqlType, right: SqlType, *, divisor_max:
         case "+" | "-":
             scale = max(s1, s2)
             wide = (max(p1 - s1, p2 - s2) + scale + 1, scale)
-            feasible = wide[0] <= DIGITS_MAX or (s1 == s2 and _adjusted(*wide).scale == scale)
+            room = DIGITS_MAX - scale >= max(left.whole_digits, right.whole_digits)
+            feasible = wide[0] <= DIGITS_MAX or (room and _adjusted(*wide).scale == scale)
         case "*":
             wide = (p1 + p2 + 1, s1 + s2)
-            feasible = wide[0] <= DIGITS_MAX
+            feasible = _adjusted(*wide).scale == s1 + s2
         case "/":
             scale = max(_SCALE_KEPT, s1 + p2 + 1)
             wide = (p1 - s1 + s2 + scale, scale)
@@ -120,26 +120,20 @@ def sum_type(arg: SqlType) -> SqlType:
         return types.BIGINT
     if arg.kind == "DOUBLE":
         return types.DOUBLE
-    _check_summable("SUM", arg)
+    _check_number("SUM", arg)
     return decimal(min(DIGITS_MAX, arg.precision + 10), arg.scale)
 
 
 def average_type(arg: SqlType) -> SqlType:
     if arg.is_integer or arg.kind == "DOUBLE":
         return types.DOUBLE
-    _check_summable("AVG", arg)
+    _check_number("AVG", arg)
     return decimal(min(DIGITS_MAX, arg.precision + 4), min(DIGITS_MAX, arg.scale + 4))
 
 
-def _check_summable(function: str, arg: SqlType) -> None:
+def _check_number(function: str, arg: SqlType) -> None:
     if arg.kind != "DECIMAL":
         raise TypeMismatch(f"{function} needs a number, not {arg}", "CAST the argument")
-    if arg.precision > SUMMABLE_PRECISION_MAX:
-        scale = min(arg.scale, SUMMABLE_PRECISION_MAX)
-        raise UnsupportedSql(
-            f"{function} of {arg} does not fit 128 bits",
-            f"CAST the argument to DECIMAL({SUMMABLE_PRECISION_MAX},{scale}) or smaller",
-        )
 
 
 _TO_STRING = ("INT", "BIGINT", "BOOLEAN", "DATE", "DECIMAL", "TIMESTAMP", "STRING")
