@@ -15,6 +15,7 @@ import typer
 
 from viewkeeper.cli.failures import EXIT_CODES
 from viewkeeper.cli.main import app
+from viewkeeper.cli.shell import HELP
 
 _HEAD = """# Command line
 
@@ -27,6 +28,17 @@ viewkeeper COMMAND URL …
 The store comes first, as in `embedded:./shop`. Only `sql` makes a store, with the first `CREATE TABLE`, `load` with
 `--create`, and `restore` from a backup; every other command wants it to be there. `viewkeeper --help` lists the commands,
 `viewkeeper --version` prints the version.
+"""
+
+_PROMPT = f"""## The prompt
+
+`viewkeeper sql URL` on a terminal. What it says on `\\help`:
+
+```
+{HELP}
+```
+
+Statements are remembered in `~/.local/state/viewkeeper/history`, readable by their owner alone.
 """
 
 _VALUES = """## Values
@@ -88,7 +100,7 @@ def page() -> str:
     commands = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
     sections = [_section(cast(Described, command)) for command in commands]
     codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_CODES)
-    return "\n".join([_HEAD, *sections, _VALUES, _ERRORS + codes])
+    return "\n".join([_HEAD, *sections, _PROMPT, _VALUES, _ERRORS + codes])
 
 
 def _section(command: Described) -> str:

@@ -44,16 +44,16 @@ class SqlRunner:
                 return 0.0
             creates = any(isinstance(statement, CreateTable) for statement in statements)
             self._database = open_database(self._url, create=creates)
-        done, seconds, started = 0, 0.0, time.monotonic()
+        done, is_printing, seconds, started = 0, False, 0.0, time.monotonic()
         try:
             for result in execute_each(self._database, text):
                 seconds += time.monotonic() - started
-                done += 1
+                done, is_printing = done + 1, bool(result.columns)
                 with paged() if self.is_paged else nullcontext():
                     print_result(result, self.form)
-                started = time.monotonic()
+                is_printing, started = False, time.monotonic()
         except KeyboardInterrupt:
-            raise Interrupted(_stopped(done)) from None
+            raise Interrupted(_cut_short(done) if is_printing else _stopped(done)) from None
         return seconds
 
     def names(self) -> Names:
@@ -83,6 +83,10 @@ def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
         return
     for text in texts or [_read(file)]:
         runner.run(text)
+
+
+def _cut_short(done: int) -> str:
+    return f"the answer of {'the statement' if done == 1 else f'statement {done}'} was cut short; what it did is done"
 
 
 def _stopped(done: int) -> str:

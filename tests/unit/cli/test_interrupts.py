@@ -17,6 +17,7 @@ from typer.testing import Result
 
 import viewkeeper as vk
 from viewkeeper.cli import rows
+from viewkeeper.cli import sql as cli_sql
 from viewkeeper.client.interrupting import interruptibly
 
 Run = Callable[..., Result]
@@ -67,6 +68,17 @@ def test_control_c_stops_a_query_of_the_prompt_and_the_prompt_goes_on(busy: str,
 
     assert process.wait(60) == 0
     os.close(ours)
+
+
+def test_an_answer_that_is_cut_short_is_no_statement_that_was_stopped(
+    run: Run, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_sql, "print_result", lambda result, form: signal.raise_signal(signal.SIGINT))
+    told = run("sql", shop, "SELECT id FROM orders; INSERT INTO orders VALUES ('o9', 'eu', 1)")
+
+    words = "interrupted: the answer of the statement was cut short; what it did is done\n"
+    assert (told.exit_code, told.stderr) == (130, words)
+    assert run("get", shop, "orders", "o9").exit_code == 3
 
 
 def test_control_c_while_the_commands_are_loaded_is_told_as_well() -> None:
