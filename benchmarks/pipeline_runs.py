@@ -18,8 +18,7 @@ import viewkeeper as vk
 from benchmarks.processes import CpuSeconds, cpu_seconds
 from benchmarks.results import ROOT
 from viewkeeper.engine.session import default_session
-from viewkeeper.stores import open as stores_by_url
-from viewkeeper.stores.embedded import environment
+from viewkeeper.stores.open import close_replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,10 +62,7 @@ def forget_removed_stores(spark: SparkSession) -> None:
 
 
 def _close_removed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    stores_by_url._shared.cache_clear()
-    handles = environment._REGISTRY.handles
-    for path in [path for path, handle in handles.items() if not handle.is_on_disk()]:
-        handles.pop(path).close()
+    close_replaced()
     yield from batches
 
 

@@ -41,7 +41,7 @@ class Recomputation:
 
     def __init__(self, db: Database, spark: object, target: Path) -> None:
         self._db = db
-        self._spark = SparkRecompute(db.url, spark)
+        self._spark = SparkRecompute(db.store, spark)
         self.records = pa.table({})
         self._environment = lmdb.open(str(target), map_size=1 << 32, sync=False, metasync=False)
 

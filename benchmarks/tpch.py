@@ -49,7 +49,7 @@ class Recomputation:
         now = Moment(0, self._db.store.ends(), ())  # all that is written
         frames = []
         for name in TABLES:
-            reader = BaseReader(self._db.url, self._db.table(name).schema, now, frozenset())
+            reader = BaseReader(self._db.url, self._db.store.incarnation, self._db.table(name).schema, now, frozenset())
             fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in reader.table.columns)
             parts = len(reader.parts(self._db.store))
             frame = self._spark.range(0, parts, 1, parts).mapInArrow(reader.read, fields).cache()

@@ -14,6 +14,7 @@
     │   ├── NewerFormat
     │   ├── StoreFull
     │   ├── StoreInUse        others have the store open, and what was asked for needs it alone
+    │   ├── StoreReplaced     the store's files were removed or replaced while it was open: connect again
     │   ├── DamagedBackup
     │   ├── PipelineRunning   a second pipeline while the first lives
     │   └── JavaMissing       no Java 17 where Spark is needed
@@ -99,6 +100,10 @@ class StoreFull(StoreError):
 
 class StoreInUse(StoreError):
     """Others have the store open, and what was asked for needs it alone."""
+
+
+class StoreReplaced(StoreError):
+    """The store's files were removed or replaced while it was open; nothing was written to those that are there now."""
 
 
 class DamagedBackup(StoreError):

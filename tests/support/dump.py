@@ -20,12 +20,9 @@ def dump(store: EmbeddedStore) -> list[tuple[int, bytes, bytes]]:
     """(table, key, chain) of every view record, place after place, in key order within each."""
     found = []
     for number in range(store.places):
-        snapshot = store.place(number).snapshot()
-        try:
-            for key, chain in tree.scan(snapshot, b"", None):
+        with store.place(number).environment.read("records") as transaction:
+            for key, chain in tree.scan(transaction, b"", None):
                 found.append((int.from_bytes(key[:4], "big"), key[4:], chain))
-        finally:
-            snapshot.abort()
     return found
 
 
@@ -33,7 +30,7 @@ def graves(store: EmbeddedStore) -> list[tuple[int, bytes]]:
     """(epoch, key with its table's prefix) of every tombstone that a place remembers."""
     found = []
     for number in range(store.places):
-        with store.place(number)._environment.read("tombstones") as transaction:
+        with store.place(number).environment.read("tombstones") as transaction:
             found += [(int.from_bytes(grave[:8], "big"), key) for grave, key in transaction.cursor().iternext()]
     return found
 

@@ -11,9 +11,11 @@ import sys
 
 def close_environments() -> None:
     """Close every environment of this process; if nothing was opened, nothing is imported either."""
-    module = sys.modules.get("viewkeeper.stores.embedded.environment")
-    if module is not None:
-        registry = module._REGISTRY
-        with registry.lock:
-            while registry.handles:
-                registry.handles.popitem()[1]._env.close()
+    module = sys.modules.get("viewkeeper.stores.embedded.directory")
+    for directory in list(module._ALL) if module is not None else ():
+        with directory._lock:
+            while directory._handles:
+                handle = directory._handles.popitem()[1]
+                handle._is_shut = True
+                handle._env.close()
+                handle._file.close()

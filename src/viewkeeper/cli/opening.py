@@ -24,7 +24,7 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
     from viewkeeper.client.database import Database
     from viewkeeper.stores.open import open_store
 
-    return Database(open_store(url, create=create), read_only=read_only)
+    return Database(open_store(url, create=create, read_only=read_only), read_only=read_only)
 
 
 def find_named(database: Database, name: str) -> Table | View:

@@ -64,7 +64,7 @@ def _quiet(session: SparkSession) -> Iterator[None]:
 
 
 def _check_once(database: Database, names: Sequence[str] | None, spark: SparkSession) -> CheckReport:
-    recompute = SparkRecompute(database.url, epoch_session(spark))
+    recompute = SparkRecompute(database.store, epoch_session(spark))
     judged: list[str] = []
     findings: list[Finding] = []
     notes: list[str] = []

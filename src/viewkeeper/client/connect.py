@@ -13,7 +13,7 @@ from viewkeeper.stores.open import open_store
 def connect(url: str, *, read_only: bool = False) -> Database:
     """Open the store at `url`, as in `embedded:./shop`; it is made when it is not there, unless `read_only`."""
     take_text("the URL of a store", url, "as in embedded:./shop")
-    return Database(open_store(url, create=not read_only), read_only=read_only)
+    return Database(open_store(url, create=not read_only, read_only=read_only), read_only=read_only)
 
 
 def restore(backup: str | Path, url: str, *, progress: Callable[[int, int], None] | None = None) -> Database:

@@ -83,7 +83,7 @@ class Pipeline:
         """Keep running in the background, woken by Spark Structured Streaming once that is up, until `stop`."""
         if self._loop is None:
             self._session.begin()
-            self._loop = StreamingLoop(self._database.url, self._session, self._coordinator, self._database.store)
+            self._loop = StreamingLoop(self._session, self._coordinator, self._database.store)
 
     def stop(self) -> None:
         """Stop after the epoch that is under way."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.errors import EpochFailed, PositionLost
+from viewkeeper.errors import EpochFailed, PositionLost, StoreReplaced
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_table
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class SparkRecompute:
     """The port `Recompute` over a Spark session."""
 
-    def __init__(self, url: str, session: SparkSession) -> None:
-        self._url = url
+    def __init__(self, store: Store, session: SparkSession) -> None:
+        self._store = store
         self._session = session
 
     def run(self, sql: str, bases: Sequence[Base], moment: Moment) -> pa.Table:
@@ -39,6 +39,10 @@ class SparkRecompute:
                 self._register(base, moment)
             return self._session.sql(sql).toArrow()
         except Exception as error:
+            if "viewkeeper.errors.StoreReplaced" in str(error):
+                raise StoreReplaced(
+                    "the store was removed or replaced while it was checked", "connect again"
+                ) from error
             if "PositionLost" in str(error):
                 raise PositionLost("the log was truncated while the check ran", "run it again") from error
             raise EpochFailed(f"Spark could not recompute the view: {str(error).splitlines()[0][:300]}") from error
@@ -47,9 +51,10 @@ class SparkRecompute:
                 self._session.catalog.dropTempView(base.name)
 
     def _register(self, base: Base, moment: Moment) -> None:
-        reader = BaseReader(self._url, base.table, moment, base.without)
+        store = self._store
+        reader = BaseReader(store.url, store.incarnation, base.table, moment, base.without)
         fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in base.table.columns)
-        parts = reader.parts(open_shared(self._url))
+        parts = reader.parts(store)
         streams = self._session.range(0, len(parts), 1, max(len(parts), 1))
         streams.mapInArrow(reader.read, fields).createOrReplaceTempView(base.name)
 
@@ -59,6 +64,7 @@ class BaseReader:
     """Reads a base table inside Spark tasks, but for the rows whose keys are in `without`."""
 
     url: str
+    incarnation: str
     table: TableSchema
     moment: Moment
     without: frozenset[bytes]
@@ -68,7 +74,7 @@ class BaseReader:
         return sorted(self.moment.positions) if self.table.delta is None else list(range(store.places))
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store = open_shared(self.url)
+        store = open_shared(self.url, self.incarnation)
         parts, left_out = self.parts(store), pa.array(sorted(self.without), pa.binary())
         for batch in batches:
             for number in batch.column(0).to_pylist():

@@ -12,7 +12,7 @@ from functools import partial
 
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
-from viewkeeper.errors import EpochFailed, Fenced, ViewFailed, ViewKeeperError
+from viewkeeper.errors import EpochFailed, Fenced, StoreReplaced, ViewFailed, ViewKeeperError
 from viewkeeper.flow.coordinator import require_receipts
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
@@ -64,7 +64,7 @@ class SparkRunner:
         managers = self.view_managers
         owners = tuple(owners_of_places(self._store.places, managers))
         units = tuple(plan_units(plan, epoch, pieces=managers))
-        task = EpochTask(self._store.url, epoch, units, owners)
+        task = EpochTask(self._store.url, self._store.incarnation, epoch, units, owners)
         numbers = self._session.for_epochs().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
         blocks = numbers.mapInArrow(task.read, BLOCKS_SCHEMA).repartitionById(managers, "manager")
         for level in levels_of(plan)[:-1]:
@@ -86,6 +86,8 @@ def _translate(error: Exception, epoch: Inflight) -> ViewKeeperError:
     text = str(error)
     if "viewkeeper.errors.Fenced" in text:
         return Fenced(f"epoch {epoch.epoch} met a newer epoch", "another pipeline has taken over")
+    if "viewkeeper.errors.StoreReplaced" in text:
+        return StoreReplaced("the store was removed or replaced while an epoch ran", "connect again")
     if found := _VIEW_FAILED.search(text):
         return ViewFailed(int(found[1]), found[2].strip()[:300])
     told = [line.strip() for line in text.splitlines() if "viewkeeper.errors." in line or line.startswith("Error")]

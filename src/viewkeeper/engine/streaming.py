@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.wakeup import NAME, WakeupSource
-from viewkeeper.errors import EpochFailed, ViewKeeperError
+from viewkeeper.errors import EpochFailed, StoreReplaced, ViewKeeperError
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.ports.store import Store
@@ -30,8 +30,7 @@ POLL_MS = 50
 class StreamingLoop:
     """Runs from construction to `stop`."""
 
-    def __init__(self, url: str, session: StartingSession, coordinator: Coordinator, store: Store) -> None:
-        self._url = url
+    def __init__(self, session: StartingSession, coordinator: Coordinator, store: Store) -> None:
         self._session = session
         self._coordinator = coordinator
         self._store = store
@@ -73,7 +72,8 @@ class StreamingLoop:
         session.dataSource.register(WakeupSource)
         return (
             session.readStream.format(NAME)
-            .option("url", self._url)
+            .option("url", self._store.url)
+            .option("incarnation", self._store.incarnation)
             .load()
             .writeStream.foreachBatch(self._wake)
             .option("checkpointLocation", self._checkpoint)
@@ -86,6 +86,8 @@ class StreamingLoop:
         if self._failure:
             raise self._failure
         problem = self._query.exception() if self._query is not None else None
+        if "viewkeeper.errors.StoreReplaced" in str(problem):
+            raise StoreReplaced("the store was removed or replaced while its pipeline ran", "connect again")
         if problem is not None:
             raise EpochFailed(f"the streaming query ended: {str(problem).splitlines()[0][:300]}")
 

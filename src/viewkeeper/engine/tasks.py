@@ -1,7 +1,7 @@
 """Tasks: what runs in a Spark executor's Python worker.
 
-In: the store's URL, the epoch in flight and the units of work, all as plain values. Out: blocks for the shuffle, then
-receipts. Always: the work itself is `views.program`; here it is only carried in and out of Spark.
+In: the store's URL and incarnation, the epoch in flight and the units of work, all as plain values. Out: blocks for the
+shuffle, then receipts. Always: the work itself is `views.program`; here it is only carried in and out of Spark.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class EpochTask:
     """Everything a task needs; it travels to executors by value."""
 
     url: str
+    incarnation: str
     epoch: Inflight
     units: tuple[Unit, ...]
     owners: tuple[int, ...]
@@ -50,7 +51,7 @@ class EpochTask:
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Units in, blocks out."""
-        store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
+        store, plan = open_shared(self.url, self.incarnation), PhysicalPlan.from_json(self.epoch.plan)
         managers = max(self.owners) + 1
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -63,7 +64,7 @@ class EpochTask:
     def settle(self, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blocks in, blocks out: what came for a level goes on as what it means to the levels above."""
         manager = TaskContext.get().partitionId()
-        store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
+        store, plan = open_shared(self.url, self.incarnation), PhysicalPlan.from_json(self.epoch.plan)
         units, inputs = _collect(batches)
         for handed_on in Level(store, plan, self.epoch, level, self._owned(manager)).settle(inputs):
             yield from self._blocks(handed_on, _level_of(level, manager))
@@ -76,7 +77,7 @@ class EpochTask:
     def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blocks of the last level in, one receipt out."""
         manager = TaskContext.get().partitionId()
-        store, plan = open_shared(self.url), PhysicalPlan.from_json(self.epoch.plan)
+        store, plan = open_shared(self.url, self.incarnation), PhysicalPlan.from_json(self.epoch.plan)
         units, inputs = _collect(batches)
         records = apply_inputs(store, plan, self.epoch, inputs, self._owned(manager))
         del inputs

@@ -1,7 +1,8 @@
 """The Spark face of the log: a streaming source that says when there is something to do.
 
-In: the store's URL. Out: offsets: the end of each stream, and the catalog's version, because a new view is work too.
-Always: it carries no data; an epoch reads its own stored ranges, so losing this source's checkpoint loses nothing (R9).
+In: the store's URL and incarnation. Out: offsets: the end of each stream, and the catalog's version, because a new view is
+work too. Always: it carries no data; an epoch reads its own stored ranges, so losing this source's checkpoint loses nothing
+(R9).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NAME = "viewkeeper_wakeup"
 
 
 class WakeupSource(DataSource):
-    """Registered under `NAME`; option `url` names the store."""
+    """Registered under `NAME`; the options `url` and `incarnation` name the store."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,20 +31,21 @@ class WakeupSource(DataSource):
         return "wakeup binary"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return WakeupReader(self.options["url"])
+        return WakeupReader(self.options["url"], self.options["incarnation"])
 
 
 class WakeupReader(DataSourceStreamReader):
     """Polled by Spark; answers from two small reads of the store."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, incarnation: str) -> None:
         self._url = url
+        self._incarnation = incarnation
 
     def initialOffset(self) -> dict:
         return {"catalog": 0, "ends": "{}"}
 
     def latestOffset(self, start: dict | None = None, limit: object = None) -> dict:
-        store = open_shared(self._url)
+        store = open_shared(self._url, self._incarnation)
         ends = positions_to_json(store.ends())
         return {"catalog": store.read_catalog().get("version", 0), "ends": json.dumps(ends, sort_keys=True)}
 

@@ -145,6 +145,11 @@ class Store(LogSource, VersionedTables, Protocol):
     def url(self) -> str: ...
 
     @property
+    def incarnation(self) -> str:
+        """Which store this is: one that is made anew or restored under the same URL has another."""
+        ...
+
+    @property
     def capabilities(self) -> Capabilities: ...
 
     def read_epoch_record(self) -> EpochRecord:

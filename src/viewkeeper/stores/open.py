@@ -1,36 +1,47 @@
 """Stores by URL: the one dictionary of adapters.
 
 In: a URL. Out: an open store, one for each URL and process. Always: an adapter is imported only when its scheme is asked
-for, and a URL, never a client, travels to executors.
+for; a URL and an incarnation, never a client, travel to executors, and what is found there under the URL is that incarnation.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from functools import lru_cache
 from typing import Any
 
-from viewkeeper.errors import InputError
+from viewkeeper.errors import InputError, StoreReplaced
 
 _ADAPTERS = {"embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore")}
+_SHARED: dict[str, Any] = {}
 
 
-def open_store(url: str, *, create: bool = True) -> Any:
-    """A store of the adapter that the URL's scheme names."""
+def open_store(url: str, *, create: bool = True, read_only: bool = False) -> Any:
+    """A store of the adapter that the URL's scheme names; `read_only` is for one that cannot be written, or need not."""
     scheme = url.partition(":")[0]
     if scheme not in _ADAPTERS:
         known = ", ".join(f"{name}:" for name in _ADAPTERS)
         raise InputError(f"no store is reached by {url!r}", f"the URL starts with {known} as in embedded:./shop")
     module, name = _ADAPTERS[scheme]
-    return getattr(importlib.import_module(module), name)(url, create=create)
+    return getattr(importlib.import_module(module), name)(url, create=create, read_only=read_only)
 
 
-def open_shared(url: str) -> Any:
-    """The process's own open store of `url`: what a task on an executor uses."""
-    return _shared(url, os.getpid())
+def open_shared(url: str, incarnation: str) -> Any:
+    """The process's own open store of `url`, which is of that incarnation: what a task on an executor uses."""
+    close_replaced()
+    if url not in _SHARED:
+        _SHARED[url] = open_store(url, create=False, read_only=True)
+    if _SHARED[url].incarnation != incarnation:
+        raise StoreReplaced(
+            f"the store at {url} was removed or replaced while a pipeline or a check used it", "connect again"
+        )
+    return _SHARED[url]
 
 
-@lru_cache(maxsize=16)
-def _shared(url: str, pid: int) -> Any:  # the pid parts a forked worker from its parent
-    return open_store(url, create=False)
+def close_replaced() -> None:
+    """Close what `open_shared` opened of stores that were removed or replaced since: a process outlives many of them."""
+    for known in [known for known, store in _SHARED.items() if not store.is_current()]:
+        _SHARED.pop(known).close()
+
+
+os.register_at_fork(after_in_child=_SHARED.clear)

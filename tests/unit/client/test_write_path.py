@@ -10,12 +10,19 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import begin_epoch, keep_up
+from viewkeeper.stores.embedded import environment
 
 VIEWS = """
 CREATE MATERIALIZED VIEW a AS SELECT x, MIN(y) AS lo, SUM(y + 1) AS s FROM t GROUP BY x;
 CREATE MATERIALIZED VIEW b AS SELECT k FROM t WHERE y > 1;
 CREATE INDEX c ON t (x)
 """
+
+
+@pytest.fixture(autouse=True)
+def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times a second a database looks whether its store is still there: now, and not again in these tests."""
+    monkeypatch.setattr(environment, "_LOOK_SECONDS", 3600.0)
 
 
 def traced(work: Callable[[], object]) -> list[str]:

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
@@ -36,15 +37,16 @@ def small_store(path: Path) -> vk.Database:
 
 def hook(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
     """Call `act` once, just after a backup opened its read transaction on the environment of that name."""
-    open_snapshot, waiting = Environment.open_snapshot, [act]
+    held, waiting = Environment.held, [act]
 
-    def opened(self: Environment, database: str | None = None) -> object:
-        snapshot = open_snapshot(self, database)
-        if database is None and self.path.name == name and waiting:
-            waiting.pop()()
-        return snapshot
+    @contextmanager
+    def opened(self: Environment, database: str | None = None) -> Iterator[object]:
+        with held(self, database) as snapshot:
+            if database is None and self.path.name == name and waiting:
+                waiting.pop()()
+            yield snapshot
 
-    monkeypatch.setattr(Environment, "open_snapshot", opened)
+    monkeypatch.setattr(Environment, "held", opened)
 
 
 @pytest.mark.parametrize("name", ["meta", "node-0", "place-0", "place-7"])
@@ -170,7 +172,7 @@ def damage_the_manifest(change: Callable[[dict], object]) -> Callable[[Path], No
         (lambda backup: (backup / "backup.json").unlink(), vk.DamagedBackup, "is not a backup"),
         (lambda backup: (backup / "backup.json").write_text("{"), vk.DamagedBackup, "cannot be read"),
         (damage_the_manifest(lambda facts: facts["files"].pop("node-0.mdb")), vk.DamagedBackup, "every part"),
-        (damage_the_manifest(lambda facts: facts.update(format=2)), vk.NewerFormat, "newer ViewKeeper"),
+        (damage_the_manifest(lambda facts: facts.update(format=99)), vk.NewerFormat, "newer ViewKeeper"),
     ],
 )
 def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(

@@ -11,15 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.handles import close_environments
+from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.node import Node
+from viewkeeper.stores.embedded.parts import make_part, part_of
 
 Rows = dict[bytes, bytes]
 
 
 def make_node(path: Path) -> Node:
-    path.mkdir()
-    return Node(path, 0, synced=False, before_images=True)
+    part = part_of({}, "node-0")
+    make_part(path, part)
+    environment = Environment(path, part, synced=False)
+    return Node(lambda: environment, Stream(0), synced=False, before_images=True)
 
 
 def clock(first: int = 10) -> Callable[[], int]:

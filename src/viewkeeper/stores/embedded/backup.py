@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
-FORMAT = 1
+FORMAT = 2
 Progress = Callable[[int, int], None]  # bytes done, bytes expected
 
 
@@ -91,15 +91,12 @@ def _held(store: EmbeddedStore) -> Iterator[list[_Part]]:
         if len(nodes) > 1:  # always in the same order, and no writer ever holds two: nobody waits in a circle
             for node in nodes:
                 locks.enter_context(node.writer_lock_held())
-        parts = _open_together(environments)
-    try:
+        parts, snapshots = _open_together(environments)
+    with snapshots:
         yield parts
-    finally:
-        for part in parts:
-            part.snapshot.abort()
 
 
-def _open_together(environments: dict[str, Environment]) -> list[_Part]:
+def _open_together(environments: dict[str, Environment]) -> tuple[list[_Part], ExitStack]:
     """Opened again until meta did not change from the first opening to the last.
 
     The record read first may be older than the places read next, which would then hold epochs it does not know; the one
@@ -107,11 +104,10 @@ def _open_together(environments: dict[str, Environment]) -> list[_Part]:
     for the catalog: what it says is there has not been dropped yet.
     """
     while True:
-        parts = [_Part(name, environment, environment.open_snapshot()) for name, environment in environments.items()]
-        if parts[0].environment.last_change() == parts[0].snapshot.id():
-            return parts
-        for part in parts:
-            part.snapshot.abort()
+        with ExitStack() as opened:
+            parts = [_Part(name, one, opened.enter_context(one.held())) for name, one in environments.items()]
+            if parts[0].environment.last_change() == parts[0].snapshot.id():
+                return parts, opened.pop_all()
 
 
 def _copy(part: _Part, folder: Path) -> Iterator[bytes]:
@@ -130,13 +126,7 @@ def _write_manifest(store: EmbeddedStore, folder: Path, files: dict[str, dict[st
     facts = {
         "format": FORMAT,
         "made": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "store": {
-            "format": STORE_FORMAT,
-            "nodes": layout.nodes,
-            "before_images": layout.before_images,
-            "places": layout.places,
-        },
-        "incarnation": layout.incarnation,
+        "store": {"format": STORE_FORMAT, **layout.facts},
         "epoch": epoch,
         "files": files,
     }

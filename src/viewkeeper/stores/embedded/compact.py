@@ -14,22 +14,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from viewkeeper.errors import PipelineRunning
+from viewkeeper.errors import PipelineRunning, StoreInUse
 from viewkeeper.failpoints import failpoint
 from viewkeeper.stores.embedded.backup import Progress
-from viewkeeper.stores.embedded.environment import (
-    BASE_MAP_BYTES,
-    META_MAP_BYTES,
-    PLACE_MAP_BYTES,
-    Environment,
-    directory_closed,
-    directory_taken,
-)
-from viewkeeper.stores.embedded.layout import Layout, folders, locked
+from viewkeeper.stores.embedded.directory import Directory
+from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.lock import PipelineLock
 from viewkeeper.stores.embedded.newdirectory import os_errors_told, require_space, sync_directory
-
-_MAP_BYTES = {"meta": META_MAP_BYTES, "node": BASE_MAP_BYTES, "place": PLACE_MAP_BYTES}
+from viewkeeper.stores.embedded.parts import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +35,40 @@ class Compacted:
 
 
 @contextmanager
-def alone(layout: Layout) -> Iterator[None]:
+def alone(directory: Directory) -> Iterator[None]:
     """Within the block no other process has the store open or can open it, and no pipeline runs."""
+    layout = directory.layout
     try:
         pipeline = PipelineLock(layout.lock, take_over=False)
     except PipelineRunning as error:
         raise PipelineRunning(error.fact, "stop it first") from None
     try:
         # The directory's lock parts two who want the store alone at once: taking it is not atomic for one who has it open.
-        with locked(layout.path), directory_taken(layout.path):
+        with locked(layout.path), directory.taken():
             yield
     finally:
         pipeline.release()
 
 
-def compact_files(layout: Layout, progress: Progress | None = None) -> None:
+def compact_files(directory: Directory, progress: Progress | None = None) -> None:
     """Swap every environment's file for a compacted copy; only for one who is alone."""
-    names = folders(layout.nodes, layout.places)
-    sizes = {name: _size(layout.path / name / "data.mdb") for name in names}
+    path, parts = directory.layout.path, directory.layout.parts
+    sizes = {part: _size(path / part.name / "data.mdb") for part in parts}
     total, done = sum(sizes.values()), 0
-    with directory_closed(layout.path):
-        for name in names:
-            if sizes[name]:
-                _compact(layout.path / name, _MAP_BYTES[name.partition("-")[0]])
-            done += sizes[name]
+    with directory.files_closed():
+        for part in parts:
+            _compact(path / part.name, part)
+            done += sizes[part]
             if progress:
                 progress(done, total)
 
 
-def _compact(folder: Path, map_bytes: int) -> None:
+def _compact(folder: Path, part: Part) -> None:
     old, new = folder / "data.mdb", folder / "data.mdb.new"
     new.unlink(missing_ok=True)
     with os_errors_told(new):
         try:
-            _write_copy(folder, new, map_bytes)
+            _write_copy(folder, part, new)
             failpoint("compact.copied")
             if _size(new) < _size(old):
                 new.rename(old)
@@ -86,11 +79,10 @@ def _compact(folder: Path, map_bytes: int) -> None:
     failpoint("compact.done")
 
 
-def _write_copy(folder: Path, target: Path, map_bytes: int) -> None:
-    environment = Environment(folder, (), synced=True, map_bytes=map_bytes)
+def _write_copy(folder: Path, part: Part, target: Path) -> None:
+    environment = Environment(folder, part, synced=True)
     try:
-        snapshot = environment.open_snapshot()
-        try:
+        with environment.held() as snapshot:
             require_space(folder, _size(folder / "data.mdb"))
             target.touch(mode=0o600)
             with open(target, "wb") as file, closing(environment.copy(snapshot)) as pieces:
@@ -98,10 +90,8 @@ def _write_copy(folder: Path, target: Path, map_bytes: int) -> None:
                     file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
-        finally:
-            snapshot.abort()
     finally:
-        environment.close()
+        environment.close(StoreInUse("the copy is made"))
 
 
 def _size(file: Path) -> int:

@@ -1,100 +1,131 @@
-"""Environments: LMDB handles, one per path and process.
+"""Environments: one of LMDB's, open in this process.
 
-In: a directory. Out: an open environment with its named databases. Always: a process opens a path once (py-lmdb refuses
-a second open) and opens it anew after a fork, and LMDB's errors leave here as ours.
+In: a folder and the part of a store that it holds. Out: transactions. Always: LMDB's errors leave here as ours; an
+environment that is closed ends with its last transaction, never under it; and nothing is committed to a file that is no
+longer the one under its name.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
-from collections import Counter
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import lmdb
 
-from viewkeeper.errors import CorruptStore, StoreError, StoreFull, StoreInUse
+from viewkeeper.errors import (
+    CorruptStore,
+    InputError,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreReplaced,
+    ViewKeeperError,
+)
+from viewkeeper.stores.embedded.datafile import require_whole
+from viewkeeper.stores.embedded.heldfile import HeldFile, locked
 from viewkeeper.stores.embedded.pages import let_go_of_pages
+from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, Part
 
-# Reserved, not used: a sparse map never has to be resized under an open transaction. A process has 128 TiB of addresses.
-BASE_MAP_BYTES = 1 << 40
-PLACE_MAP_BYTES = 1 << 38
-META_MAP_BYTES = 1 << 32
 _READERS_MAX = 1024
-_DATABASES_MAX = 8
 _PIECE_BYTES = 1 << 20
 _PAGES_OF_NONE = 3  # two meta pages, and the list of databases
-
-
-@dataclass
-class _Registry:
-    """The handles of this process, how many open stores use each directory, and the lock that says so to others.
-
-    After a fork they are set aside, because LMDB forbids their use in a child: closing one there would free the slots of
-    the parent's readers, and py-lmdb refuses a second open beside it. So the child is told to open the store itself.
-    """
-
-    pid: int = field(default_factory=os.getpid)
-    handles: dict[Path, Environment] = field(default_factory=dict)
-    users: Counter[Path] = field(default_factory=Counter)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    inherited: dict[Path, Environment] = field(default_factory=dict)
-    shares: dict[Path, int] = field(default_factory=dict)  # descriptors of `store.json`, each with a shared lock
-    closed: set[Path] = field(default_factory=set)  # directories whose files are being swapped
-
-    def enter_process(self) -> None:
-        if self.pid != os.getpid():
-            self.inherited |= self.handles
-            for share in self.shares.values():  # the parent keeps its own; ours would only outlive it
-                os.close(share)
-            self.shares, self.closed = {}, set()
-            self.handles, self.users, self.lock, self.pid = {}, Counter(), threading.Lock(), os.getpid()
+_LOOK_SECONDS = 0.1
+_DATA, _LOCK = "data.mdb", "lock.mdb"
 
 
 class Environment:
-    """One LMDB environment and its databases."""
+    """One LMDB environment and its databases.
 
-    def __init__(self, path: Path, databases: tuple[str, ...], *, synced: bool, map_bytes: int) -> None:
+    `lockless` is for a folder that cannot be written: LMDB has no table of readers then, so nobody may write elsewhere.
+    """
+
+    def __init__(self, path: Path, part: Part, *, synced: bool, lockless: bool = False) -> None:
         self.path = path
         self.synced = synced
+        self._running: list[None] = []  # an item for each transaction
+        self._refusal: ViewKeeperError | None = None  # why no new ones are begun
+        self._is_shut = False
+        self._settling = threading.Lock()
+        require_whole(path / _DATA)
+        self._file = HeldFile(path / _DATA)
         try:
-            self._env = lmdb.open(
-                str(path),
-                map_size=map_bytes,
-                max_dbs=_DATABASES_MAX,
-                max_readers=_READERS_MAX,
-                sync=synced,
-                metasync=synced,
-                mode=0o600,
-                readahead=False,
-                max_spare_txns=4,
-            )
-            self._env.reader_check()  # frees the slots of readers that were killed
-            self._databases = {name: self._env.open_db(name.encode()) for name in databases}
-        except lmdb.Error as error:
-            raise translate(error, path) from error
-        self._file = _file_of(path)
+            with _translated(path), _lock_shared(path, self._file, lockless=lockless):
+                self._env = self._open(part, lockless=lockless)
+            self._databases = self._open_databases(part)
+        except BaseException:
+            self._file.close()
+            raise
+        self._last_written = self.last_change() if lockless else None
+        self._folder, self._seen, self._look_at = os.fspath(path), (0, 0, 0), 0.0
+        self._files = _files_of(path)
+        if not self._file.is_at(path / _DATA):
+            self.close(self._replaced())
+            raise self._replaced()
+
+    def _open(self, part: Part, *, lockless: bool) -> lmdb.Environment:
+        return lmdb.open(
+            str(self.path),
+            map_size=part.map_bytes,
+            max_dbs=DATABASES_MAX,
+            max_readers=_READERS_MAX,
+            sync=self.synced,
+            metasync=self.synced,
+            mode=0o600,
+            readahead=False,
+            max_spare_txns=4,
+            readonly=lockless,
+            lock=not lockless,
+        )
+
+    def _open_databases(self, part: Part) -> dict[str, object]:
+        try:
+            with _translated(self.path):
+                self._env.reader_check()  # frees the slots of readers that were killed
+                with self._env.begin() as transaction:
+                    part.require_identity(self.path, transaction.get(IDENTITY))
+                return {name: self._env.open_db(name.encode(), create=False) for name in part.databases}
+        except BaseException:
+            self._env.close()
+            raise
 
     @contextmanager
     def read(self, database: str) -> Iterator[lmdb.Transaction]:
         """A read transaction: one consistent state of this environment."""
-        with _translated(self.path), self._env.begin(db=self._databases[database]) as transaction:
-            yield transaction
+        self._begin()
+        try:
+            with self._env.begin(db=self._databases[database]) as transaction:
+                yield transaction
+        except lmdb.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._end()
 
     @contextmanager
     def write(self, database: str) -> Iterator[lmdb.Transaction]:
         """The write transaction: commits at the end, aborts on any error."""
-        with _translated(self.path), self._env.begin(db=self._databases[database], write=True) as transaction:
-            yield transaction
+        self._begin()
+        try:
+            with self._env.begin(db=self._databases[database], write=True) as transaction:
+                yield transaction
+                self.require_in_place()
+        except lmdb.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._end()
 
-    def open_snapshot(self, database: str | None = None) -> lmdb.Transaction:
-        """A read transaction for the caller to hold and to end; without a database it is for `copy` and `bytes_used`."""
-        with _translated(self.path):
-            return self._env.begin(db=self._databases[database] if database else None)
+    @contextmanager
+    def held(self, database: str | None = None) -> Iterator[lmdb.Transaction]:
+        """A read transaction that may outlive many others; without a database it is for `copy` and `bytes_used`."""
+        with self._used():
+            transaction = self._env.begin(db=self._databases[database] if database else None)
+            try:
+                yield transaction
+            finally:
+                transaction.abort()
 
     def copy(self, snapshot: lmdb.Transaction) -> Generator[bytes]:
         """What the snapshot sees, compacted, as the bytes of a new data file.
@@ -132,185 +163,168 @@ class Environment:
 
     def last_change(self) -> int:
         """A number that every commit of any process raises; cheaper than a read transaction."""
-        return self._env.info()["last_txnid"]
+        try:
+            return self._env.info()["last_txnid"]
+        except lmdb.Error as error:
+            raise translate(error, self.path) from error
 
     def database(self, name: str) -> object:
         return self._databases[name]
 
     def sync(self) -> None:
-        """Everything committed so far survives a power loss from here on."""
-        with _translated(self.path):
+        """Everything committed so far survives a power loss from here on, and is in the file under our name."""
+        with self._used():
             self._env.sync(True)
+            self.require_in_place()
 
     @contextmanager
     def writer_lock_held(self) -> Iterator[None]:
         """Within the block nobody writes here; nothing is written by it."""
-        with _translated(self.path):
+        with self._used():
+            if self._last_written is not None:  # where we cannot lock, nobody writes
+                yield
+                return
             transaction = self._env.begin(write=True)
-        try:
-            yield
-        finally:
-            transaction.abort()
+            try:
+                yield
+            finally:
+                transaction.abort()
 
     def pass_writer_lock(self) -> None:
         """Return when every write transaction that was open at the call has ended."""
-        with _translated(self.path):
-            self._env.begin(write=True).abort()
+        with self.writer_lock_held():
+            pass
 
     def let_go_of_pages(self) -> None:
         """What was read is not held any longer; it stays in the system's cache."""
-        let_go_of_pages(self.path / "data.mdb")
+        let_go_of_pages(self.path / _DATA)
 
-    def is_on_disk(self) -> bool:
-        """Whether the file that is open is still the one under its name."""
-        return _file_of(self.path) == self._file
+    def require_in_place(self) -> None:
+        """Raise StoreReplaced unless the files that are open are still those under their names.
 
-    def close(self) -> None:
-        self._env.close()
-
-
-def _file_of(path: Path) -> tuple[int, int] | None:
-    try:
-        facts = (path / "data.mdb").stat()
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
-
-
-_REGISTRY = _Registry()
-
-
-def open_environment(path: Path, databases: tuple[str, ...], *, synced: bool, map_bytes: int) -> Environment:
-    """The process's handle of `path`, which is absolute; opened at first use."""
-    _REGISTRY.enter_process()
-    known = _REGISTRY.handles.get(path)
-    if known is None:
-        with _REGISTRY.lock:
-            known = _REGISTRY.handles.get(path)
-            if path.parent in _REGISTRY.closed:
-                raise StoreInUse("the store is being compacted", "wait until it is done")
-            if path in _REGISTRY.inherited:
-                raise StoreError(
-                    "the store was open when this process was forked off",
-                    "close it before the fork, or start processes by spawn: multiprocessing.get_context('spawn')",
-                )
-            if known is None:
-                known = _REGISTRY.handles[path] = Environment(path, databases, synced=synced, map_bytes=map_bytes)
-    return known
-
-
-def enter_directory(path: Path) -> None:
-    """Count one more open store in a directory; handles of a store that was removed from there are closed."""
-    _REGISTRY.enter_process()
-    with _REGISTRY.lock:
-        _share(path)
-        _REGISTRY.users[path] += 1
-        for below in [handle for handle in _REGISTRY.handles if handle.is_relative_to(path)]:
-            if not _REGISTRY.handles[below].is_on_disk():
-                _REGISTRY.handles.pop(below).close()
-
-
-def _share(path: Path) -> None:
-    """Take part in the directory's shared lock; one who needs the store alone takes it exclusively.
-
-    It is an OS lock on `store.json`: a killed process lets go of it. A store that was made anew has another file.
-    """
-    known = _REGISTRY.shares.get(path)
-    descriptor = os.open(path / "store.json", os.O_RDONLY | os.O_CLOEXEC)
-    if known is not None and os.path.sameopenfile(known, descriptor):
-        os.close(descriptor)
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreInUse(f"the store at {path} is being compacted", "try again when that has ended") from None
-    if known is not None:
-        os.close(known)
-    _REGISTRY.shares[path] = descriptor
-
-
-def leave_directory(path: Path) -> None:
-    """Count one less; with the last one gone the environments below the directory are closed."""
-    _REGISTRY.enter_process()
-    with _REGISTRY.lock:
-        _REGISTRY.users[path] -= 1
-        if _REGISTRY.users[path] <= 0:
-            _close_below(path)
-            if (share := _REGISTRY.shares.pop(path, None)) is not None:
-                os.close(share)
-
-
-@contextmanager
-def directory_taken(path: Path) -> Iterator[None]:
-    """Within the block one open store of this process, and nobody else, uses the directory."""
-    with _REGISTRY.lock:
-        users, share = _REGISTRY.users[path], _REGISTRY.shares[path]
-        if users > 1:
-            raise StoreInUse(f"this process has the store open {users} times", "close the other databases first")
+        A folder whose identity and time of change are known holds the same files as when it was last looked into.
+        """
         try:
-            fcntl.flock(share, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(share, fcntl.LOCK_SH)  # asking for more gave up what we had
-            raise StoreInUse(f"the store is open in {_holders(share)}", "end that first, Spark's workers too") from None
-    try:
-        yield
-    finally:
-        fcntl.flock(share, fcntl.LOCK_SH)
+            facts = os.stat(self._folder)
+            seen = facts.st_dev, facts.st_ino, facts.st_mtime_ns
+        except OSError:
+            seen = (0, 0, 0)
+        if seen != self._seen or not seen[0]:
+            data, lock = _files_of(self.path)
+            is_our_lock = lock in (None, self._files[1]) or self._last_written is not None
+            if data != self._files[0] or not is_our_lock:
+                raise self._replaced()
+            self._seen = seen
+
+    def _replaced(self) -> StoreReplaced:
+        return StoreReplaced(
+            f"the store at {self.path.parent} was removed or replaced while it was open ({self.path.name})",
+            "connect again; nothing was written to the one that is there now",
+        )
+
+    def look(self) -> None:
+        """As `require_in_place`, but at most ten times a second: what every read can afford."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self.require_in_place()
+
+    def is_in_place(self) -> bool:
+        try:
+            self.require_in_place()
+        except StoreReplaced:
+            return False
+        return True
+
+    def close(self, refusal: ViewKeeperError) -> bool:
+        """Begin no more transactions, and close when the last one has ended; answers whether that is now."""
+        self._refusal = refusal
+        self._settle()
+        return self._is_shut
+
+    def reopen(self) -> bool:
+        """Take `close` back; False when it is too late."""
+        with self._settling:
+            if not self._is_shut:
+                self._refusal = None
+            return not self._is_shut
+
+    def _begin(self) -> None:
+        self._running.append(None)  # before the look: who closes looks the other way round, so one of us sees the other
+        if self._refusal is not None:
+            refusal = self._refusal
+            self._end()
+            raise type(refusal)(refusal.fact, refusal.hint)
+        if self._last_written is not None and self.last_change() != self._last_written:
+            self._end()
+            raise StoreInUse(f"{self.path} is being written, and cannot be locked from here", "read it where it can be")
+
+    def _end(self) -> None:
+        self._running.pop()
+        if self._refusal is not None:
+            self._settle()
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        self._begin()
+        try:
+            with _translated(self.path):
+                yield
+        finally:
+            self._end()
+
+    def _settle(self) -> None:
+        if self._refusal is None:
+            return
+        with self._settling:
+            if self._refusal is not None and not self._is_shut and not self._running:
+                self._is_shut = True
+                self._env.close()
+                self._file.close()
 
 
-def _holders(share: int) -> str:
-    """The processes that share a file's lock, as Linux lists them."""
-    facts = os.fstat(share)
-    file = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
-    try:
-        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    except OSError:
-        lines = []
-    pids = {int(line[4]) for line in lines if len(line) > 5 and line[1] == "FLOCK" and line[5] == file} - {os.getpid()}
-    return f"process {', '.join(map(str, sorted(pids)))}" if pids else "another process"
+def _files_of(path: Path) -> list[tuple[int, int] | None]:
+    """Which files stand under the names of the data file and of LMDB's lock file."""
+    found: list[tuple[int, int] | None] = []
+    for name in (_DATA, _LOCK):
+        try:
+            facts = os.stat(path / name)
+            found.append((facts.st_dev, facts.st_ino))
+        except OSError:
+            found.append(None)
+    return found
 
 
 @contextmanager
-def directory_closed(path: Path) -> Iterator[None]:
-    """Within the block this process has no environment of the directory open, and opens none by `open_environment`."""
-    with _REGISTRY.lock:
-        _REGISTRY.closed.add(path)
-        _close_below(path)
-    try:
+def _lock_shared(path: Path, file: HeldFile, *, lockless: bool) -> Iterator[None]:
+    """After the block this process shares the lock of the data file, which says that the environment is in use.
+
+    LMDB keeps writers apart by its own lock file. Where that is gone, LMDB would make a new one, and two would write at once
+    if others still have the old one open: so whoever has it made must be the only one.
+    """
+    if lockless:
         yield
-    finally:
-        _REGISTRY.closed.discard(path)
+        return
+    with locked(path):
+        if not (path / _LOCK).exists() and not file.lock(exclusive=True):
+            raise StoreInUse(
+                f"{path / _LOCK} was removed while {file.holders()} has the store open",
+                "end that process, then open the store again; writing beside it would lose writes",
+            )
+        yield
+        file.lock(exclusive=False)
 
 
-def close_environments(path: Path) -> None:
-    """Close the handles of the environments below a directory that no open store uses."""
-    with _REGISTRY.lock:
-        _close_below(path)
-
-
-def _close_below(path: Path) -> None:
-    for below in [handle for handle in _REGISTRY.handles if handle.is_relative_to(path)]:
-        _REGISTRY.handles.pop(below).close()
-
-
-def remove_environment(path: Path) -> None:
-    """Delete an environment from disk; nobody else may have it open."""
-    with _REGISTRY.lock:
-        known = _REGISTRY.handles.pop(path, None)
-        if known is not None:
-            known.close()
-    for file in path.glob("*.mdb"):
-        file.unlink()
-
-
-def translate(error: lmdb.Error, path: Path) -> StoreError:
+def translate(error: lmdb.Error, path: Path) -> ViewKeeperError:
     """Our error for one of LMDB's."""
+    if "closed/deleted" in str(error):
+        return InputError("the database is closed", "connect again")
     if isinstance(error, lmdb.MapFullError | lmdb.DiskError) and "space" in str(error).lower():
         return StoreFull(f"no space left for {path.name}", "free space on the disk; what was acknowledged is safe")
     if isinstance(error, lmdb.MapFullError):
         return StoreFull(f"the map of {path.name} is full", "what was acknowledged is safe")
-    if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.VersionMismatchError | lmdb.PanicError):
+    corrupt = lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PanicError, lmdb.NotFoundError
+    if isinstance(error, corrupt):
         return CorruptStore(f"{path.name} is not a readable LMDB environment", "restore the store from a backup")
     return StoreError(f"{path.name}: {error}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from viewkeeper.stores.embedded import tree
@@ -23,7 +24,8 @@ class HeldViews:
 
     def __init__(self, places: Sequence[tuple[int, Place | Node]]) -> None:
         self._places = dict(places)
-        self._transactions = {number: place.snapshot() for number, place in places}
+        self._ends = ExitStack()
+        self._transactions = {number: self._ends.enter_context(place.snapshot()) for number, place in places}
 
     def get(self, place: int, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""
@@ -55,5 +57,4 @@ class HeldViews:
         return self.scan(tuple(self._transactions), table, start, stop)
 
     def close(self) -> None:
-        for transaction in self._transactions.values():
-            transaction.abort()
+        self._ends.close()

@@ -7,28 +7,38 @@
     pipeline.lock   held by the living pipeline
 
 In: a URL `embedded:PATH[?nodes=N&before_images=off&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the store
-is made is read from `store.json`, and a directory that is not a store is refused, never written into.
+is made is read from `store.json` and stands in every part too, so neither can change alone; a directory that is not a store
+is refused, never written into.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
+from viewkeeper.failpoints import failpoint
+from viewkeeper.stores.embedded.heldfile import locked
+from viewkeeper.stores.embedded.newdirectory import (
+    MARKER,
+    clear_unfinished,
+    mark_unfinished,
+    os_errors_told,
+    sync_directory,
+)
+from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
 
-FORMAT = 1
+FORMAT = 2
 PLACES = 8
 NODES_MAX = 64
 MANIFEST = "backup.json"  # what a backup has in the place of store.json
 _FILE = "store.json"
+_FACTS = {"nodes": int, "places": int, "before_images": bool, "incarnation": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +51,40 @@ class Layout:
     incarnation: str
     before_images: bool
     synced: bool
+    is_writable: bool
 
     @property
     def url(self) -> str:
         return f"embedded:{self.path}" + ("" if self.synced else "?sync=off")
 
     @property
-    def meta(self) -> Path:
-        return self.path / "meta"
+    def file(self) -> Path:
+        return self.path / _FILE
 
     @property
     def lock(self) -> Path:
         return self.path / "pipeline.lock"
 
-    def node(self, number: int) -> Path:
-        return self.path / f"node-{number}"
+    @property
+    def facts(self) -> dict[str, object]:
+        """What was fixed when the store was made."""
+        return {name: getattr(self, name) for name in _FACTS}
 
-    def place(self, number: int) -> Path:
-        return self.path / f"place-{number}"
+    @property
+    def parts(self) -> list[Part]:
+        """The store's environments, meta first."""
+        return [part_of(self.facts, name) for name in folders(self.nodes, self.places)]
 
 
-def open_layout(url: str, *, create: bool) -> Layout:
+def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
     """The store at `url`, made when it is not there and `create` says so."""
     path, options = parse_url(url)
     if not (path / _FILE).exists():
-        if (path / MANIFEST).exists():
-            raise CorruptStore(f"{path} is a backup, not a store", "vk.restore(backup, url) makes a store from it")
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
-            raise CorruptStore(f"{path} is not a ViewKeeper store", "name an empty or new directory, or a store")
+        _require_place_for_store(path)
         if not create:
             raise StoreError(f"there is no store at {path}", "connect without read_only to make one")
-        _create(path, int(options.get("nodes", 1)), before_images=options.get("before_images") != "off")
+        images, synced = options.get("before_images") != "off", options.get("sync") != "off"
+        _create(path, int(options.get("nodes", 1)), before_images=images, synced=synced)
     facts = _read(path / _FILE)
     if "nodes" in options and int(options["nodes"]) != facts["nodes"]:
         raise InputError(
@@ -84,8 +97,21 @@ def open_layout(url: str, *, create: bool) -> Layout:
             f"the store's log is kept {'with' if images else 'without'} before-images",
             "that is fixed when the store is made: leave ?before_images out",
         )
-    synced = options.get("sync", "on") == "on"
-    return Layout(path.resolve(), facts["nodes"], facts["places"], facts["incarnation"], images, synced)
+    needed = [path / name for name in ("", "meta", "meta/data.mdb")]
+    is_writable = all(os.access(file, os.W_OK) for file in needed if file.exists())
+    if not is_writable and not read_only:
+        raise StoreError(f"the store at {path} cannot be written from here", "connect with read_only=True to read it")
+    return Layout(path.resolve(), **facts, synced=options.get("sync") != "off", is_writable=is_writable)
+
+
+def _require_place_for_store(path: Path) -> None:
+    """Raise where a directory, or a file, is something else than a store that is being made."""
+    if (path / MANIFEST).exists():
+        raise CorruptStore(f"{path} is a backup, not a store", "vk.restore(backup, url) makes a store from it")
+    names = os.listdir(path) if path.is_dir() else []
+    is_foreign = bool(names) and MARKER not in names and _FILE not in names
+    if path.is_file() or is_foreign:
+        raise CorruptStore(f"{path} is not a ViewKeeper store", "name an empty or new directory, or a store")
 
 
 def parse_url(url: str) -> tuple[Path, dict[str, str]]:
@@ -107,42 +133,31 @@ def parse_url(url: str) -> tuple[Path, dict[str, str]]:
     return Path(place).expanduser(), options
 
 
-def _create(path: Path, nodes: int, *, before_images: bool) -> None:
+def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> None:
+    facts = {"nodes": nodes, "places": PLACES, "before_images": before_images, "incarnation": uuid.uuid4().hex}
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}", "name a directory you may write") from error
-    with locked(path):  # two processes may make the same store: the second finds it made
+    with os_errors_told(path), locked(path):  # two processes may make the same store: the second finds it made
         if (path / _FILE).exists():
             return
-        for folder in folders(nodes, PLACES):
-            (path / folder).mkdir(mode=0o700, exist_ok=True)
-        write_facts(path, nodes=nodes, places=PLACES, before_images=before_images, incarnation=uuid.uuid4().hex)
+        mark_unfinished(path)
+        clear_unfinished(path)
+        for name in folders(nodes, PLACES):
+            make_part(path / name, part_of(facts, name))
+            failpoint("layout.part")
+        for file in (*path.glob("*/data.mdb"), path) if synced else ():
+            sync_directory(file)
+        write_facts(path, facts)
+        (path / MARKER).unlink()
 
 
-def folders(nodes: int, places: int) -> list[str]:
-    """The names of a store's environments."""
-    return ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(places))]
-
-
-def write_facts(path: Path, *, nodes: int, places: int, before_images: bool, incarnation: str) -> None:
+def write_facts(path: Path, facts: Mapping[str, object]) -> None:
     """Write `store.json`: from here on the directory is a store."""
-    facts: dict[str, object] = {"format": FORMAT, "nodes": nodes, "places": places}
-    facts |= {"before_images": before_images, "incarnation": incarnation}
     temporary = path / f"{_FILE}.new"
-    temporary.write_text(json.dumps(facts, indent=1) + "\n")
+    temporary.write_text(json.dumps({"format": FORMAT, **facts}, indent=1) + "\n")
     temporary.rename(path / _FILE)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """The directory's lock: one process at a time makes or repairs a store."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read(file: Path) -> dict:
@@ -151,12 +166,16 @@ def _read(file: Path) -> dict:
         written = int(facts["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CorruptStore(f"{file} cannot be read", "restore the store from a backup") from error
-    if written > FORMAT:
-        raise NewerFormat(
-            f"the store at {file.parent} has format {written}", f"this ViewKeeper reads up to {FORMAT}: use a newer one"
-        )
-    missing = {"nodes", "places", "before_images", "incarnation"} - facts.keys()
-    missing |= {name for name in ("meta", "node-0", "place-0") if not (file.parent / name).is_dir()}
-    if missing:
-        raise CorruptStore(f"the store at {file.parent} lacks {', '.join(sorted(missing))}", "restore it from a backup")
-    return facts
+    if written != FORMAT:
+        fact, more = f"the store at {file.parent} has format {written}", f"this ViewKeeper reads {FORMAT}"
+        if written > FORMAT:
+            raise NewerFormat(fact, f"{more}: use a newer one")
+        raise StoreError(fact, f"{more}: make a new store and write the rows again")
+    wrong = {name for name, kind in _FACTS.items() if type(facts.get(name)) is not kind}
+    wrong |= {name for name in ("nodes", "places") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
+    if not wrong:
+        names = folders(facts["nodes"], facts["places"])
+        wrong = {name for name in names if not (file.parent / name).is_dir()}
+    if wrong:
+        raise CorruptStore(f"the store at {file.parent} lacks {', '.join(sorted(wrong))}", "restore it from a backup")
+    return {name: facts[name] for name in _FACTS}

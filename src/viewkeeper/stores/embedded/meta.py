@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 import lmdb
 
@@ -17,32 +17,27 @@ from viewkeeper.errors import CorruptStore
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
-from viewkeeper.stores.embedded.environment import META_MAP_BYTES, Environment, open_environment
+from viewkeeper.stores.embedded.environment import Environment
 
-_DATABASES = ("meta",)
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
 
 
 class Meta:
-    """The meta environment of a store."""
+    """The meta environment of a store; `handle` gives it, opened at first use."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @property
-    def _environment(self) -> Environment:
-        return open_environment(self._path, _DATABASES, synced=True, map_bytes=META_MAP_BYTES)
+    def __init__(self, handle: Callable[[], Environment]) -> None:
+        self._handle = handle
 
     @property
     def environment(self) -> Environment:
-        return self._environment
+        return self._handle()
 
     def read_epoch_record(self) -> EpochRecord:
         return _parse_record(self._read(_EPOCH))
 
     def epoch_record_in(self, snapshot: lmdb.Transaction) -> EpochRecord:
         """The epoch record as a read transaction sees it."""
-        value = snapshot.get(_EPOCH, db=self._environment.database("meta"))
+        value = snapshot.get(_EPOCH, db=self.environment.database("meta"))
         return _parse_record(None if value is None else json.loads(value))
 
     def begin_incarnation(self, incarnation: str) -> None:
@@ -50,7 +45,7 @@ class Meta:
         record = self.read_epoch_record()
         self.swap_epoch_record(record.version, epochs.begin_incarnation(record, incarnation))
         self.mark_views("restored", clean=True)
-        with self._environment.write("meta") as transaction:
+        with self.environment.write("meta") as transaction:
             transaction.delete(_CLOCK)  # it belongs to the machine and the boot that it was made for
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
@@ -65,13 +60,17 @@ class Meta:
 
     def read_horizon(self) -> Horizon:
         """What readers may see now."""
-        with self._environment.read("meta") as transaction:
+        environment = self.environment
+        environment.look()
+        with environment.read("meta") as transaction:
             value = transaction.get(_HORIZON)
         return parse_horizon(value or b"")
 
     def last_change(self) -> int:
         """A number that grows with every change of anything here."""
-        return self._environment.last_change()
+        environment = self.environment
+        environment.look()
+        return environment.last_change()
 
     def read_catalog(self) -> dict:
         return self._read(_CATALOG) or {}
@@ -80,14 +79,16 @@ class Meta:
         return self._swap(_CATALOG, expected_version, catalog)
 
     def sync(self) -> None:
-        self._environment.sync()
+        self.environment.sync()
 
-    def clock_base(self, boot: str, last_stamp: int) -> int:
+    def clock_base(self, boot: str, last_stamp: int, *, is_writable: bool) -> int:
         """What to add to the monotonic clock so that stamps grow over reboots."""
         known = self._read(_CLOCK)
         if known and known["boot"] == boot:
             return known["base"]
-        with self._environment.write("meta") as transaction:
+        if not is_writable:  # then nothing is stamped
+            return time.time_ns() - time.monotonic_ns()
+        with self.environment.write("meta") as transaction:
             known = json.loads(transaction.get(_CLOCK) or b"{}")
             if known.get("boot") != boot:
                 known = {"boot": boot, "base": max(time.time_ns(), last_stamp + 1) - time.monotonic_ns()}
@@ -101,18 +102,20 @@ class Meta:
 
     def mark_views(self, boot: str, *, clean: bool, owner: str | None = None) -> None:
         """Say whether a power loss may tear the views; where an owner is named, only if the epoch record is still its own."""
-        with self._environment.write("meta") as transaction:
+        with self.environment.write("meta") as transaction:
             if owner is not None and json.loads(transaction.get(_EPOCH))["owner"] != owner:
                 return  # who took over writes views, and says when it is done
             transaction.put(_VIEWS, _dump({"boot": boot, "clean": clean}))
 
     def _read(self, name: bytes) -> dict | None:
-        with self._environment.read("meta") as transaction:
+        environment = self.environment
+        environment.require_in_place()
+        with environment.read("meta") as transaction:
             value = transaction.get(name)
         return None if value is None else json.loads(value)
 
     def _swap(self, name: bytes, expected_version: int, value: dict) -> bool:
-        with self._environment.write("meta") as transaction:
+        with self.environment.write("meta") as transaction:
             stored = transaction.get(name)
             if (json.loads(stored)["version"] if stored else 0) != expected_version:
                 return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -19,14 +19,13 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import logformat, tree
-from viewkeeper.stores.embedded.environment import BASE_MAP_BYTES, Environment, open_environment
+from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of, positions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _Changes = tuple[int, list[bytes], list[Image], list[Image]]  # table, keys, befores, afters
-_DATABASES = ("rows", "log", "info")
 _LAST = b"last"  # position and stamp of the last entry: they outlive a truncated log
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
 _READ_CHANGES_MAX = 500_000
@@ -40,26 +39,21 @@ _RELOG_ROWS = 10_000
 
 
 class Node:
-    """One stream of the store."""
+    """One stream of the store; `handle` gives its environment, opened at first use."""
 
-    def __init__(self, path: Path, stream: Stream, *, synced: bool, before_images: bool) -> None:
-        self._path = path
+    def __init__(self, handle: Callable[[], Environment], stream: Stream, *, synced: bool, before_images: bool) -> None:
+        self._handle = handle
         self.stream = stream
         self._synced = synced
         self._before_images = before_images
 
     @property
-    def _environment(self) -> Environment:
-        # looked up each time, because a fork needs a handle of its own
-        return open_environment(self._path, _DATABASES, synced=self._synced, map_bytes=BASE_MAP_BYTES)
-
-    @property
     def environment(self) -> Environment:
-        return self._environment
+        return self._handle()
 
     def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
         """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
-        environment = self._environment
+        environment = self.environment
         with environment.write("rows") as transaction:
             applied = [_apply(transaction, group, before_images=self._before_images) for group in groups]
             position = self._append(environment, transaction, list(_entries(applied)), clock)
@@ -98,7 +92,7 @@ class Node:
 
     def log_rows(self, clock: Callable[[], int]) -> None:
         """Tell the log of every row once more, as it is, in bounded transactions: a DELTA can be built from it alone."""
-        environment, after = self._environment, b""
+        environment, after = self.environment, b""
         while True:
             with environment.write("rows") as transaction:
                 pairs = list(itertools.islice(tree.scan(transaction, after + b"\x00", None), _RELOG_ROWS))
@@ -116,35 +110,35 @@ class Node:
             after = pairs[-1][0]
 
     def get(self, table: int, key: bytes) -> Image:
-        with self._environment.read("rows") as transaction:
+        with self.environment.read("rows") as transaction:
             return tree.get(transaction, tree.table_prefix(table) + key)
 
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
         prefix = tree.table_prefix(table)
-        with self._environment.read("rows") as transaction:
+        with self.environment.read("rows") as transaction:
             return tree.get_many(transaction, [prefix + key for key in keys])
 
-    def snapshot(self) -> lmdb.Transaction:
+    def snapshot(self) -> AbstractContextManager[lmdb.Transaction]:
         """A read transaction that stays open: all rows as they are now, for as long as a scan takes."""
-        return self._environment.open_snapshot("rows")
+        return self.environment.held("rows")
 
     def end(self) -> Position:
-        with self._environment.read("info") as transaction:
+        with self.environment.read("info") as transaction:
             return Position(_read_last(transaction, None)[0])
 
     def last_stamp(self) -> int:
-        with self._environment.read("info") as transaction:
+        with self.environment.read("info") as transaction:
             return _read_last(transaction, None)[1]
 
     def sync(self) -> None:
-        self._environment.sync()
+        self.environment.sync()
 
     def pass_writer_lock(self) -> None:
-        self._environment.pass_writer_lock()
+        self.environment.pass_writer_lock()
 
     def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
         """The entry that holds `position`, with the position of its last change; None behind the end or if truncated."""
-        with self._environment.read("log") as transaction:
+        with self.environment.read("log") as transaction:
             cursor = transaction.cursor()
             if not cursor.set_range(position_key(position)):
                 return None
@@ -166,7 +160,7 @@ class Node:
         while start < stop:
             start, batches, size = self._read_batches(start, stop)
             if size > _HELD_BYTES_MAX:
-                self._environment.let_go_of_pages()
+                self.environment.let_go_of_pages()
             yield from batches
 
     def _read_batches(self, start: int, stop: int) -> tuple[int, list[tuple[int, pa.RecordBatch]], int]:
@@ -180,7 +174,7 @@ class Node:
 
         pieces: dict[int, list[pa.RecordBatch]] = {}
         size, enough = 0, min(stop, start + _READ_CHANGES_MAX)
-        with self._environment.read("log") as transaction:
+        with self.environment.read("log") as transaction:
             while start < enough and size < _READ_BYTES_MAX:
                 entries, positions = _read_entries(transaction.cursor(), start, stop)
                 if not entries:
@@ -194,11 +188,11 @@ class Node:
     def truncate_log(self, position: int, stamp: int) -> int:
         """Forget entries that end before `position` and are older than `stamp`, a bounded number per call."""
         gone = 0
-        with self._environment.read("log") as transaction:
+        with self.environment.read("log") as transaction:
             cursor = transaction.cursor()
             if not cursor.first() or not _is_old(cursor, position, stamp):
                 return 0
-        with self._environment.write("log") as transaction:
+        with self.environment.write("log") as transaction:
             cursor = transaction.cursor()
             more = cursor.first()
             while more and gone < _TRUNCATE_MAX and _is_old(cursor, position, stamp):
@@ -213,23 +207,23 @@ class Node:
         return self._entries("rows")
 
     def _entries(self, database: str) -> int:
-        with self._environment.read(database) as transaction:
-            return transaction.stat(self._environment.database(database))["entries"]
+        with self.environment.read(database) as transaction:
+            return transaction.stat(self.environment.database(database))["entries"]
 
     def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
         """Keys that cut the next rows behind `after` in about equal pieces, the last None at the end; and how many rows."""
-        with self._environment.read("rows") as transaction:
+        with self.environment.read("rows") as transaction:
             return tree.borders(transaction, tree.table_prefix(table), after, rows_max=rows_max, pieces=pieces)
 
     def count_rows(self, table: int) -> int:
-        with self._environment.read("rows") as transaction:
+        with self.environment.read("rows") as transaction:
             return tree.count(transaction, tree.table_prefix(table))
 
     def scan_as_of(
         self, table: int, position: int, low: bytes, high: bytes | None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Rows with low < key <= high as of `position`, as (keys, rows): today's rows with what changed since taken back."""
-        environment = self._environment
+        environment = self.environment
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
             earlier = _images_before(transaction, environment.database("log"), table, position, low, high)
@@ -246,7 +240,7 @@ class Node:
     def drop_rows(self, table: int) -> None:
         gone = _TRUNCATE_MAX
         while gone == _TRUNCATE_MAX:
-            with self._environment.write("rows") as transaction:
+            with self.environment.write("rows") as transaction:
                 gone = tree.drop(transaction, tree.table_prefix(table), limit=_TRUNCATE_MAX)
 
 

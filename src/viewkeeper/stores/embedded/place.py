@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 import lmdb
 import numpy as np
@@ -26,9 +26,8 @@ from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.ports.store import VersionWrite
 from viewkeeper.stores.embedded import tree, versions
-from viewkeeper.stores.embedded.environment import PLACE_MAP_BYTES, Environment, open_environment
+from viewkeeper.stores.embedded.environment import Environment
 
-_DATABASES = ("records", "tombstones", "written", "info")
 _FENCE = b"fence"
 _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
@@ -77,23 +76,18 @@ def runs(places: np.ndarray) -> Iterator[tuple[int, int, int]]:
 
 
 class Place:
-    """One view environment."""
+    """One view environment; `handle` gives it, opened at first use."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @property
-    def _environment(self) -> Environment:
-        # looked up each time, because a fork needs a handle of its own
-        return open_environment(self._path, _DATABASES, synced=False, map_bytes=PLACE_MAP_BYTES)
+    def __init__(self, handle: Callable[[], Environment]) -> None:
+        self._handle = handle
 
     @property
     def environment(self) -> Environment:
-        return self._environment
+        return self._handle()
 
     def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
         """The chains of records, by the keys that they are stored under."""
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             return tree.get_many(transaction, stored)
 
     def next_keys(
@@ -106,7 +100,7 @@ class Place:
         reverse: bool,
     ) -> list[bytes | None]:
         prefix = tree.table_prefix(table)
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             return [
                 self._next_key(transaction, prefix, group, start, left_out, epoch, reverse=reverse)
                 for group, start in ranges
@@ -141,7 +135,7 @@ class Place:
         head = tree.table_prefix(table)
         found: list[tuple[bytes, bytes]] = []
         counts: list[tuple[int, int]] = []
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             cursor = transaction.cursor()
             for number, prefix in enumerate(prefixes):
                 for pairs in tree.scan_prefix(cursor, head + prefix, size=min(size, _SCAN_PAIRS)):
@@ -155,11 +149,11 @@ class Place:
 
     def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
         """As of a node, over the records of a table."""
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             return tree.borders(transaction, tree.table_prefix(table), after, rows_max=rows_max, pieces=pieces)
 
     def count_records(self, table: int) -> int:
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             return tree.count(transaction, tree.table_prefix(table))
 
     def scan_versions(
@@ -167,7 +161,7 @@ class Place:
     ) -> Iterator[pa.RecordBatch]:
         """Records with low < key <= high as of `epoch`, as batches of (key, row)."""
         prefix = tree.table_prefix(table)
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             pairs = tree.scan(transaction, *tree.range_behind(prefix, low, high))
             while part := list(itertools.islice(pairs, _SCAN_RECORDS)):
                 keys = pa.array([key[len(prefix) :] for key, _ in part], pa.binary())
@@ -176,13 +170,13 @@ class Place:
                 yield pa.record_batch([keys.filter(there), rows.filter(there)], names=["key", "row"])
 
     def has_records(self, table: int) -> bool:
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             cursor = transaction.cursor()
             return cursor.set_range(tree.table_prefix(table)) and cursor.key().startswith(tree.table_prefix(table))
 
     def write(self, written: Sequence[Written], epoch: Inflight) -> None:
         """Store chains in one transaction, under the fence."""
-        environment = self._environment
+        environment = self.environment
         with environment.write("records") as transaction:
             self._require_fence(transaction, environment.database("info"), epoch.epoch)
             failpoint("place.write.fenced")
@@ -204,13 +198,13 @@ class Place:
         Done before an epoch's first read here, so that a re-run of the epoch finds what its first run found.
         """
         while self._passed("written", epoch.floor, limit=1):
-            environment = self._environment
+            environment = self.environment
             with environment.write("written") as transaction:
                 self._require_fence(transaction, environment.database("info"), epoch.epoch)
                 for entry, _ in self._passed("written", epoch.floor, limit=_PURGE_BATCH):
                     transaction.delete(entry)
         while self._passed("tombstones", epoch.floor, limit=1):
-            environment = self._environment
+            environment = self.environment
             with environment.write("records") as transaction:
                 self._require_fence(transaction, environment.database("info"), epoch.epoch)
                 for grave, key in self._passed("tombstones", epoch.floor, limit=_PURGE_BATCH):
@@ -223,7 +217,7 @@ class Place:
 
     def _passed(self, database: str, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
         """Entries by epoch, with the keys that they name, which the floor has passed."""
-        with self._environment.read(database) as transaction:
+        with self.environment.read(database) as transaction:
             entries = itertools.islice(transaction.cursor().iternext(), limit)
             return [(entry, key) for entry, key in entries if _EPOCH.unpack_from(entry)[0] <= floor]
 
@@ -232,7 +226,7 @@ class Place:
     ) -> list[tuple[bytes, bytes]]:
         """(key, chain) of the records that the epochs behind `since` up to `epoch` wrote, in no order."""
         prefix, stored, at = tree.table_prefix(table), dict[bytes, None](), since + 1
-        cursor = transaction.cursor(self._environment.database("written"))
+        cursor = transaction.cursor(self.environment.database("written"))
         while at <= epoch and cursor.set_range(_EPOCH.pack(at) + prefix):
             head = _EPOCH.pack(at) + prefix
             for entry, key in cursor.iternext():
@@ -246,31 +240,31 @@ class Place:
         return [(key[len(prefix) :], chain) for key, chain in pairs if chain is not None]
 
     def raise_fence(self, epoch: int) -> None:
-        environment = self._environment
+        environment = self.environment
         with environment.write("info") as transaction:
             if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch:
                 transaction.put(_FENCE, _EPOCH.pack(epoch))
         failpoint("place.fence.raised")
 
     def fence(self) -> int:
-        with self._environment.read("info") as transaction:
+        with self.environment.read("info") as transaction:
             return _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0]
 
     def sync(self) -> None:
-        self._environment.sync()
+        self.environment.sync()
 
     def get(self, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""
-        with self._environment.read("records") as transaction:
+        with self.environment.read("records") as transaction:
             return tree.get(transaction, tree.table_prefix(table) + key)
 
-    def snapshot(self) -> lmdb.Transaction:
+    def snapshot(self) -> AbstractContextManager[lmdb.Transaction]:
         """A read transaction that stays open: all records as they are now, for as long as a scan takes."""
-        return self._environment.open_snapshot("records")
+        return self.environment.held("records")
 
     def drop(self, table: int) -> None:
         prefix = tree.table_prefix(table)
-        environment = self._environment
+        environment = self.environment
         gone = _DROP_BATCH
         while gone == _DROP_BATCH:
             with environment.write("records") as transaction:

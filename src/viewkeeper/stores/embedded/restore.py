@@ -17,11 +17,12 @@ from pathlib import Path
 from viewkeeper.errors import DamagedBackup, InputError, NewerFormat
 from viewkeeper.failpoints import failpoint
 from viewkeeper.stores.embedded.backup import FORMAT, Progress
-from viewkeeper.stores.embedded.environment import close_environments
+from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
-from viewkeeper.stores.embedded.layout import MANIFEST, folders, parse_url, write_facts
+from viewkeeper.stores.embedded.layout import MANIFEST, parse_url, write_facts
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
+from viewkeeper.stores.embedded.parts import folders, make_part, part_of
 
 _PIECE_BYTES = 1 << 20
 _HINT = "take another backup"
@@ -62,15 +63,7 @@ def restore_store(backup: Path, url: str, progress: Progress | None = None) -> N
             (folder / name).mkdir(mode=0o700)
             done = _copy_file(source, folder, name, manifest, progress, done)
             failpoint("restore.copied")
-        incarnation = uuid.uuid4().hex
-        _begin_incarnation(folder, incarnation)
-        write_facts(
-            folder,
-            nodes=manifest.nodes,
-            places=manifest.places,
-            before_images=manifest.before_images,
-            incarnation=incarnation,
-        )
+        _begin_incarnation(folder, manifest, uuid.uuid4().hex)
         failpoint("restore.written")
 
 
@@ -82,6 +75,8 @@ def _read_manifest(source: Path) -> _Manifest:
         written, store = int(facts["format"]), facts["store"]
         if written > FORMAT or int(store["format"]) > STORE_FORMAT:
             raise NewerFormat(f"the backup {source} was made by a newer ViewKeeper", "use a newer one here too")
+        if written < FORMAT or int(store["format"]) < STORE_FORMAT:
+            raise DamagedBackup(f"the backup {source} has an older format, which is not read any more", _HINT)
         files = {name: (int(file["bytes"]), str(file["blake2b"])) for name, file in facts["files"].items()}
         manifest = _Manifest(int(store["nodes"]), bool(store["before_images"]), int(store["places"]), files)
         complete = set(files) == {f"{name}.mdb" for name in folders(manifest.nodes, manifest.places)}
@@ -120,9 +115,15 @@ def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progr
     return done
 
 
-def _begin_incarnation(folder: Path, incarnation: str) -> None:
+def _begin_incarnation(folder: Path, manifest: _Manifest, incarnation: str) -> None:
+    """Make what was copied a store of its own, every part of it (R19)."""
+    facts = {name: getattr(manifest, name) for name in ("nodes", "places", "before_images")}
+    facts["incarnation"] = incarnation
+    for name in folders(manifest.nodes, manifest.places):
+        make_part(folder / name, part_of(facts, name))
+    meta = Environment(folder / "meta", part_of(facts, "meta"), synced=True)
     try:
-        Meta(folder / "meta").begin_incarnation(incarnation)
+        Meta(lambda: meta).begin_incarnation(incarnation)
     finally:
-        close_environments(folder)
-    (folder / "meta" / "lock.mdb").unlink(missing_ok=True)
+        meta.close(InputError("the store is made"))
+    write_facts(folder, facts)

@@ -9,19 +9,22 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import CorruptStore, InputError, LogDiverged
+from viewkeeper.errors import CorruptStore, InputError, LogDiverged, StoreError
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.environment import enter_directory, leave_directory, remove_environment
-from viewkeeper.stores.embedded.layout import Layout, locked, open_layout
+from viewkeeper.stores.embedded.datafile import require_whole
+from viewkeeper.stores.embedded.directory import enter_directory
+from viewkeeper.stores.embedded.heldfile import locked
+from viewkeeper.stores.embedded.layout import Layout, open_layout
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 
@@ -42,9 +45,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class EmbeddedStore:
     """A store in one directory."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        self.layout: Layout = open_layout(url, create=create)
-        enter_directory(self.layout.path)
+    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
+        self.layout: Layout = open_layout(url, create=create, read_only=read_only)
+        self._directory = enter_directory(self.layout)
         try:
             self._open()
         except BaseException:
@@ -52,17 +55,27 @@ class EmbeddedStore:
             raise
 
     def _open(self) -> None:
-        self._meta = Meta(self.layout.meta)
+        layout, handle = self.layout, self._directory.environment
+        meta, parts = layout.parts[0], layout.parts[1:]
+        nodes, self._places = parts[: layout.nodes], parts[layout.nodes :]
+        self._meta = Meta(partial(handle, meta, synced=True))
         self._nodes = [
-            Node(self.layout.node(n), Stream(n), synced=self.layout.synced, before_images=self.layout.before_images)
-            for n in range(self.layout.nodes)
+            Node(
+                partial(handle, part, synced=layout.synced),
+                Stream(number),
+                synced=layout.synced,
+                before_images=layout.before_images,
+            )
+            for number, part in enumerate(nodes)
         ]
         self._open_epoch_record()
         last_stamp = max(node.last_stamp() for node in self._nodes)
         self.boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
-        self._clock_base = self._meta.clock_base(self.boot, last_stamp)
+        self._clock_base = self._meta.clock_base(self.boot, last_stamp, is_writable=layout.is_writable)
         if self._meta.unclean_boot() not in (None, self.boot):
             self._forget_torn_views()
+        for part in self._places:  # they are opened when they are needed, and must not be missed only then
+            require_whole(layout.path / part.name / "data.mdb")
 
     @property
     def url(self) -> str:
@@ -70,7 +83,11 @@ class EmbeddedStore:
 
     def close(self) -> None:
         """Let go; the process's handles are closed with the last open store of this directory."""
-        leave_directory(self.layout.path)
+        self._directory.leave()
+
+    def is_current(self) -> bool:
+        """Whether the store that is open is the one at its path; False when it was removed, replaced or restored there."""
+        return self._directory.is_current(self.layout)
 
     @property
     def incarnation(self) -> str:
@@ -92,7 +109,8 @@ class EmbeddedStore:
         ends = self.ends()
         if not self._meta.has_epoch_record() and any(ends.values()):
             raise CorruptStore("the store has rows and no epoch record", "restore the whole store from a backup")
-        self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
+        if self.layout.is_writable:
+            self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
         for stream, position in self._meta.read_horizon().positions.items():
             if ends[stream] < position:
                 raise LogDiverged(
@@ -107,6 +125,11 @@ class EmbeddedStore:
         base and log are synced with every write, and everything is computed again from there. Readers are told first.
         Where the log has no before-images, DELTA is gone too: the log is told of every row once more.
         """
+        if not self.layout.is_writable:
+            raise StoreError(
+                f"views of the store at {self.layout.path} may be torn, for its machine went down while they were written",
+                "open it once where it can be written",
+            )
         with locked(self.layout.path):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
@@ -116,8 +139,8 @@ class EmbeddedStore:
                     node.log_rows(self.now)
                 rebuilt = self.ends()
             self.change_epoch_record(lambda record: forget_views(record, rebuilt))
-            for number in range(self.layout.places):
-                remove_environment(self.layout.place(number))
+            for part in self._places:
+                self._directory.remake(part)
             self._meta.mark_views(self.boot, clean=True)
 
     # base tables
@@ -150,14 +173,11 @@ class EmbeddedStore:
         """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
         prefix = tree.table_prefix(table)
         high = tree.prefix_range(prefix)[1] if stop is None else prefix + stop
-        snapshots = [node.snapshot() for node in self._nodes]
-        try:
+        with ExitStack() as ends:
+            snapshots = [ends.enter_context(node.snapshot()) for node in self._nodes]
             parts = [tree.scan(snapshot, prefix + start, high, reverse=reverse) for snapshot in snapshots]
             for key, row in heapq.merge(*parts, key=_first, reverse=reverse):
                 yield key[len(prefix) :], row
-        finally:
-            for snapshot in snapshots:
-                snapshot.abort()
 
     def scan_as_of(
         self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
@@ -268,7 +288,7 @@ class EmbeddedStore:
     def place(self, number: int) -> Place:
         from viewkeeper.stores.embedded.place import Place
 
-        return Place(self.layout.place(number))
+        return Place(partial(self._directory.environment, self._places[number], synced=False))
 
     def place_of(self, first_part: bytes) -> int:
         return keycodec.place(first_part) % self.layout.places
@@ -388,14 +408,14 @@ class EmbeddedStore:
         """Within the block no other process has the store open, and no pipeline runs; StoreInUse if one does."""
         from viewkeeper.stores.embedded.compact import alone
 
-        with alone(self.layout):
+        with alone(self._directory):
             yield
 
     def compact(self, progress: Progress | None = None) -> None:
         """Give back the space that is free inside the data files; only within `alone`."""
         from viewkeeper.stores.embedded.compact import compact_files
 
-        compact_files(self.layout, progress)
+        compact_files(self._directory, progress)
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

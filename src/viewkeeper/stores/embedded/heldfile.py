@@ -1,0 +1,91 @@
+"""Held files: open files whose OS locks say something to other processes.
+
+In: a path. Out: a descriptor and the locks on it. Always: a lock dies with its process; a child that is forked off lets go
+of its copy at once, so that an idle child holds nothing for a parent that has closed or died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class HeldFile:
+    """A file that is open, in this process alone, from construction to `close`."""
+
+    def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
+        # close-on-exec keeps Spark's JVM and its Python workers from inheriting a lock and holding it after us
+        self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        _HELD.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor is not None
+
+    @property
+    def descriptor(self) -> int:
+        if self._descriptor is None:
+            raise ValueError("the file is closed")
+        return self._descriptor
+
+    def lock(self, *, exclusive: bool) -> bool:
+        """Take the lock, or change the one that is held; False when others are in the way, and then none is held."""
+        try:
+            fcntl.flock(self.descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self) -> None:
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is the file under that name."""
+        try:
+            return os.path.samestat(os.fstat(self.descriptor), os.stat(path))
+        except OSError:
+            return False
+
+    def holders(self) -> str:
+        """The other processes that hold a lock of the file, in words, as Linux lists them."""
+        facts = os.fstat(self.descriptor)
+        file = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+        try:
+            lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        except OSError:
+            lines = []
+        pids = {int(line[4]) for line in lines if len(line) > 5 and line[1] == "FLOCK" and line[5] == file}
+        others = sorted(pids - {os.getpid()})
+        return f"process {', '.join(map(str, others))}" if others else "another process"
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            _HELD.discard(self)
+
+
+_HELD: set[HeldFile] = set()
+
+
+def _let_go() -> None:
+    """In a forked child: the parent keeps its own descriptors; ours would only outlive it."""
+    for file in list(_HELD):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A directory's lock: one process at a time makes or repairs what is in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,77 @@
+"""Parts: the environments that a store consists of, and the record in each that says whose it is.
+
+In: what was fixed when the store was made. Out: its parts, and the identity of each. Always: a part is read only by the
+store whose identity it carries, so one that was left behind, swapped or brought from elsewhere is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import lmdb
+
+from viewkeeper.errors import CorruptStore
+
+DATABASES_MAX = 8
+IDENTITY = b"identity"  # in the main database, beside the names of the others
+# Reserved, not used: a sparse map never has to be resized under an open transaction. A process has 128 TiB of addresses.
+_KINDS = {
+    "meta": (("meta",), 1 << 32),
+    "node": (("rows", "log", "info"), 1 << 40),
+    "place": (("records", "tombstones", "written", "info"), 1 << 38),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One environment: the name of its folder, what is in it, and the record that says so."""
+
+    name: str
+    databases: tuple[str, ...]
+    map_bytes: int
+    identity: bytes
+
+    def require_identity(self, path: Path, found: bytes | None) -> None:
+        """Raise CorruptStore unless the identity found in the environment is this part's."""
+        if found != self.identity:
+            told, wanted = json.loads(found or b"{}"), json.loads(self.identity)
+            wrong = [
+                f"{name} {told.get(name)}, not {value}" for name, value in wanted.items() if told.get(name) != value
+            ]
+            raise CorruptStore(
+                f"{path} does not belong to this store, or store.json was changed: it says {'; '.join(wrong)}",
+                "restore the whole store from a backup, not a part of it",
+            )
+
+
+def folders(nodes: int, places: int) -> list[str]:
+    """The names of a store's parts."""
+    return ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(places))]
+
+
+def part_of(facts: Mapping[str, object], name: str) -> Part:
+    """The part of that name in the store of these facts."""
+    databases, map_bytes = _KINDS[name.partition("-")[0]]
+    identity = json.dumps({**facts, "part": name}, sort_keys=True).encode()
+    return Part(name, databases, map_bytes, identity)
+
+
+def make_part(folder: Path, part: Part) -> None:
+    """Make an environment, or give one that is there the identity of another store; nobody has it open.
+
+    It is not synced: that is for the caller, who makes several.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    environment = lmdb.open(
+        str(folder), map_size=part.map_bytes, max_dbs=DATABASES_MAX, sync=False, metasync=False, mode=0o600
+    )
+    try:
+        with environment.begin(write=True) as transaction:
+            for database in part.databases:
+                environment.open_db(database.encode(), txn=transaction)
+            transaction.put(IDENTITY, part.identity)
+    finally:
+        environment.close()
