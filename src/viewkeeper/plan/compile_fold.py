@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, INT, INT128, SqlType, decimal
+from viewkeeper.model.types import BIGINT, INT128, SqlType
 from viewkeeper.plan.nodes import Shown
 from viewkeeper.sql import duckdb_decimal, duckdb_wide_sums
+from viewkeeper.sql.duckdb_aggregates import arguments, average_value, sum_parts, sum_value
 from viewkeeper.sql.duckdb_sql import emit, guarded
-from viewkeeper.sql.expressions import Aggregate, Case, ColumnRef, Expression, FoldRef, Literal
+from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef
 from viewkeeper.sql.relations import Grouping, Output
 
 
@@ -62,7 +63,7 @@ class _States:
 
     def finished(self, aggregate: Aggregate) -> str:
         """The aggregate's value, as SQL over the group's accumulators."""
-        args = _arguments(aggregate)
+        args = arguments(aggregate)
         match aggregate.function:
             case "count" if aggregate.distinct:
                 return f"d{self._entries(args, counted=True)}"
@@ -78,7 +79,8 @@ class _States:
             value = total if aggregate.function == "sum" else f"{total} / CAST({count} AS DOUBLE)"
         else:
             sums = [f"CAST(s{place} AS HUGEINT)" for place in self._sums(args[0])]
-            value = (_sum if aggregate.function == "sum" else _average)(sums, count, args[0].type, aggregate.type)
+            is_sum = aggregate.function == "sum"
+            value = (sum_value if is_sum else average_value)(sums, count, args[0].type, aggregate.type)
         return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
 
     def place_in_row(self, name: str) -> int | None:
@@ -101,11 +103,10 @@ class _States:
     def _sums(self, arg: Expression) -> list[int]:
         """The accumulators of a sum: one, or of a wide DECIMAL the high and the low limb."""
         name = f"a{self._argument(arg)}"
-        sums, each = [f"sum({name})"], [name]
-        if arg.type.precision > duckdb_wide_sums.NARROW_DIGITS_MAX:
-            sums, each = duckdb_wide_sums.limbs(name, arg.type), duckdb_wide_sums.limbs_of_one(name, arg.type)
+        sums, each = sum_parts(name, arg.type), [name]
+        if len(sums) > 1:
+            each = duckdb_wide_sums.limbs_of_one(name, arg.type)
         elif arg.type.kind == "DECIMAL":
-            sums = [duckdb_decimal.unscaled(sums[0], decimal(38, arg.type.scale))]
             each = [duckdb_decimal.unscaled(name, arg.type)]
         places = []
         for limb, *sqls in zip(("", " low"), sums, each, strict=False):
@@ -155,15 +156,6 @@ def _rolled(prefix: str, arg: Expression, type_: SqlType) -> tuple[str, int | No
 
 def _rolled_up(name: str, type_: SqlType) -> str:
     return f"CAST(coalesce(sum({name}), 0) AS {type_.duckdb})"
-
-
-def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
-    """FILTER as CASE: a row that does not pass gives NULL, which every aggregate skips, and its argument is not evaluated."""
-    condition = aggregate.filter
-    if condition is None:
-        return aggregate.args
-    args = aggregate.args or (Literal(1, INT),)
-    return tuple(Case(((condition, arg),), Literal(None, arg.type), arg.type) for arg in args)
 
 
 def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expression | None) -> FoldLayout:
@@ -230,22 +222,3 @@ def _stands(expression: Expression, finished: Sequence[str], states: _States | N
         if place is not None:
             return "row", place
     return "value", 0
-
-
-def _sum(sums: Sequence[str], _count: str, _arg: SqlType, type_: SqlType) -> str:
-    total = sums[0] if len(sums) == 1 else duckdb_wide_sums.total(*sums)
-    return duckdb_decimal.scaled(total, type_) if type_.kind == "DECIMAL" else f"CAST({total} AS {type_.duckdb})"
-
-
-def _average(sums: Sequence[str], count: str, arg: SqlType, type_: SqlType) -> str:
-    """DECIMAL: exact, half up. Integers: the double nearest to the exact sum, over the count, as Spark divides."""
-    if type_.kind != "DECIMAL":
-        # By way of text: DuckDB's HUGEINT to DOUBLE is now and then one unit off.
-        return f"CAST(CAST({sums[0]} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
-    # At count 0 the CASE around this is NULL already; NULLIF keeps an eager engine from dividing by it.
-    divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
-    shift = type_.scale - arg.scale
-    if len(sums) == 1:
-        return duckdb_decimal.scaled(duckdb_decimal.quotient(sums[0], divisor, shift=shift, divisor_max=2**63), type_)
-    high, low = sums
-    return duckdb_decimal.scaled(duckdb_wide_sums.average(high, low, divisor, shift=shift), type_)

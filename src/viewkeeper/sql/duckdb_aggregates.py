@@ -1,7 +1,7 @@
-"""DuckDB SQL of aggregates, from the rows of a group.
+"""DuckDB SQL of aggregates: from the rows of a group, and from the sums and counts that a view keeps of one.
 
-In: a bound aggregate, and what its arguments are called. Out: SQL beside a GROUP BY. Always: the value is the one that a view
-keeps: sums and averages are exact, then rounded once; a value that does not fit its type stops the query.
+In: a bound aggregate, and what its arguments are called. Out: SQL. Always: both ways give the same value: sums and averages
+are exact, then rounded once; a value that does not fit its type fails.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.types import INT, SqlType, decimal
-from viewkeeper.sql import duckdb_decimal
+from viewkeeper.sql import duckdb_decimal, duckdb_wide_sums
 from viewkeeper.sql.duckdb_sql import group_key
 from viewkeeper.sql.expressions import Aggregate, Case, Expression, Literal
 
@@ -18,12 +18,13 @@ from viewkeeper.sql.expressions import Aggregate, Case, Expression, Literal
 EXACT_SUM = "exact_sum"
 
 
-def argument(call: Aggregate) -> tuple[Expression, ...]:
+def arguments(call: Aggregate) -> tuple[Expression, ...]:
     """FILTER as CASE: a row that does not pass gives NULL, which every aggregate skips, and its argument is not evaluated."""
-    if call.filter is None:
+    condition = call.filter
+    if condition is None:
         return call.args
-    first = call.args[0] if call.args else Literal(1, INT)
-    return (Case(((call.filter, first),), Literal(None, first.type), first.type), *call.args[1:])
+    args = call.args or (Literal(1, INT),)
+    return tuple(Case(((condition, arg),), Literal(None, arg.type), arg.type) for arg in args)
 
 
 def aggregate_sql(call: Aggregate, names: Sequence[str]) -> str:
@@ -37,10 +38,12 @@ def aggregate_sql(call: Aggregate, names: Sequence[str]) -> str:
             return f"{call.function}({group_key(name, type_)})"
         case "sum" if type_.kind == "DOUBLE":
             return _sum_of_doubles(name)
-        case "sum":
-            return f"CAST(sum({name}) AS {call.type.duckdb})"
-        case "avg":
-            return _average(name, type_, call.type)
+        case "avg" if type_.kind == "DOUBLE":
+            return f"({_sum_of_doubles(name)} / CAST(count({name}) AS DOUBLE))"
+        case "sum" | "avg":
+            sums = [f"CAST(coalesce({part}, 0) AS HUGEINT)" for part in sum_parts(name, type_)]
+            value = (sum_value if call.function == "sum" else average_value)(sums, f"count({name})", type_, call.type)
+            return f"(CASE WHEN count({name}) = 0 THEN NULL ELSE {value} END)"
     raise InvariantBroken(f"the aggregate {call.function} has no SQL")
 
 
@@ -59,14 +62,29 @@ def _sum_of_doubles(name: str) -> str:
     return f"{EXACT_SUM}(list({name}) FILTER (WHERE {name} IS NOT NULL))"
 
 
-def _average(name: str, arg: SqlType, type_: SqlType) -> str:
-    count = f"CAST(count({name}) AS DOUBLE)"
-    if arg.kind == "DOUBLE":
-        return f"({_sum_of_doubles(name)} / {count})"
+def sum_parts(name: str, type_: SqlType) -> list[str]:
+    """The sum of a column as an unscaled integer; of a wide DECIMAL its high and its low limb."""
+    if type_.precision > duckdb_wide_sums.NARROW_DIGITS_MAX:
+        return duckdb_wide_sums.limbs(name, type_)
+    total = f"sum({name})"
+    return [duckdb_decimal.unscaled(total, decimal(38, type_.scale)) if type_.kind == "DECIMAL" else total]
+
+
+def sum_value(sums: Sequence[str], _count: str, _arg: SqlType, type_: SqlType) -> str:
+    """The SUM that the parts of a sum mean."""
+    total = sums[0] if len(sums) == 1 else duckdb_wide_sums.total(*sums)
+    return duckdb_decimal.scaled(total, type_) if type_.kind == "DECIMAL" else f"CAST({total} AS {type_.duckdb})"
+
+
+def average_value(sums: Sequence[str], count: str, arg: SqlType, type_: SqlType) -> str:
+    """DECIMAL: exact, half up. Integers: the double nearest to the exact sum, over the count, as Spark divides."""
     if type_.kind != "DECIMAL":
         # By way of text: DuckDB's HUGEINT to DOUBLE is now and then one unit off.
-        return f"(CAST(CAST(sum({name}) AS VARCHAR) AS DOUBLE) / nullif({count}, 0))"
-    total = duckdb_decimal.unscaled(f"sum({name})", decimal(38, arg.scale))
-    divisor = f"CAST(nullif(count({name}), 0) AS HUGEINT)"
-    quotient = duckdb_decimal.quotient(total, divisor, shift=type_.scale - arg.scale, divisor_max=2**63)
-    return duckdb_decimal.scaled(quotient, type_)
+        return f"CAST(CAST({sums[0]} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
+    # At count 0 the CASE around this is NULL already; NULLIF keeps an eager engine from dividing by it.
+    divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
+    shift = type_.scale - arg.scale
+    if len(sums) == 1:
+        return duckdb_decimal.scaled(duckdb_decimal.quotient(sums[0], divisor, shift=shift, divisor_max=2**63), type_)
+    high, low = sums
+    return duckdb_decimal.scaled(duckdb_wide_sums.average(high, low, divisor, shift=shift), type_)

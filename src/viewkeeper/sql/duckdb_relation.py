@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.sql.duckdb_aggregates import aggregate_sql, argument
+from viewkeeper.sql.duckdb_aggregates import aggregate_sql, arguments
 from viewkeeper.sql.duckdb_sql import emit, group_key
 from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, rewrite
 from viewkeeper.sql.relations import Fold, Join, Ordering, Project, Relation, Scan, Select, Sorted, Top, Union
@@ -68,12 +68,12 @@ def _over_fold(expression: Expression, source: Relation) -> Expression:
 def _fold(fold: Fold, scan: ScanSql) -> str:
     """Keys and arguments are computed row by row below the γ."""
     groups, aggregates = fold.grouping.groups, fold.grouping.aggregates
-    args = list(dict.fromkeys(arg for call in aggregates for arg in argument(call)))
+    args = list(dict.fromkeys(arg for call in aggregates for arg in arguments(call)))
     computed = [_named((group_key(emit(group), group.type) for group in groups), "k")] if groups else []
     computed += [_named(map(emit, args), "a")] if args else []
     below = f"SELECT {', '.join(computed) or '1'} FROM ({relation_sql(fold.input, scan)})"
     keys = [f"k{place}" for place in range(len(groups))]
-    values = [aggregate_sql(call, [f"a{args.index(arg)}" for arg in argument(call)]) for call in aggregates]
+    values = [aggregate_sql(call, [f"a{args.index(arg)}" for arg in arguments(call)]) for call in aggregates]
     by = f" GROUP BY {', '.join(keys)}" if keys else ""
     # without groups there is one row, also where nothing is asked of it
     return f"SELECT {_named([*keys, *values]) or 'count(*) AS c0'} FROM ({below}){by}"
