@@ -85,10 +85,11 @@ class Place:
     def environment(self) -> Environment:
         return self._handle()
 
-    def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
-        """The chains of records, by the keys that they are stored under."""
+    def read(self, table: int, stored: Sequence[bytes]) -> list[bytes | None]:
+        """The chains of a table's records, by the keys that they are stored under."""
         with self.environment.read("records") as transaction:
-            return tree.get_many(transaction, stored)
+            # a view that is filled for the first time looks for much and would find nothing
+            return tree.get_many(transaction, stored) if _has_records(transaction, table) else [None] * len(stored)
 
     def next_keys(
         self,
@@ -137,7 +138,7 @@ class Place:
         counts: list[tuple[int, int]] = []
         with self.environment.read("records") as transaction:
             cursor = transaction.cursor()
-            for number, prefix in enumerate(prefixes):
+            for number, prefix in enumerate(prefixes if _has_records(transaction, table) else ()):
                 for pairs in tree.scan_prefix(cursor, head + prefix, size=min(size, _SCAN_PAIRS)):
                     if found and len(found) + len(pairs) > size:
                         yield _entries_before(found, counts, epoch)
@@ -171,8 +172,7 @@ class Place:
 
     def has_records(self, table: int) -> bool:
         with self.environment.read("records") as transaction:
-            cursor = transaction.cursor()
-            return cursor.set_range(tree.table_prefix(table)) and cursor.key().startswith(tree.table_prefix(table))
+            return _has_records(transaction, table)
 
     def write(self, written: Sequence[Written], epoch: Inflight) -> None:
         """Store chains in one transaction, under the fence."""
@@ -274,6 +274,11 @@ class Place:
         fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]
         if fence != epoch:
             raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
+
+
+def _has_records(transaction: lmdb.Transaction, table: int) -> bool:
+    cursor, prefix = transaction.cursor(), tree.table_prefix(table)
+    return cursor.set_range(prefix) and cursor.key().startswith(prefix)
 
 
 def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, int]], epoch: Inflight) -> pa.RecordBatch:

@@ -306,7 +306,7 @@ class EmbeddedStore:
         wanted = stored_keys(table, keys)
         found: list[bytes | None] = []
         for place, start, stop in runs(places):
-            found += self.place(place).read(wanted[start:stop])
+            found += self.place(place).read(table, wanted[start:stop])
         chains = pa.array(found, pa.binary())
         rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
         return StoredVersions(keys, places, rows, applied, now, chains)
