@@ -8,16 +8,19 @@
     │   ├── UnknownName       a table, view or column that does not exist
     │   ├── DuplicateName     a name that is taken
     │   ├── NameInUse         dropping what others need
-    │   └── BadRow            a value of the wrong type, a key missing or NULL
+    │   ├── BadRow            a value of the wrong type, a key missing or NULL, a row too large
+    │   └── TooMuchAtOnce     more bytes than one transaction may write
     ├── StoreError            the operator: the store's place, format or disk
     │   ├── CorruptStore
     │   ├── NewerFormat
     │   ├── StoreFull
     │   ├── StoreInUse        others have the store open, and what was asked for needs it alone
+    │   ├── StoreBusy         somebody holds a lock, or all places of readers, for too long
     │   ├── StoreReplaced     the store's files were removed or replaced while it was open: connect again
     │   ├── DamagedBackup
     │   ├── PipelineRunning   a second pipeline while the first lives
-    │   └── JavaMissing       no Java 17 where Spark is needed
+    │   ├── JavaMissing       no Java 17 where Spark is needed
+    │   └── SparkLost         Spark's JVM has ended under a running pipeline
     ├── ReadError             the reader: wait, run the pipeline, or ask for less
     │   ├── StaleRead
     │   ├── NotReady
@@ -29,7 +32,8 @@
         ├── PositionLost      the log was truncated before what was asked for
         ├── EpochRecordLost   records are newer than the epoch record
         ├── EpochFailed       an epoch could not finish; the next run takes it up again
-        │   └── ViewFailed        the work of one view could not be done; that view is stopped, the others go on
+        │   ├── ViewFailed        the work of one view could not be done; that view is stopped, the others go on
+        │   └── EpochTooLarge     the work of one view does not fit in one piece; a smaller epoch's may
         └── InvariantBroken   a bug: wrong data was about to reach the store
 
 A message is a short fact; `hint` is the way out. Every error pickles, because errors cross process borders.
@@ -82,6 +86,10 @@ class BadRow(InputError):
     """A value of the wrong type, or a key that is missing or NULL."""
 
 
+class TooMuchAtOnce(InputError):
+    """More bytes than one transaction may write."""
+
+
 class StoreError(ViewKeeperError):
     """The store's place, format or disk is at fault."""
 
@@ -102,6 +110,10 @@ class StoreInUse(StoreError):
     """Others have the store open, and what was asked for needs it alone."""
 
 
+class StoreBusy(StoreError):
+    """Somebody holds a lock, or all places of readers, for too long; nothing was written."""
+
+
 class StoreReplaced(StoreError):
     """The store's files were removed or replaced while it was open; nothing was written to those that are there now."""
 
@@ -116,6 +128,10 @@ class PipelineRunning(StoreError):
 
 class JavaMissing(StoreError):
     """Spark needs Java 17 and none was found."""
+
+
+class SparkLost(StoreError):
+    """Spark's JVM has ended; a new process takes up the epoch in flight."""
 
 
 class ReadError(ViewKeeperError):
@@ -172,6 +188,18 @@ class ViewFailed(EpochFailed):
 
     def __reduce__(self) -> tuple[type[ViewFailed], tuple[int, str]]:
         return ViewFailed, (self.table, self.reason)
+
+
+class EpochTooLarge(EpochFailed):
+    """The work of the view with that table does not fit in one piece; a smaller epoch's may."""
+
+    def __init__(self, table: int, reason: str) -> None:
+        super().__init__(f"view table {table} has too much at once: {reason}", "a smaller epoch follows")
+        self.table = table
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[EpochTooLarge], tuple[int, str]]:
+        return EpochTooLarge, (self.table, self.reason)
 
 
 class InvariantBroken(ProtocolError):

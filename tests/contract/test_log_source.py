@@ -39,7 +39,7 @@ def test_ranges_that_follow_each_other_hold_every_change_once(subject: Subject) 
     subject.write(40)
     ends, last, parts = subject.store.ends(), {}, []
     while last != ends:
-        cut = subject.store.cut(last, changes_max=7).positions
+        cut = subject.store.cut(last, changes_max=7, bytes_max=1 << 40).positions
         assert cut != last
         parts.append(changes_of(subject, last, cut))
         last = cut
@@ -73,8 +73,8 @@ def test_the_changes_of_one_row_are_in_one_stream_in_their_order(subject: Subjec
 
 def test_a_cut_lies_between_its_start_and_the_ends_and_stands_still_when_nothing_is_written(subject: Subject) -> None:
     subject.write(12)
-    cut = subject.store.cut({}, changes_max=1_000)
-    again = subject.store.cut(cut.positions, changes_max=1_000)
+    cut = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
+    again = subject.store.cut(cut.positions, changes_max=1_000, bytes_max=1 << 40)
 
     assert cut.positions == subject.store.ends() == again.positions
     assert again.stamp >= cut.stamp
@@ -95,7 +95,7 @@ def test_checksums_tell_entries_apart_and_stay(subject: Subject) -> None:
 
 def test_a_truncated_log_can_be_read_from_where_it_was_truncated(subject: Subject) -> None:
     subject.write(20)
-    cut = subject.store.cut({}, changes_max=1_000).positions
+    cut = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40).positions
     sums = subject.store.checksums(cut)
     subject.write(8)
     behind = changes_of(subject, cut, subject.store.ends())

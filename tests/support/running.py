@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from viewkeeper.engine.blocks import from_block, to_block
+from viewkeeper.engine.blocks import from_block, in_pieces, to_block
 from viewkeeper.flow.coordinator import Coordinator, require_receipts
 from viewkeeper.flow.filling import plan_chunks
 from viewkeeper.flow.ring import owners_of_places
@@ -73,7 +73,8 @@ class ManagersRunner:
         return [
             (owner, node, part, to_block(piece))
             for node, part, table in inputs
-            for owner, piece in split_by_manager(table, owners)
+            for owner, whole in split_by_manager(table, owners)
+            for piece in in_pieces(whole, bytes_max=1_000)  # many, where there is more than a little
         ]
 
     def _by_manager(self, blocks: list, owners: list[int]) -> Iterator[tuple[int, list, frozenset[int]]]:
@@ -118,7 +119,7 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
     record = epochs.take_over(store.read_epoch_record(), owner)
     assert store.swap_epoch_record(record.version - 1, record)
     plan = physical_plan(Catalog.from_json(store.read_catalog()))
-    stop = store.cut(record.positions, changes_max=changes_max)
+    stop = store.cut(record.positions, changes_max=changes_max, bytes_max=1 << 40)
     begun = epochs.begin(record, owner, stop, plan.to_json(), plan_chunks(store, plan, record))
     assert store.swap_epoch_record(record.version, begun)
     store.raise_fences(begun.inflight.epoch)

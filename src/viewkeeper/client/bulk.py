@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.client.frames import frame_to_arrow, is_frame
 from viewkeeper.client.rows import key_bytes, merge_row, null_refused, split_put
-from viewkeeper.errors import BadRow, InputError
+from viewkeeper.errors import BadRow, InputError, TooMuchAtOnce
 from viewkeeper.model.keybatches import encode_keys, place_all
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.ragged import Ragged
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 ROWS_PER_TRANSACTION = 10_000
+_BYTES_PER_TRANSACTION = 64 << 20  # of Arrow data, about
 Merge = Callable[[list[Image], np.ndarray], list[Image]]
+Groups = Callable[[np.ndarray], list[RowWrites]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,7 @@ def put_rows(
     for keys, merge in _batches(schema, rows):
         try:
             for node, chosen in _by_node(database.store, keys):
-                groups = _distinct_groups(schema, keys, chosen, merge)
-                token |= _write(database, schema, node, groups, wrote)
+                token |= _write(database, schema, node, chosen, partial(_distinct_groups, schema, keys, merge), wrote)
                 written += len(chosen)
         except InputError as error:
             raise type(error)(f"{error.fact} ({written} rows before it are written)", error.hint) from None
@@ -82,12 +84,27 @@ def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object],
     parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
     for part in list(parts) if isinstance(keys, Sequence) else parts:
         for node, chosen in _by_node(database.store, part):
-            group = RowWrites(schema.id, [part[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))
-            token |= _write(database, schema, node, [group], wrote)
+            token |= _write(database, schema, node, chosen, partial(_removals, schema, part), wrote)
     return token
 
 
-def _write(database: Database, schema: TableSchema, node: Stream, groups: Sequence[RowWrites], wrote: Wrote) -> Token:
+def _write(
+    database: Database, schema: TableSchema, node: Stream, chosen: np.ndarray, groups: Groups, wrote: Wrote
+) -> Token:
+    """The chosen rows of a batch: at once, or one half after the other where that is too much for a transaction."""
+    try:
+        part = _write_at_once(database, schema, node, groups(chosen))
+    except TooMuchAtOnce:
+        if len(chosen) == 1:
+            raise
+        half = len(chosen) // 2
+        first = _write(database, schema, node, chosen[:half], groups, wrote)
+        return first | _write(database, schema, node, chosen[half:], groups, wrote)
+    wrote(part)
+    return part.token
+
+
+def _write_at_once(database: Database, schema: TableSchema, node: Stream, groups: Sequence[RowWrites]) -> Part:
     """One transaction; what the rows were is counted where they are found."""
     added = 0
 
@@ -100,8 +117,11 @@ def _write(database: Database, schema: TableSchema, node: Stream, groups: Sequen
         return RowWrites(group.table, group.keys, merge)
 
     token = database.write_rows(node, [counted(group) for group in groups], (schema,))
-    wrote(Part(token, sum(len(group.keys) for group in groups), added))
-    return token
+    return Part(token, sum(len(group.keys) for group in groups), added)
+
+
+def _removals(schema: TableSchema, keys: list[bytes], chosen: np.ndarray) -> list[RowWrites]:
+    return [RowWrites(schema.id, [keys[i] for i in chosen.tolist()], lambda befores: [None] * len(befores))]
 
 
 def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], Merge]]:
@@ -110,9 +130,7 @@ def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], M
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
-        prepared = [
-            _arrow_batch(schema, part) for part in rows.to_batches(max_chunksize=ROWS_PER_TRANSACTION) if len(part)
-        ]
+        prepared = [_arrow_batch(schema, part) for batch in rows.to_batches() for part in _slices(batch)]
         return iter(prepared)  # all of a table is checked before the first row is written
     if isinstance(rows, pa.RecordBatchReader):
         return (_arrow_batch(schema, part) for batch in rows for part in _slices(batch))
@@ -128,8 +146,9 @@ def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], M
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(batch), ROWS_PER_TRANSACTION):
-        yield batch.slice(start, ROWS_PER_TRANSACTION)
+    size = min(ROWS_PER_TRANSACTION, max(1, len(batch) * _BYTES_PER_TRANSACTION // max(1, batch.nbytes)))
+    for start in range(0, len(batch), size):
+        yield batch.slice(start, size)
 
 
 def _chunks(rows: Iterable[object]) -> Iterator[tuple[int, list[object]]]:
@@ -245,7 +264,7 @@ def _by_node(store: EmbeddedStore, keys: list[bytes]) -> Iterator[tuple[Stream, 
         yield Stream(node), np.flatnonzero(placed == node)
 
 
-def _distinct_groups(schema: TableSchema, keys: list[bytes], chosen: np.ndarray, merge: Merge) -> list[RowWrites]:
+def _distinct_groups(schema: TableSchema, keys: list[bytes], merge: Merge, chosen: np.ndarray) -> list[RowWrites]:
     """Groups of writes without a repeated key: a key's second row goes to the second group, and so on."""
     wanted = [keys[i] for i in chosen.tolist()]
     if len(set(wanted)) == len(wanted):

@@ -7,12 +7,11 @@ While Spark is starting, the driver does what it can do in about that time.
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
+from viewkeeper.engine.failures import translate
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
-from viewkeeper.errors import EpochFailed, Fenced, StoreReplaced, ViewFailed, ViewKeeperError
 from viewkeeper.flow.coordinator import require_receipts
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
@@ -27,7 +26,6 @@ from viewkeeper.views.units import plan_units
 # million of them in a second, and a job costs about half a second before it does any.
 SMALL_EPOCH_WORK = 100_000
 MEANWHILE_WORK = 5_000_000  # one process has done them about when a Spark session that starts now is ready
-_VIEW_FAILED = re.compile(r"errors\.ViewFailed: view table (\d+) failed: (.*?)(?:; the view is stopped.*)?$", re.M)
 
 
 class SparkRunner:
@@ -50,10 +48,14 @@ class SparkRunner:
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
         work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
-        if work <= self._small_work or self._is_better_here(work):
-            run_here(self._store, plan, epoch)
-        else:
-            self._run_job(plan, epoch)
+        try:
+            if work <= self._small_work or self._is_better_here(work):
+                run_here(self._store, plan, epoch)
+            else:
+                self._run_job(plan, epoch)
+        except Exception as error:
+            told = translate(error, epoch.epoch)
+            raise told from (None if told is error else error)
 
     def _is_better_here(self, work: int) -> bool:
         """Whether Spark is not there yet, and would hardly be before the work is done without it."""
@@ -70,26 +72,9 @@ class SparkRunner:
         for level in levels_of(plan)[:-1]:
             blocks = blocks.mapInArrow(partial(task.settle, level), BLOCKS_SCHEMA).repartitionById(managers, "manager")
         receipts = blocks.mapInArrow(task.apply, RECEIPTS_SCHEMA)
-        try:
-            got = [(row["manager"], row["units"]) for row in receipts.collect()]
-        except Exception as error:
-            raise _translate(error, epoch) from error
+        got = [(row["manager"], row["units"]) for row in receipts.collect()]
         require_receipts(task.acknowledgements(plan), range(managers), got)
 
 
 def _feeds(plan: PhysicalPlan, chunk: Chunk) -> int:
     return sum(plan.nodes[number].view in chunk.tables for number, _ in plan.readers(chunk.source))
-
-
-def _translate(error: Exception, epoch: Inflight) -> ViewKeeperError:
-    """Our error for a job that failed; the task's own error is in its text."""
-    text = str(error)
-    if "viewkeeper.errors.Fenced" in text:
-        return Fenced(f"epoch {epoch.epoch} met a newer epoch", "another pipeline has taken over")
-    if "viewkeeper.errors.StoreReplaced" in text:
-        return StoreReplaced("the store was removed or replaced while an epoch ran", "connect again")
-    if found := _VIEW_FAILED.search(text):
-        return ViewFailed(int(found[1]), found[2].strip()[:300])
-    told = [line.strip() for line in text.splitlines() if "viewkeeper.errors." in line or line.startswith("Error")]
-    reason = told[-1] if told else (text.splitlines() or [type(error).__name__])[0]
-    return EpochFailed(f"epoch {epoch.epoch} failed: {reason[:300]}", "it stays in flight and is run again")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 
-from viewkeeper.engine.blocks import from_block, to_block
+from viewkeeper.engine.blocks import from_block, in_pieces, to_block
 from viewkeeper.engine.memory import give_back_memory
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
@@ -93,7 +93,8 @@ class EpochTask:
         rows: list[tuple[int, int, int, int, bytes | None]] = []
         waiting = 0
         for node, part, table in inputs:
-            for manager, piece in split_by_manager(table, self.owners):
+            split = split_by_manager(table, self.owners)
+            for manager, piece in ((manager, piece) for manager, whole in split for piece in in_pieces(whole)):
                 rows.append((manager, node, part, unit, to_block(piece)))
                 waiting += len(rows[-1][-1] or b"")
                 if waiting >= _BATCH_BYTES:

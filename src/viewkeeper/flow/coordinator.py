@@ -13,10 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, Fenced, LogDiverged, ViewFailed
+from viewkeeper.errors import (
+    CorruptStore,
+    EpochFailed,
+    EpochRecordLost,
+    EpochTooLarge,
+    Fenced,
+    InvariantBroken,
+    LogDiverged,
+    ViewFailed,
+)
 from viewkeeper.events import Event, EventSink
 from viewkeeper.failpoints import failpoint
-from viewkeeper.flow.filling import ROWS_PER_EPOCH_MAX, plan_chunks
+from viewkeeper.flow.filling import BYTES_PER_EPOCH_MAX, ROWS_PER_EPOCH_MAX, plan_chunks
 from viewkeeper.flow.swaps import swap_catalog, swap_record
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, Inflight
@@ -27,9 +36,10 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 
 CHANGES_PER_EPOCH_MAX = 1_000_000
-ALL_CHANGES = 1 << 62
+ALL = 1 << 62
 ATTEMPTS_MAX = 2  # of an epoch that fails: a lost worker is worth another try, a broken plan is not
-SMALLEST_WORK = 1_000  # changes and rows; an epoch that cannot do these will not do fewer
+SMALLEST_WORK = 1_000  # changes and rows; an epoch that cannot do these will not do fewer, unless they are large
+SMALLEST_BYTES = 1 << 20
 
 
 class Runner(Protocol):
@@ -59,6 +69,7 @@ class Coordinator:
         *,
         changes_max: int = CHANGES_PER_EPOCH_MAX,
         rows_max: int = ROWS_PER_EPOCH_MAX,
+        bytes_max: int = BYTES_PER_EPOCH_MAX,
         events: EventSink | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -66,7 +77,9 @@ class Coordinator:
         self._runner = runner
         self._changes_max = changes_max
         self._rows_max = rows_max
+        self._bytes_max = bytes_max
         self._share = 1.0  # of the sizes above; smaller behind an epoch that could not finish
+        self._given_up: Inflight | None = None  # the last one
         self._events = events or (lambda event: None)
         self._clock = clock
         self._owner = uuid.uuid4().hex
@@ -158,11 +171,12 @@ class Coordinator:
         is_read = True
         while True:
             # what nobody reads may be passed over at once
-            most = self._sized(self._changes_max) if is_read else ALL_CHANGES
-            stop = self._store.cut(record.positions, changes_max=most)
+            most = (self._sized(self._changes_max), self._sized(self._bytes_max)) if is_read else (ALL, ALL)
+            stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
             catalog = Catalog.from_json(self._store.read_catalog())
             plan = physical_plan(catalog, without=record.stopped)
-            chunks = plan_chunks(self._store, plan, record, rows_max=self._sized(self._rows_max))
+            rows, size = self._sized(self._rows_max), self._sized(self._bytes_max)
+            chunks = plan_chunks(self._store, plan, record, rows_max=rows, bytes_max=size)
             if plan.reads_log(chunks) == is_read:
                 return stop, plan, chunks, frozenset(view.id for view in catalog.kept)
             is_read = not is_read
@@ -171,27 +185,50 @@ class Coordinator:
         """Run the epoch; one that cannot finish is given up (R8), so that it does not hold every view for ever.
 
         A view whose own work fails is stopped, and the next epoch goes on without it. For anything else the next epoch
-        is smaller: the machine may lack memory for this one. The smallest epoch that fails is the operator's.
+        is smaller: the machine may lack memory for this one. The smallest epoch that fails is the operator's, unless it
+        is known whose work is too large: that view is stopped.
         """
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 self._run(epoch)
-                break
+                return True
             except EpochFailed as error:
-                if attempt == ATTEMPTS_MAX:
-                    work = count_between(epoch.start, epoch.stop.positions) + sum(c.rows for c in epoch.chunks)
-                    if work <= SMALLEST_WORK and not isinstance(error, ViewFailed):
-                        raise
-                    self._give_up(epoch, error)
-                    return False
-        return True
+                if attempt < ATTEMPTS_MAX and not isinstance(error, EpochTooLarge):
+                    continue
+                self._give_up(epoch, self._verdict(epoch, error))
+                return False
+        raise InvariantBroken(f"epoch {epoch.epoch} was not tried")
+
+    def _verdict(self, epoch: Inflight, error: EpochFailed) -> EpochFailed:
+        """What an epoch is given up for; raises where that helps nobody."""
+        if isinstance(error, EpochTooLarge) and self._was_given_up(epoch):
+            return ViewFailed(error.table, error.reason)
+        if not isinstance(error, (ViewFailed, EpochTooLarge)) and self._is_smallest(epoch):
+            raise error
+        return error
+
+    def _was_given_up(self, epoch: Inflight) -> bool:
+        """Whether the same came out when a smaller one was asked for: a transaction is never cut."""
+        return self._given_up is not None and _input_of(self._given_up) == _input_of(epoch)
+
+    def _is_smallest(self, epoch: Inflight) -> bool:
+        changes, rows, size = self._sizes(epoch)
+        return (changes + rows <= SMALLEST_WORK and size <= SMALLEST_BYTES) or self._was_given_up(epoch)
+
+    def _sizes(self, epoch: Inflight) -> tuple[int, int, int]:
+        """Changes, rows of fills, and bytes of both."""
+        size = self._store.log_bytes(epoch.start, epoch.stop.positions) + sum(chunk.bytes for chunk in epoch.chunks)
+        return count_between(epoch.start, epoch.stop.positions), sum(chunk.rows for chunk in epoch.chunks), size
 
     def _give_up(self, epoch: Inflight, failure: EpochFailed) -> None:
         failpoint("void.start")
         swap_record(self._store, lambda record: _without_epoch(record, self._owner, epoch, failure))
         failpoint("void.swapped")
         self._store.sync_epoch_record()
-        self._share = max(self._share / 2, 1e-6)
+        if not isinstance(failure, ViewFailed):  # it is as large as before without that view, and may do well
+            parts = zip(self._sizes(epoch), (self._changes_max, self._rows_max, self._bytes_max), strict=True)
+            self._share = min(self._share, max(size / most for size, most in parts)) / 2
+            self._given_up = epoch
         self._events(Event("voided", {"epoch": epoch.epoch, "reason": failure.fact}))
 
     def _sized(self, most: int) -> int:
@@ -241,6 +278,10 @@ class Coordinator:
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",
                     "restore the whole store, not a part of it",
                 )
+
+
+def _input_of(epoch: Inflight) -> tuple[object, ...]:
+    return epoch.start, epoch.stop.positions, epoch.chunks
 
 
 def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: EpochFailed) -> EpochRecord:

@@ -12,11 +12,17 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 
 ROWS_PER_EPOCH_MAX = 1_000_000
+BYTES_PER_EPOCH_MAX = 512 << 20
 _PIECES = 8
 
 
 def plan_chunks(
-    store: Store, plan: PhysicalPlan, record: EpochRecord, *, rows_max: int = ROWS_PER_EPOCH_MAX
+    store: Store,
+    plan: PhysicalPlan,
+    record: EpochRecord,
+    *,
+    rows_max: int = ROWS_PER_EPOCH_MAX,
+    bytes_max: int = BYTES_PER_EPOCH_MAX,
 ) -> tuple[Chunk, ...]:
     """The rows to fill from next; views that have come equally far with a table share a chunk."""
     together: dict[tuple[int, tuple], list[int]] = {}
@@ -28,11 +34,15 @@ def plan_chunks(
             cursors = None if filling is None else filling.cursors[source]
             if cursors is None or cursors:
                 together.setdefault((source, _state(cursors)), []).append(view)
-    share = max(1, rows_max // max(1, len(together)))
+    shares = _shares(rows_max, bytes_max, len(together))
     return tuple(
-        _chunk(store, plan, record.filling.get(views[0]), source, tuple(views), share)
+        _chunk(store, plan, record.filling.get(views[0]), source, tuple(views), *shares)
         for (source, _), views in together.items()
     )
+
+
+def _shares(rows_max: int, bytes_max: int, among: int) -> tuple[int, int]:
+    return max(1, rows_max // max(1, among)), max(1, bytes_max // max(1, among))
 
 
 def _state(cursors: dict[int, bytes] | None) -> tuple:
@@ -40,17 +50,30 @@ def _state(cursors: dict[int, bytes] | None) -> tuple:
 
 
 def _chunk(
-    store: Store, plan: PhysicalPlan, filling: Filling | None, source: int, tables: tuple[int, ...], rows_max: int
+    store: Store,
+    plan: PhysicalPlan,
+    filling: Filling | None,
+    source: int,
+    tables: tuple[int, ...],
+    rows_max: int,
+    bytes_max: int,
 ) -> Chunk:
-    delta = next((table.delta for table in plan.deltas if table.id == source), None)
+    """The next rows of a source: of the base by stream, or of its DELTA by place where it has one."""
+    delta = plan.table(source).delta
+    in_base = delta is None
     read = source if delta is None else delta
-    parts = sorted(store.ends()) if delta is None else range(store.places)
+    parts: list[int] = [*sorted(store.ends())] if in_base else [*range(store.places)]
+    borders_of, count = (
+        (store.row_borders, store.count_rows) if in_base else (store.record_borders, store.count_records)
+    )
     cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors[source]
-    total = store.count_rows(read) if filling is None else 0
-    share = max(1, rows_max // max(1, len(cursors)))
-    borders, rows = {}, 0
-    for part, cursor in sorted(cursors.items()):
-        keys, count = store.row_borders(read, part, cursor, rows_max=share, pieces=max(1, _PIECES // len(cursors)))
-        borders[part] = tuple(keys)
-        rows += count
-    return Chunk(source, tables, borders, rows, total, opens=filling is None)
+    rows_share, bytes_share = _shares(rows_max, bytes_max, len(cursors))
+    pieces = max(1, _PIECES // len(cursors))
+    found = {
+        part: borders_of(read, part, cursor, rows_max=rows_share, bytes_max=bytes_share, pieces=pieces)
+        for part, cursor in sorted(cursors.items())
+    }
+    rows, size = (sum(getattr(borders, name) for borders in found.values()) for name in ("rows", "bytes"))
+    total = count(read) if filling is None else 0
+    keys = {part: borders.keys for part, borders in found.items()}
+    return Chunk(source, tables, keys, rows, size, total, opens=filling is None)

@@ -13,29 +13,43 @@ START = b""  # below every key
 
 
 @dataclass(frozen=True, slots=True)
+class Borders:
+    """Keys that cut the next rows of a part in pieces, and how many rows and bytes these are.
+
+    The first key is the one behind which they begin; the last is None when the part ends there.
+    """
+
+    keys: tuple[bytes | None, ...]
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows that one epoch brings into views: for each part that is not done, borders low < … <= high.
 
-    `tables` are the views. A high of None is the end of the part. `rows` counts the chunk's rows, `total` about all of the
-    source.
+    `tables` are the views. A high of None is the end of the part. `rows` and `bytes` are those of the chunk, `total` is about
+    how many rows the source has.
     """
 
     source: int
     tables: tuple[int, ...]
     borders: dict[int, tuple[bytes | None, ...]]
     rows: int
+    bytes: int
     total: int
     opens: bool  # the first of its source
 
     def to_json(self) -> dict:
         borders = {str(part): [_to_text(key) for key in keys] for part, keys in sorted(self.borders.items())}
-        numbers = {"source": self.source, "tables": list(self.tables), "rows": self.rows, "total": self.total}
-        return numbers | {"borders": borders, "opens": self.opens}
+        numbers = {"source": self.source, "rows": self.rows, "bytes": self.bytes, "total": self.total}
+        return numbers | {"tables": list(self.tables), "borders": borders, "opens": self.opens}
 
     @staticmethod
     def from_json(value: dict) -> Chunk:
         borders = {int(part): tuple(_to_key(key) for key in keys) for part, keys in value["borders"].items()}
-        return Chunk(value["source"], tuple(value["tables"]), borders, value["rows"], value["total"], value["opens"])
+        rows, size, total = (value[name] for name in ("rows", "bytes", "total"))
+        return Chunk(value["source"], tuple(value["tables"]), borders, rows, size, total, value["opens"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,16 @@ class LogSource(Protocol):
         """The last position of every stream now; no lock is taken, so the streams are not cut at one instant."""
         ...
 
-    def cut(self, start: Positions, *, changes_max: int) -> Cut:
+    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         """One state of the whole base (R17) behind `start`: for each stream the last position up to one instant.
 
-        Never cuts a base transaction; at most about `changes_max` changes lie between `start` and the cut. Everything
-        up to the cut is durable when this returns (R10.1).
+        Never cuts a base transaction; no more than the one with which `changes_max` or `bytes_max` is reached lies before
+        the cut. Everything up to the cut is durable when this returns (R10.1).
         """
+        ...
+
+    def log_bytes(self, start: Positions, stop: Positions) -> int:
+        """How many bytes the changes of (start, stop] have."""
         ...
 
     def checksums(self, positions: Positions) -> dict[int, int]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.ports.log import LogSource
 
@@ -109,6 +110,16 @@ class VersionedTables(Protocol):
         """Records with low < key <= high as of `epoch`, without void versions, as batches of (key, row)."""
         ...
 
+    def record_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        """As `Store.row_borders`, over the records of a place."""
+        ...
+
+    def count_records(self, table: int) -> int:
+        """About how many records a table holds, tombstones included."""
+        ...
+
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         """Store version `epoch` of the records, place by place, all of one place or none.
 
@@ -178,17 +189,16 @@ class Store(LogSource, VersionedTables, Protocol):
         ...
 
     def row_borders(
-        self, table: int, part: int, after: bytes, *, rows_max: int, pieces: int
-    ) -> tuple[list[bytes | None], int]:
-        """Keys that cut the next rows of a part behind `after` in about equal pieces, and how many rows these are.
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        """The next rows of a stream behind `after`, in about equal pieces.
 
-        A part is a stream of a base table, or a place of a DELTA where the log has no before-images. The first border is
-        `after`; the last is None when the part ends there.
+        They end with the row with which `rows_max` or `bytes_max` is reached.
         """
         ...
 
     def count_rows(self, table: int) -> int:
-        """About how many rows a base table, or a DELTA where the log has no before-images, holds."""
+        """About how many rows a base table holds."""
         ...
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:

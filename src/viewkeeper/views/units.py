@@ -41,10 +41,10 @@ def plan_units(plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit
                 if low < high:
                     units.append(Unit(len(units), stream, low, high))
     for number, chunk in enumerate(epoch.chunks):
-        opens = chunk.opens
+        opens, is_stored = chunk.opens, any(table.id == chunk.source for table in plan.deltas)
         for part, keys in sorted(chunk.borders.items()):
             for first, last in zip(keys, keys[1:], strict=False):
-                end = 0 if plan.deltas else epoch.stop.positions.get(Stream(part), Position(0))
+                end = 0 if is_stored else epoch.stop.positions.get(Stream(part), Position(0))
                 units.append(Unit(len(units), part, 0, end, number, first or START, last, opens))
                 opens = False
     return units

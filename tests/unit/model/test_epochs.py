@@ -34,7 +34,7 @@ def begun(record: EpochRecord, position: int = 1, tables: tuple[int, ...] = (5,)
 
 
 def chunk(table: int, high: bytes | None = None, rows: int = 3) -> Chunk:
-    return Chunk(1, (table,), {0: (b"", b"g", high)}, rows, 10, opens=True)
+    return Chunk(1, (table,), {0: (b"", b"g", high)}, rows, 100, 10, opens=True)
 
 
 def committed(record: EpochRecord, tables: frozenset[int] = frozenset({5})) -> EpochRecord:
@@ -77,7 +77,7 @@ def test_a_view_is_readable_when_its_last_chunk_is_committed() -> None:
 
 
 def test_a_view_of_two_tables_is_readable_when_both_are_in() -> None:
-    other = Chunk(2, (5,), {0: (b"", None)}, 4, 4, opens=True)
+    other = Chunk(2, (5,), {0: (b"", None)}, 4, 40, 4, opens=True)
     record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"), other)))
     assert (record.filled, record.filling[5]) == ({}, Filling({1: {0: b"m"}, 2: {}}, 7, 14))
     record = committed(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)))
@@ -96,7 +96,7 @@ def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_comm
     record = epochs.forget_views(committed(begun(owned(), 3)), {0: 9})
     record = committed(epochs.begin(record, "me", cut(5), PLAN, (chunk(5),)))
     assert record.filled == {} and record.filling[5].is_done
-    record = committed(epochs.begin(record, "me", cut(9), PLAN, (Chunk(1, (5,), {}, 0, 10, opens=False),)))
+    record = committed(epochs.begin(record, "me", cut(9), PLAN, (Chunk(1, (5,), {}, 0, 0, 10, opens=False),)))
 
     assert record.filled == {5: record.committed}
 

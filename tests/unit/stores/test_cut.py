@@ -58,7 +58,7 @@ def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: 
     last, between = {0: 0, 1: 0}, 0
     try:
         for number in range(CUTS):
-            cut = store.cut(last, changes_max=10_000 if number % 2 else 6).positions
+            cut = store.cut(last, changes_max=10_000 if number % 2 else 6, bytes_max=1 << 40).positions
             assert 0 <= cut[0] - cut[1] <= WRITERS  # a writer has at most one x whose y is not written yet
             assert all(cut[node] >= last[node] for node in (0, 1))
             between += cut[0] > cut[1]
@@ -70,7 +70,7 @@ def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: 
 
     ends = store.ends()
     assert between  # some cuts fell between an x and its y
-    assert store.cut(last, changes_max=1_000_000).positions == ends
+    assert store.cut(last, changes_max=1_000_000, bytes_max=1 << 40).positions == ends
     assert ends[0] == ends[1]
 
 
@@ -102,7 +102,7 @@ def test_a_cut_waits_for_a_transaction_that_was_stamped_before_it(
     assert stamped.wait(60)
     put_one(store, y, b"1")
     cuts: list[dict] = []
-    cutter = threading.Thread(target=lambda: cuts.append(store.cut({}, changes_max=100).positions))
+    cutter = threading.Thread(target=lambda: cuts.append(store.cut({}, changes_max=100, bytes_max=1 << 40).positions))
     cutter.start()
     while not at_lock.is_set() and cutter.is_alive():
         cutter.join(0.01)
@@ -123,7 +123,7 @@ def test_a_cut_never_parts_a_transaction_and_comes_to_the_end(tmp_path: Path, ch
         borders.add(int(store.write(0, groups)[0]))
     position, steps = 0, 0
     while position < store.ends()[0]:
-        cut = int(store.cut({0: position}, changes_max=changes_max).positions[0])
+        cut = int(store.cut({0: position}, changes_max=changes_max, bytes_max=1 << 40).positions[0])
         assert cut in borders
         assert position < cut <= position + changes_max + 6  # at most the rest of a transaction more than asked
         position, steps = cut, steps + 1
@@ -134,7 +134,7 @@ def test_a_cut_never_parts_a_transaction_and_comes_to_the_end(tmp_path: Path, ch
 def test_a_cut_of_an_empty_store_is_empty(tmp_path: Path) -> None:
     store = EmbeddedStore(f"embedded:{tmp_path / 's'}?nodes=2")
 
-    assert store.cut({}, changes_max=10).positions == {0: 0, 1: 0}
+    assert store.cut({}, changes_max=10, bytes_max=1 << 40).positions == {0: 0, 1: 0}
 
 
 def make(path: Path, *, rows: int) -> vk.Database:

@@ -18,7 +18,7 @@ CHANGES = st.lists(st.tuples(st.binary(min_size=1, max_size=9), IMAGES, IMAGES),
 def entry(changes: list, *, table: int = 1, stamp: int = 7, ends: bool = True) -> bytes:
     body = logformat.encode_changes(*map(list, zip(*changes, strict=True)))
     return logformat.encode_entry(
-        body, table=table, stream=2, incarnation=1, count=len(changes), stamp=stamp, ends_transaction=ends
+        body, table=table, stream=2, incarnation=1, count=len(changes), stamp=stamp, begins=5, ends_transaction=ends
     )
 
 

@@ -44,7 +44,7 @@ def test_units_cover_every_range_once_and_every_table_to_be_filled(
     )
     start = {stream: low for stream, (low, _) in ranges.items()}
     stop = {stream: low + size for stream, (low, size) in ranges.items()}
-    chunk = Chunk(2, (11, 12), {stream: (b"", b"g", None) for stream in stop}, 4, 4, opens=True)
+    chunk = Chunk(2, (11, 12), {stream: (b"", b"g", None) for stream in stop}, 4, 40, 4, opens=True)
     units = plan_units(plan, Inflight(1, start, Cut(stop, 0), {}, 0, (), (chunk,) if some_new else ()), pieces=pieces)
     covered = [
         (unit.part, position) for unit in units if unit.chunk is None for position in range(unit.start, unit.stop)

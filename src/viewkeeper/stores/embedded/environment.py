@@ -93,11 +93,11 @@ class Environment:
             raise
 
     @contextmanager
-    def read(self, database: str) -> Iterator[lmdb.Transaction]:
-        """A read transaction: one consistent state of this environment."""
+    def read(self, database: str, *, buffers: bool = False) -> Iterator[lmdb.Transaction]:
+        """A read transaction: one consistent state of this environment; with `buffers` values are views of it."""
         self._begin()
         try:
-            with self._env.begin(db=self._databases[database]) as transaction:
+            with self._env.begin(db=self._databases[database], buffers=buffers) as transaction:
                 yield transaction
         except lmdb.Error as error:
             raise translate(error, self.path) from error
@@ -105,11 +105,11 @@ class Environment:
             self._end()
 
     @contextmanager
-    def write(self, database: str) -> Iterator[lmdb.Transaction]:
+    def write(self, database: str, *, buffers: bool = False) -> Iterator[lmdb.Transaction]:
         """The write transaction: commits at the end, aborts on any error."""
         self._begin()
         try:
-            with self._env.begin(db=self._databases[database], write=True) as transaction:
+            with self._env.begin(db=self._databases[database], write=True, buffers=buffers) as transaction:
                 yield transaction
                 self.require_in_place()
         except lmdb.Error as error:

@@ -6,7 +6,10 @@ bytes in the same order, padded to four; so entries of one change and entries of
 operations. A length of 2^32−1 says that the row was absent.
 
     0 format u8 | 1 flags u8 | 2 reserved u16 | 4 table u32 | 8 stream u32 | 12 incarnation u32 | 16 count u32
-    20 checksum u32 (of all that follows the header) | 24 stamp u64 | 32 lengths …
+    20 checksum u32 (of all that follows the header) | 24 stamp u64 | 32 begins u64 | 40 lengths …
+
+`begins` is how many bytes of entries the stream held before this one, in its whole life: what a range of the log holds in
+bytes is the difference of two of them, as its changes are the difference of two positions.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from dataclasses import dataclass
 from viewkeeper.errors import NewerFormat
 from viewkeeper.model.writes import Image
 
-FORMAT = 1
+FORMAT = 2
 ENDS_TRANSACTION = 1
 ABSENT = 0xFFFFFFFF
-HEADER = struct.Struct("<BBHIIIIIQ")
+HEADER = struct.Struct("<BBHIIIIIQQ")
 _POSITION = struct.Struct(">Q")
 
 
@@ -37,6 +40,7 @@ class EntryHeader:
     count: int
     checksum: int
     stamp: int
+    begins: int
 
     @property
     def ends_transaction(self) -> bool:
@@ -69,16 +73,24 @@ def pad(body: bytes) -> bytes:
 
 
 def encode_entry(
-    body: bytes, *, table: int, stream: int, incarnation: int, count: int, stamp: int, ends_transaction: bool
+    body: bytes,
+    *,
+    table: int,
+    stream: int,
+    incarnation: int,
+    count: int,
+    stamp: int,
+    begins: int,
+    ends_transaction: bool,
 ) -> bytes:
     """A whole entry."""
     flags = ENDS_TRANSACTION if ends_transaction else 0
-    return HEADER.pack(FORMAT, flags, 0, table, stream, incarnation, count, zlib.crc32(body), stamp) + body
+    return HEADER.pack(FORMAT, flags, 0, table, stream, incarnation, count, zlib.crc32(body), stamp, begins) + body
 
 
 def decode_header(entry: bytes) -> EntryHeader:
     """The header of an entry, refused when a newer ViewKeeper wrote it."""
-    form, flags, _, table, stream, incarnation, count, checksum, stamp = HEADER.unpack_from(entry)
+    form, flags, _, table, stream, incarnation, count, checksum, stamp, begins = HEADER.unpack_from(entry)
     if form > FORMAT:
         raise NewerFormat(f"log entry of format {form}", f"this ViewKeeper reads up to {FORMAT}; use a newer one")
-    return EntryHeader(flags, table, stream, incarnation, count, checksum, stamp)
+    return EntryHeader(flags, table, stream, incarnation, count, checksum, stamp, begins)

@@ -8,6 +8,7 @@ writer's lock, so that a cut by time (R17) is a state of the whole base.
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -16,17 +17,20 @@ import lmdb
 
 from viewkeeper.errors import PositionLost
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import logformat, tree
 from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.embedded.limits import LIMITS, Limits
 from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of, positions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _Changes = tuple[int, list[bytes], list[Image], list[Image]]  # table, keys, befores, afters
-_LAST = b"last"  # position and stamp of the last entry: they outlive a truncated log
+_LAST = b"last"  # position and stamp of the last entry, and where the next begins: they outlive a truncated log
+_LAST_FACTS = struct.Struct(">QQQ")
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
 _READ_CHANGES_MAX = 500_000
 _READ_BYTES_MAX = 128 << 20
@@ -41,11 +45,20 @@ _RELOG_ROWS = 10_000
 class Node:
     """One stream of the store; `handle` gives its environment, opened at first use."""
 
-    def __init__(self, handle: Callable[[], Environment], stream: Stream, *, synced: bool, before_images: bool) -> None:
+    def __init__(
+        self,
+        handle: Callable[[], Environment],
+        stream: Stream,
+        *,
+        synced: bool,
+        before_images: bool,
+        limits: Limits = LIMITS,
+    ) -> None:
         self._handle = handle
         self.stream = stream
         self._synced = synced
         self._before_images = before_images
+        self._limits = limits
 
     @property
     def environment(self) -> Environment:
@@ -55,13 +68,23 @@ class Node:
         """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
         environment = self.environment
         with environment.write("rows") as transaction:
-            applied = [_apply(transaction, group, before_images=self._before_images) for group in groups]
-            position = self._append(environment, transaction, list(_entries(applied)), clock)
+            applied = self._apply(transaction, groups)
+            position = self._append(environment, transaction, list(_entries(applied, self._limits.entry)), clock)
             failpoint("node.write.before_commit")
         if self._synced and not environment.synced:  # the process's handle was opened by one who asked for sync=off
             environment.sync()
         failpoint("node.write.committed")
         return Position(position)
+
+    def _apply(self, transaction: lmdb.Transaction, groups: Sequence[RowWrites]) -> list[_Changes]:
+        size, applied = 0, []
+        for group in groups:
+            changes, bytes_told = _apply(transaction, group, self._limits, before_images=self._before_images)
+            applied.append(changes)
+            size += bytes_told
+        if len(groups) > 1:
+            self._limits.require_transaction(size)
+        return applied
 
     def _append(
         self,
@@ -72,7 +95,7 @@ class Node:
     ) -> int:
         """Write entries (table, number of changes, body) of one transaction; answers where the log ends."""
         log, info = environment.database("log"), environment.database("info")
-        position, stamp = _read_last(transaction, info)
+        position, stamp, begins = _read_last(transaction, info)
         stamp = max(stamp + 1, clock())
         for i, (table, count, body) in enumerate(entries):
             position += count
@@ -83,31 +106,31 @@ class Node:
                 incarnation=_INCARNATION,
                 count=count,
                 stamp=stamp,
+                begins=begins,
                 ends_transaction=i == len(entries) - 1,
             )
             transaction.put(position_key(position), value, append=True, db=log)
+            begins += len(value)
         if entries:
-            transaction.put(_LAST, _encode_last(position, stamp), db=info)
+            transaction.put(_LAST, _LAST_FACTS.pack(position, stamp, begins), db=info)
         return position
 
-    def log_rows(self, clock: Callable[[], int]) -> None:
-        """Tell the log of every row once more, as it is, in bounded transactions: a DELTA can be built from it alone."""
-        environment, after = self.environment, b""
-        while True:
-            with environment.write("rows") as transaction:
-                pairs = list(itertools.islice(tree.scan(transaction, after + b"\x00", None), _RELOG_ROWS))
-                if not pairs:
-                    return
-                entries = [
-                    (
-                        table,
-                        len(rows),
-                        logformat.encode_changes([k for k, _ in rows], [None] * len(rows), [r for _, r in rows]),
-                    )
-                    for table, rows in _by_table(pairs)
-                ]
-                self._append(environment, transaction, entries, clock)
-            after = pairs[-1][0]
+    def log_rows(self, tables: Sequence[int], clock: Callable[[], int]) -> None:
+        """Tell the log once more of every row of some tables, in bounded transactions: a DELTA is built from it alone."""
+        environment = self.environment
+        for table in tables:
+            prefix, after = tree.table_prefix(table), b""
+            while True:
+                with environment.write("rows") as transaction:
+                    behind = tree.range_behind(prefix, after, None)
+                    pairs = next(tree.scan_lists(transaction.cursor(), *behind, size=_RELOG_ROWS), None)
+                    if pairs is None:
+                        break
+                    keys = [key[len(prefix) :] for key, _ in pairs]
+                    rows: list[Image] = [row for _, row in pairs]
+                    told = list(_entries([(table, keys, [None] * len(keys), rows)], self._limits.entry))
+                    self._append(environment, transaction, told, clock)
+                after = keys[-1]
 
     def get(self, table: int, key: bytes) -> Image:
         with self.environment.read("rows") as transaction:
@@ -138,7 +161,7 @@ class Node:
 
     def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
         """The entry that holds `position`, with the position of its last change; None behind the end or if truncated."""
-        with self.environment.read("log") as transaction:
+        with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
             if not cursor.set_range(position_key(position)):
                 return None
@@ -146,15 +169,42 @@ class Node:
 
     def find_stamp(self, start: int, stamp: int) -> Position:
         """The last position behind `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
-        low, high = start, int(self.end())
+        return self._find_last(start, int(self.end()), lambda header: header.stamp <= stamp)
+
+    def stamp_within(self, start: int, *, changes_max: int, bytes_max: int) -> int | None:
+        """The stamp of the transaction with which about so many changes or bytes behind `start` are reached.
+
+        None when there are not so many.
+        """
+        limit = self.find_entry(start + changes_max)
+        first = self.find_entry(start + 1)
+        stop = int(limit[0]) if limit else int(self.end())
+        if first is None or self.bytes_between(start, stop) < bytes_max:
+            return limit[1].stamp if limit else None
+        enough = first[1].begins + bytes_max
+        last = self.find_entry(self._find_last(start + 1, stop, lambda header: header.begins < enough))
+        return last[1].stamp if last else None
+
+    def _find_last(self, low: int, high: int, holds: Callable[[EntryHeader], bool]) -> Position:
+        """The last position up to `high` whose entry a test holds for, which does so up to there; else `low`."""
         while low < high:
             middle = (low + high + 1) // 2
             found = self.find_entry(middle)
-            if found and found[1].stamp <= stamp:
+            if found and holds(found[1]):
                 low = max(int(found[0]), middle)
             else:
                 high = middle - 1
         return Position(low)
+
+    def bytes_between(self, start: int, stop: int) -> int:
+        """How many bytes the entries of (start, stop] have."""
+        first, behind = self.find_entry(start + 1), self.find_entry(stop + 1)
+        if first is None or start >= stop:
+            return 0
+        if behind is not None:
+            return behind[1].begins - first[1].begins
+        with self.environment.read("info") as transaction:
+            return _read_last(transaction, None)[2] - first[1].begins
 
     def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         while start < stop:
@@ -188,11 +238,11 @@ class Node:
     def truncate_log(self, position: int, stamp: int) -> int:
         """Forget entries that end before `position` and are older than `stamp`, a bounded number per call."""
         gone = 0
-        with self.environment.read("log") as transaction:
+        with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
             if not cursor.first() or not _is_old(cursor, position, stamp):
                 return 0
-        with self.environment.write("log") as transaction:
+        with self.environment.write("log", buffers=True) as transaction:
             cursor = transaction.cursor()
             more = cursor.first()
             while more and gone < _TRUNCATE_MAX and _is_old(cursor, position, stamp):
@@ -210,10 +260,11 @@ class Node:
         with self.environment.read(database) as transaction:
             return transaction.stat(self.environment.database(database))["entries"]
 
-    def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
-        """Keys that cut the next rows behind `after` in about equal pieces, the last None at the end; and how many rows."""
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        """The next rows behind `after` in about equal pieces."""
+        prefix = tree.table_prefix(table)
         with self.environment.read("rows") as transaction:
-            return tree.borders(transaction, tree.table_prefix(table), after, rows_max=rows_max, pieces=pieces)
+            return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_rows(self, table: int) -> int:
         with self.environment.read("rows") as transaction:
@@ -227,7 +278,8 @@ class Node:
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
             earlier = _images_before(transaction, environment.database("log"), table, position, low, high)
-            for pairs in tree.scan_lists(transaction.cursor(), *tree.range_behind(prefix, low, high), size=_SCAN_ROWS):
+            within = tree.range_behind(prefix, low, high)
+            for pairs in tree.scan_lists(transaction.cursor(), *within, size=_SCAN_ROWS):
                 keys = [key[len(prefix) :] for key, _ in pairs]
                 rows: list[Image] = [row for _, row in pairs]
                 if earlier:
@@ -244,18 +296,15 @@ class Node:
                 gone = tree.drop(transaction, tree.table_prefix(table), limit=_TRUNCATE_MAX)
 
 
-def _by_table(pairs: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
-    """Rows by the table that their keys begin with."""
-    for prefix, rows in itertools.groupby(pairs, lambda pair: pair[0][: tree.TABLE_BYTES]):
-        yield int.from_bytes(prefix, "big"), [(key[tree.TABLE_BYTES :], row) for key, row in rows]
-
-
-def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bool) -> _Changes:
-    """Write the rows of a group; answers what changed."""
+def _apply(
+    transaction: lmdb.Transaction, group: RowWrites, limits: Limits, *, before_images: bool
+) -> tuple[_Changes, int]:
+    """Write the rows of a group; answers what changed, and how many bytes the rows have."""
     prefix = tree.table_prefix(group.table)
     stored = [prefix + key for key in group.keys]
     befores = tree.get_many(transaction, stored)
     afters = group.merge(befores)
+    size = limits.require_room(befores, afters)
     changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
     puts = [(stored[i], after) for i in changed if (after := afters[i]) is not None]
     tree.put_many(transaction, [key for key, _ in puts], [row for _, row in puts])
@@ -265,27 +314,38 @@ def _apply(transaction: lmdb.Transaction, group: RowWrites, *, before_images: bo
                 tree.delete(transaction, stored[i])
     keys = group.keys
     told: list[Image] = [befores[i] for i in changed] if before_images else [None] * len(changed)
-    return group.table, [keys[i] for i in changed], told, [afters[i] for i in changed]
+    return (group.table, [keys[i] for i in changed], told, [afters[i] for i in changed]), size
 
 
-def _entries(changes: Iterable[_Changes]) -> Iterator[tuple[int, int, bytes]]:
-    """(table, number of changes, log body): groups of one table that follow each other are one entry.
+def _entries(changes: Iterable[_Changes], bytes_max: int) -> Iterator[tuple[int, int, bytes]]:
+    """(table, number of changes, log body): groups of one table that follow each other are one entry, if it is not long.
 
     Rows that are written more than once in one transaction come in many groups, some of a single row.
     """
     for table, groups in itertools.groupby(changes, key=lambda group: group[0]):
         keys, befores, afters = (list(itertools.chain(*column)) for column in list(zip(*groups, strict=True))[1:])
         if keys:
-            yield table, len(keys), logformat.encode_changes(keys, befores, afters)
+            for count, body in _bodies(keys, befores, afters, bytes_max):
+                yield table, count, body
 
 
-def _read_last(transaction: lmdb.Transaction, info: object | None) -> tuple[int, int]:
+def _bodies(
+    keys: Sequence[bytes], befores: Sequence[Image], afters: Sequence[Image], bytes_max: int
+) -> Iterator[tuple[int, bytes]]:
+    """Changes as one body, or as several where that one would be too long."""
+    body = logformat.encode_changes(keys, befores, afters)
+    if len(body) <= bytes_max or len(keys) == 1:
+        yield len(keys), body
+        return
+    del body
+    half = len(keys) // 2
+    for part in (slice(half), slice(half, None)):
+        yield from _bodies(keys[part], befores[part], afters[part], bytes_max)
+
+
+def _read_last(transaction: lmdb.Transaction, info: object | None) -> tuple[int, int, int]:
     value = transaction.get(_LAST, db=info) if info is not None else transaction.get(_LAST)
-    return (int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")) if value else (0, 0)
-
-
-def _encode_last(position: int, stamp: int) -> bytes:
-    return position.to_bytes(8, "big") + stamp.to_bytes(8, "big")
+    return _LAST_FACTS.unpack(value) if value else (0, 0, 0)
 
 
 def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[bytes], list[int]]:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.ports.store import VersionWrite
@@ -34,6 +35,7 @@ _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
 _SCAN_RECORDS = 50_000
 _SCAN_PAIRS = 4_096  # are read at once
+_WEIGHED_PAIRS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +138,26 @@ class Place:
         head = tree.table_prefix(table)
         found: list[tuple[bytes, bytes]] = []
         counts: list[tuple[int, int]] = []
+        weighed, room = 0, tree.LIST_BYTES
         with self.environment.read("records") as transaction:
             cursor = transaction.cursor()
             for number, prefix in enumerate(prefixes if _has_records(transaction, table) else ()):
                 for pairs in tree.scan_prefix(cursor, head + prefix, size=min(size, _SCAN_PAIRS)):
-                    if found and len(found) + len(pairs) > size:
+                    if found and (len(found) + len(pairs) > size or room <= 0):
                         yield _entries_before(found, counts, epoch)
-                        found, counts = [], []
+                        found, counts, weighed, room = [], [], 0, tree.LIST_BYTES
                     found += pairs
                     counts.append((number, len(pairs)))
+                    if len(found) - weighed >= _WEIGHED_PAIRS:
+                        weighed, room = len(found), room - tree.weigh(found[weighed:])
         if found:
             yield _entries_before(found, counts, epoch)
 
-    def row_borders(self, table: int, after: bytes, *, rows_max: int, pieces: int) -> tuple[list[bytes | None], int]:
-        """As of a node, over the records of a table."""
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        """The next records behind `after` in about equal pieces."""
+        prefix = tree.table_prefix(table)
         with self.environment.read("records") as transaction:
-            return tree.borders(transaction, tree.table_prefix(table), after, rows_max=rows_max, pieces=pieces)
+            return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_records(self, table: int) -> int:
         with self.environment.read("records") as transaction:
@@ -163,8 +169,8 @@ class Place:
         """Records with low < key <= high as of `epoch`, as batches of (key, row)."""
         prefix = tree.table_prefix(table)
         with self.environment.read("records") as transaction:
-            pairs = tree.scan(transaction, *tree.range_behind(prefix, low, high))
-            while part := list(itertools.islice(pairs, _SCAN_RECORDS)):
+            within = tree.range_behind(prefix, low, high)
+            for part in tree.scan_lists(transaction.cursor(), *within, size=_SCAN_RECORDS):
                 keys = pa.array([key[len(prefix) :] for key, _ in part], pa.binary())
                 rows = versions.rows_at(pa.array([chain for _, chain in part], pa.binary()), epoch, void)
                 there = rows.is_valid()

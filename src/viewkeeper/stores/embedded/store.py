@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.errors import CorruptStore, InputError, LogDiverged, StoreError
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
@@ -25,6 +26,7 @@ from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.directory import enter_directory
 from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.layout import Layout, open_layout
+from viewkeeper.stores.embedded.limits import LIMITS, Limits
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 
@@ -45,7 +47,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class EmbeddedStore:
     """A store in one directory."""
 
-    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
+    def __init__(self, url: str, *, create: bool = True, read_only: bool = False, limits: Limits = LIMITS) -> None:
+        self._limits = limits
         self.layout: Layout = open_layout(url, create=create, read_only=read_only)
         self._directory = enter_directory(self.layout)
         try:
@@ -65,6 +68,7 @@ class EmbeddedStore:
                 Stream(number),
                 synced=layout.synced,
                 before_images=layout.before_images,
+                limits=self._limits,
             )
             for number, part in enumerate(nodes)
         ]
@@ -123,7 +127,7 @@ class EmbeddedStore:
 
         Places are written without a sync between the protocol's sync points, so LMDB promises nothing for them then;
         base and log are synced with every write, and everything is computed again from there. Readers are told first.
-        Where the log has no before-images, DELTA is gone too: the log is told of every row once more.
+        DELTA is gone too: the log is told once more of every row of a table that has one.
         """
         if not self.layout.is_writable:
             raise StoreError(
@@ -133,11 +137,10 @@ class EmbeddedStore:
         with locked(self.layout.path):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
-            rebuilt: Positions = {}
-            if not self.layout.before_images:
-                for node in self._nodes:
-                    node.log_rows(self.now)
-                rebuilt = self.ends()
+            stored = [table["id"] for table in self.read_catalog().get("tables", ()) if table["delta"] is not None]
+            for node in self._nodes:
+                node.log_rows(stored, self.now)
+            rebuilt = self.ends() if stored else {}
             self.change_epoch_record(lambda record: forget_views(record, rebuilt))
             for part in self._places:
                 self._directory.remake(part)
@@ -189,15 +192,12 @@ class EmbeddedStore:
             yield pa.record_batch(arrays, names=["key", "row"])
 
     def row_borders(
-        self, table: int, part: int, after: bytes, *, rows_max: int, pieces: int
-    ) -> tuple[list[bytes | None], int]:
-        source = self._nodes[part] if self.layout.before_images else self.place(part)
-        return source.row_borders(table, after, rows_max=rows_max, pieces=pieces)
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        return self._nodes[part].borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_rows(self, table: int) -> int:
-        if self.layout.before_images:
-            return sum(node.count_rows(table) for node in self._nodes)
-        return sum(self.place(number).count_records(table) for number in range(self.places))
+        return sum(node.count_rows(table) for node in self._nodes)
 
     def drop_rows(self, table: int) -> None:
         for node in self._nodes:
@@ -208,7 +208,7 @@ class EmbeddedStore:
     def ends(self) -> Positions:
         return {node.stream: node.end() for node in self._nodes}
 
-    def cut(self, start: Positions, *, changes_max: int) -> Cut:
+    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         for node in self._nodes:
             if node.end() < start.get(node.stream, 0):
                 raise LogDiverged(
@@ -217,14 +217,17 @@ class EmbeddedStore:
         stamp = self.now()
         for node in self._nodes:  # every transaction stamped before this instant has ended when its lock was passed
             node.pass_writer_lock()
-        share = max(1, changes_max // len(self._nodes))
+        changes, size = (max(1, most // len(self._nodes)) for most in (changes_max, bytes_max))
         for node in self._nodes:
-            found = node.find_entry(start.get(node.stream, 0) + share)
-            stamp = min(stamp, found[1].stamp) if found else stamp
+            limit = node.stamp_within(start.get(node.stream, 0), changes_max=changes, bytes_max=size)
+            stamp = stamp if limit is None else min(stamp, limit)
         positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in self._nodes}
         for node in self._nodes:  # a writer in another process may have asked for sync=off (R10.1)
             node.sync()
         return Cut(positions, stamp)
+
+    def log_bytes(self, start: Positions, stop: Positions) -> int:
+        return sum(self._nodes[stream].bytes_between(start.get(stream, 0), end) for stream, end in stop.items())
 
     def oldest_waiting(self, positions: Positions) -> int | None:
         """The stamp of the oldest change behind `positions`; None when there is none."""
@@ -335,6 +338,14 @@ class EmbeddedStore:
         self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
     ) -> Iterator[pa.RecordBatch]:
         return self.place(place).scan_versions(table, low, high, epoch, void)
+
+    def record_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        return self.place(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_records(self, table: int) -> int:
+        return sum(self.place(number).count_records(table) for number in range(self.places))
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         from viewkeeper.stores.embedded.place import prepare

@@ -15,15 +15,18 @@ from operator import itemgetter
 
 import lmdb
 
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
 
 LIMIT = 500  # table id included
+LIST_BYTES = 64 << 20
 _TABLE = struct.Struct(">I")
 TABLE_BYTES = _TABLE.size
 _SIZES = struct.Struct("<II")
 _FIRST_PAIRS = 16  # of a scan whose length nobody knows
 _LIST_PAIRS = 4_096  # are read at once, once it turns out to be long
 _KEY_OF = itemgetter(0)
+_VALUE_OF = itemgetter(1)
 
 
 def table_prefix(table: int) -> bytes:
@@ -97,21 +100,44 @@ def scan(
 
 
 def scan_lists(
-    cursor: lmdb.Cursor, start: bytes, stop: bytes | None, *, size: int, first: int | None = None
+    cursor: lmdb.Cursor,
+    start: bytes,
+    stop: bytes | None,
+    *,
+    size: int,
+    first: int | None = None,
+    bytes_max: int = LIST_BYTES,
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Pairs with start <= key < stop in key order, in lists of about `size`, the first of `first` and then more and more."""
+    """Pairs with start <= key < stop in key order, in lists of about `size`, the first of `first` and then more and more.
+
+    A list is shorter where its values have about `bytes_max`; how many are read at once is guessed from those before.
+    """
     if not cursor.set_range(start[:LIMIT]):
         return
-    pairs, wanted = cursor.iternext(), first or size
-    while part := list(itertools.islice(pairs, wanted)):
+    pairs, wanted, step = cursor.iternext(), first or size, _FIRST_PAIRS
+    held: list[tuple[bytes, bytes]] = []
+    room = bytes_max
+    while part := list(itertools.islice(pairs, min(step, wanted - len(held)))):
+        read = len(part)
         if max(map(len, map(_KEY_OF, part))) >= LIMIT:
             part = [pair for stored in part for pair in _expanded(*stored) if pair[0] >= start]
         inside = len(part) if stop is None else bisect_left(part, (stop,))
-        if inside:
-            yield part[:inside]
+        held = held + part[:inside] if held else part[:inside]
         if inside < len(part):
-            return
-        wanted = min(4 * wanted, size)
+            break
+        heft = weigh(part)
+        room -= heft
+        if len(held) >= wanted or room <= 0:
+            yield held
+            held, room, wanted = [], bytes_max, min(4 * wanted, size)
+        step = max(1, min(4 * read, room * read // max(1, heft)))
+    if held:
+        yield held
+
+
+def weigh(pairs: Sequence[tuple[bytes, bytes]]) -> int:
+    """How many bytes the values of pairs have."""
+    return sum(map(len, map(_VALUE_OF, pairs)))
 
 
 def scan_prefix(cursor: lmdb.Cursor, prefix: bytes, *, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
@@ -131,27 +157,30 @@ def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
 
 
 def borders(
-    transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, pieces: int
-) -> tuple[list[bytes | None], int]:
-    """Keys (without the prefix) that cut up to `rows_max` pairs behind `after` in about `pieces`; and how many pairs.
-
-    The first is `after`; the last is None when the pairs end there.
-    """
-    step = max(1, -(-rows_max // pieces))
+    transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+) -> Borders:
+    """Keys (without the prefix) that cut the next pairs behind `after` in about `pieces`; see `row_borders`."""
+    row_step, byte_step = max(1, -(-rows_max // pieces)), max(1, -(-bytes_max // pieces))
     found: list[bytes | None] = [after]
-    rows, last = 0, after
+    rows = size = rows_cut = size_cut = 0  # so far, and up to the last border
     for pairs in scan_lists(transaction.cursor(), *range_behind(prefix, after, None), size=_LIST_PAIRS):
         pairs = pairs[: rows_max - rows]
-        ends = [*range(step - 1 - rows % step, len(pairs), step)]
-        if rows + len(pairs) == rows_max and len(pairs) - 1 not in ends:
-            ends.append(len(pairs) - 1)
-        found += [pairs[end][0][len(prefix) :] for end in ends]
-        rows, last = rows + len(pairs), pairs[-1][0][len(prefix) :]
-        if rows == rows_max:
-            return found, rows
-    if rows and found[-1] == last:
+        sizes = list(itertools.accumulate(map(len, map(_VALUE_OF, pairs)), initial=size))
+        is_light = sizes[-1] < min(bytes_max, size_cut + byte_step)
+        for at in range(row_step - 1 - (rows - rows_cut), len(pairs), row_step) if is_light else range(len(pairs)):
+            heft, count = sizes[at + 1], rows + at + 1
+            if is_light or count - rows_cut >= row_step or heft - size_cut >= byte_step or heft >= bytes_max:
+                found.append(pairs[at][0][len(prefix) :])
+                rows_cut, size_cut = count, heft
+            if heft >= bytes_max:
+                return Borders(tuple(found), count, heft)
+        rows, size = rows + len(pairs), sizes[-1]
+        if rows >= rows_max:
+            last = () if rows_cut == rows else (pairs[-1][0][len(prefix) :],)
+            return Borders((*found, *last), rows, size)
+    if rows and rows_cut == rows:
         found.pop()
-    return [*found, None], rows
+    return Borders((*found, None), rows, size)
 
 
 def count(transaction: lmdb.Transaction, prefix: bytes) -> int:

@@ -1,0 +1,89 @@
+"""One store, one table that has a DELTA and one that has none: each is filled, kept and rebuilt in its own way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.running import HereRunner, ManagersRunner
+from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.flow.swaps import swap_catalog
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import parse_type
+from viewkeeper.plan.catalog import Catalog
+
+COLUMNS = (Column("k", parse_type("STRING"), nullable=False), Column("v", parse_type("INT")))
+
+
+def add_table(catalog: Catalog) -> Catalog:
+    number = catalog.next_id
+    return catalog.with_table(TableSchema(TableId(number), "stored", COLUMNS, ("k",), TableId(number + 1)))
+
+
+@pytest.fixture(params=[1, 11], ids=["one node", "more nodes than places"])
+def db(tmp_path: Path, request: pytest.FixtureRequest) -> vk.Database:
+    db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off&nodes={request.param}")
+    db.execute("CREATE TABLE plain (k STRING PRIMARY KEY, v INT)")
+    swap_catalog(db.store, add_table)
+    return db
+
+
+def keep(db: vk.Database) -> None:
+    for runner in (HereRunner(db.store), ManagersRunner(db.store, 3)):
+        coordinator = Coordinator(db.store, runner, rows_max=4)
+        coordinator.step()
+    coordinator.catch_up()
+
+
+def put(db: vk.Database, name: str, keys: range, value: int) -> None:
+    for key in keys:
+        db.table(name).put(f"k{key}", {"v": value})
+
+
+def define(db: vk.Database) -> None:
+    for name in ("plain", "stored"):
+        db.execute(f"CREATE MATERIALIZED VIEW of_{name} AS SELECT v, COUNT(*) AS n FROM {name} GROUP BY v")
+    db.execute(
+        "CREATE MATERIALIZED VIEW joined AS SELECT plain.k, plain.v, stored.v AS w FROM plain JOIN stored USING (k)"
+    )
+
+
+def require_right(db: vk.Database) -> None:
+    rows = {name: {row["k"]: row["v"] for row in db.table(name).scan()} for name in ("plain", "stored")}
+    for name, found in rows.items():
+        counts = {value: list(found.values()).count(value) for value in found.values()}
+        assert {row["v"]: row["n"] for row in db.view(f"of_{name}").scan()} == counts
+    both = {(k, v, rows["stored"][k]) for k, v in rows["plain"].items() if k in rows["stored"]}
+    assert {tuple(row.values()) for row in db.view("joined").scan()} == both
+
+
+def test_views_over_both_are_filled_and_kept(db: vk.Database) -> None:
+    put(db, "plain", range(15), 1)
+    put(db, "stored", range(5, 25), 2)
+    keep(db)
+    define(db)
+    put(db, "plain", range(3, 7), 3)
+    keep(db)
+    require_right(db)
+    put(db, "stored", range(8), 4)
+    db.table("plain").delete("k1")
+    db.table("stored").delete("k9")
+    keep(db)
+    require_right(db)
+
+
+def test_both_come_back_after_a_power_loss(db: vk.Database) -> None:
+    define(db)
+    put(db, "plain", range(9), 1)
+    put(db, "stored", range(5, 12), 2)
+    keep(db)
+    with db.store._meta.environment.write("meta") as transaction:
+        transaction.put(b"views", json.dumps({"boot": "another", "clean": False}).encode())
+    db.close()
+    db = vk.connect(db._store.url)
+    put(db, "stored", range(6, 8), 3)
+    keep(db)
+    require_right(db)
