@@ -56,6 +56,7 @@ _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
 _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
+    "connect with read_only=True to read it": "get, scan, changes, explain, status, check and backup can read it",
     "vk.restore(backup, url) makes": "viewkeeper restore BACKUP URL makes",
     "viewkeeper run, or pipeline.run_available()": "viewkeeper run URL",
     "ignore_unknown=True leaves": "--ignore-unknown leaves",

@@ -86,7 +86,7 @@ def test_commands_that_read_do_and_those_that_write_name_the_reason(store: Path)
     write = on_read_only_mount(store, sys.executable, "-m", "viewkeeper", "put", mount, "t", "9", "v=1")
 
     assert (read.returncode, read.stdout.strip()) == (0, '{"v": 1, "n": 3}')
-    assert write.returncode == 4 and "cannot be written" in write.stderr
+    assert write.returncode == 4 and "cannot be written" in write.stderr and "backup can read it" in write.stderr
 
 
 def test_it_is_not_read_beside_one_who_can_write(store: Path) -> None:
