@@ -2,8 +2,8 @@
 
 In: sizes. Out: seconds of each refresh and of each recomputation, and their ratio. Always: both take turns after the same
 changes, on one warm session, the second of them first in every other turn; both leave the same records in LMDB, synced,
-which is tested each time. The recomputation reads the base through the product's own Spark reader and replaces all
-records in one transaction.
+which is tested each time. The recomputation reads the base inside Spark's tasks and replaces all records in one
+transaction.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from benchmarks.options import Options
 from benchmarks.pipeline_runs import start_session, take_turns
 from benchmarks.recompute import WrongResult
 from benchmarks.results import median, spread
+from benchmarks.spark_base import base_frame
 from benchmarks.views import V1
 from benchmarks.workload import PUTS_PER_DELETE, fill_on_spark, prepare, steps, write_step
-from viewkeeper.engine.recompute import SparkRecompute
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import encode_rows
-from viewkeeper.ports.recompute import Base, Moment
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from viewkeeper.client.database import Database
 
 _WARM_UPS = 2
@@ -39,15 +40,15 @@ _WARM_UPS = 2
 class Recomputation:
     """V1 by Spark SQL over all base rows, kept in an environment of its own."""
 
-    def __init__(self, db: Database, spark: object, target: Path) -> None:
+    def __init__(self, db: Database, spark: SparkSession, target: Path) -> None:
         self._db = db
-        self._spark = SparkRecompute(db.store, spark)
+        self._spark = spark
         self.records = pa.table({})
         self._environment = lmdb.open(str(target), map_size=1 << 32, sync=False, metasync=False)
 
     def run(self) -> None:
-        now = Moment(0, self._db.store.ends(), ())  # all that is written
-        computed = self._spark.run(V1, [Base("r", self._db.table("r").schema)], now).sort_by("x")
+        base_frame(self._spark, self._db, "r").createOrReplaceTempView("r")
+        computed = self._spark.sql(V1).toArrow().sort_by("x")
         node = self._db.view("v1").definition.node
         keys, _ = encode_keys(node.key, [computed["x"].combine_chunks()], len(computed))
         values = [computed[name].combine_chunks() for name in ("n", "s")]

@@ -22,11 +22,10 @@ from benchmarks.options import Options
 from benchmarks.pipeline_runs import start_session, take_turns
 from benchmarks.recompute import WrongResult
 from benchmarks.results import spread
+from benchmarks.spark_base import base_frame
 from benchmarks.workload import fill_on_spark
 from tests.support.tpch import TABLES, TpchModel, create_tables, generate, records
 from tests.support.tpch_queries import QUERIES
-from viewkeeper.engine.recompute import BaseReader
-from viewkeeper.ports.recompute import Moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +45,9 @@ class Recomputation:
         self.answers: dict[int, pa.Table] = {}
 
     def run(self) -> None:
-        now = Moment(0, self._db.store.ends(), ())  # all that is written
         frames = []
         for name in TABLES:
-            reader = BaseReader(self._db.url, self._db.store.incarnation, self._db.table(name).schema, now, frozenset())
-            fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in reader.table.columns)
-            parts = len(reader.parts(self._db.store))
-            frame = self._spark.range(0, parts, 1, parts).mapInArrow(reader.read, fields).cache()
+            frame = base_frame(self._spark, self._db, name).cache()
             frame.createOrReplaceTempView(name)
             frames.append(frame)
         self.answers = {query: self._spark.sql(QUERIES[query]).toArrow() for query in KEPT}

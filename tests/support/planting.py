@@ -24,6 +24,25 @@ def _stored(database: Database, view: str, key: tuple) -> tuple[Place, bytes]:
     return place, tree.table_prefix(node.table) + encoded
 
 
+def _stored_in_delta(database: Database, table: str, key: tuple) -> tuple[Place, bytes]:
+    schema = database.table(table).schema
+    encoded = encode_key(schema.key_columns, key)
+    place = database.store.place(database.store.place_of(encode_key(schema.key_columns[:1], key[:1])))
+    return place, tree.table_prefix(schema.delta) + encoded
+
+
+def row_of_delta(database: Database, table: str, key: tuple) -> bytes:
+    place, stored = _stored_in_delta(database, table, key)
+    with place.environment.read("records") as transaction:
+        return tree.get(transaction, stored)
+
+
+def change_row_of_delta(database: Database, table: str, key: tuple, chain: bytes | None) -> None:
+    place, stored = _stored_in_delta(database, table, key)
+    with place.environment.write("records") as transaction:
+        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
+
+
 def view_keys(database: Database, view: str) -> list[tuple]:
     node = database.view(view).definition.node
     with database.snapshot() as snapshot:

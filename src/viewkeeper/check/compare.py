@@ -1,77 +1,100 @@
 """Comparing: recomputed records against stored ones.
 
-In: two Arrow tables with the same key and value columns. Out: findings. Always: NULL equals NULL, NaN equals NaN, −0.0
-equals 0.0, sums and averages in DOUBLE agree within their bound, and all else is equal bit for bit.
+In: two directories of Parquet files. Out: findings. Always: NULL equals NULL, NaN equals NaN, −0.0 equals 0.0, a DOUBLE that
+comes from sums agrees within its bound, and all else is equal bit for bit. Rows without a key are compared as often as they
+are there: those that show the same are told apart by a number. What does not fit a bounded memory is kept in files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from viewkeeper.check.report import Finding
 
 FINDINGS_MAX = 10_000
+_MEMORY = "1GB"
+_NEAR = "1e-9"
 
 
-def compare(
-    view: str,
-    keys: Sequence[str],
-    values: Sequence[str],
-    bounds: Sequence[str],
-    expected: pa.Table,
-    found: pa.Table,
-) -> list[Finding]:
-    """What differs; both tables have the columns `keys` and `values`, the key being unique in each.
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is compared: the values `c0`, `c1`, … of both sides, shown under names; `doubles` are those that are DOUBLE.
 
-    The column of `bounds` beside an expected value says how far the found one may be from it; without end where the
-    sum of magnitudes itself has left the range of DOUBLE.
+    `expected_key` and `found_key` are the places of the key on each side, where it is unique; None: rows are a bag. The
+    expected side tells at `bounds`, by the place of a value, how far that may be off. `is_near`: any DOUBLE by a billionth.
     """
-    sides = [_numbered(expected, keys, values, bounds), _numbered(found, keys, values, ())]
-    names = [f"k{i}" for i in range(len(keys))]
-    joined = " AND ".join(f"e.{name} IS NOT DISTINCT FROM f.{name}" for name in names) or "true"
-    differs = " OR ".join(_differs(expected[name].type, i) for i, name in enumerate(values)) or "false"
-    sql = f"""SELECT e.row_number AS e, f.row_number AS f FROM expected e FULL OUTER JOIN found f ON {joined}
-              WHERE e.row_number IS NULL OR f.row_number IS NULL OR {differs}
-              ORDER BY coalesce(e.row_number, f.row_number) LIMIT {FINDINGS_MAX}"""
-    with duckdb.connect() as connection:
-        connection.register("expected", sides[0])
-        connection.register("found", sides[1])
-        pairs = connection.execute(sql).fetchall()
-    return [_finding(view, keys, values, expected, found, left, right) for left, right in pairs]
+
+    view: str
+    values: Sequence[str]
+    doubles: frozenset[int]
+    expected_key: tuple[int, ...] | None
+    found_key: tuple[int, ...]
+    bounds: dict[int, int]
+    is_near: bool
+
+    @property
+    def exact(self) -> list[int]:
+        """The values that are equal or are not."""
+        return [place for place in range(len(self.values)) if place not in self.doubles]
+
+    @property
+    def keys(self) -> list[str]:
+        width = len(self.exact) + 1 if self.expected_key is None else len(self.expected_key)
+        return [f"k{part}" for part in range(width)]
 
 
-def _differs(kind: pa.DataType, i: int) -> str:
-    differs = f"e.v{i} IS DISTINCT FROM f.v{i}"
-    if not pa.types.is_floating(kind):
+def compare(shape: Shape, expected: Path, found: Path, scratch: Path) -> tuple[int, list[Finding]]:
+    """How many records are expected, and what differs. `scratch` is a directory for files."""
+    joined = " AND ".join(f"e.{key} IS NOT DISTINCT FROM f.{key}" for key in shape.keys) or "true"
+    differs = " OR ".join(_differs(shape, place) for place in range(len(shape.values))) or "false"
+    known = [f"CASE WHEN e.there THEN e.{key} ELSE f.{key} END AS {key}" for key in shape.keys]
+    shown = [f"{side}.c{place} AS {side}{place}" for side in "ef" for place in range(len(shape.values))]
+    sql = f"""SELECT {", ".join([*known, "e.there AS e", "f.there AS f", *shown])}
+              FROM ({_keyed(shape, "expected", shape.expected_key)}) e
+              FULL OUTER JOIN ({_keyed(shape, "found", shape.found_key)}) f ON {joined}
+              WHERE e.there IS NULL OR f.there IS NULL OR {differs}
+              ORDER BY {", ".join([*shape.keys, "e.there"])} LIMIT {FINDINGS_MAX}"""
+    with duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": str(scratch)}) as connection:
+        for name, path in (("expected", expected), ("found", found)):
+            connection.read_parquet(f"{path}/*.parquet").create_view(name)
+        counted = connection.sql("SELECT count(*) FROM expected").fetchall()[0][0]
+        rows = connection.sql(sql).to_arrow_table().to_pylist()
+    return counted, [_finding(shape, row) for row in rows]
+
+
+def _keyed(shape: Shape, side: str, key: tuple[int, ...] | None) -> str:
+    """A side with its key; that of a bag is all that is no DOUBLE, and a number in the order of the rest."""
+    if shape.expected_key is not None and key is not None:
+        keys = [f"c{place} AS k{part}" for part, place in enumerate(key)]
+        return f"SELECT {', '.join([*keys, '*'])}, true AS there FROM {side}"
+    by = ", ".join(f"c{place}" for place in shape.exact) or "true"
+    others = ", ".join(f"c{place}" for place in sorted(shape.doubles))
+    keys = [f"c{place} AS k{part}" for part, place in enumerate(shape.exact)]
+    order = f" ORDER BY {others}" if others else ""
+    keys.append(f"row_number() OVER (PARTITION BY {by}{order}) AS k{len(shape.exact)}")
+    return f"SELECT {', '.join([*keys, '*'])}, true AS there FROM {side}"
+
+
+def _differs(shape: Shape, place: int) -> str:
+    expected, found, bound = f"e.c{place}", f"f.c{place}", f"e.c{shape.bounds.get(place)}"
+    differs = f"{expected} IS DISTINCT FROM {found}"
+    allowed = [bound] if place in shape.bounds else []
+    allowed += [f"abs({expected}) * {_NEAR} + 1e-300"] if shape.is_near else []
+    if place not in shape.doubles or not allowed:
         return differs
-    near = f"coalesce(abs(e.v{i} - f.v{i}) <= e.b{i}, FALSE)"
-    boundless = f"(e.v{i} IS NOT NULL AND f.v{i} IS NOT NULL AND (isnan(e.b{i}) OR isinf(e.b{i})))"
-    return f"({differs} AND NOT {near} AND NOT {boundless})"
+    near = f"isfinite({expected}) AND abs({expected} - {found}) <= {' + '.join(allowed)}"
+    if place in shape.bounds:  # without end where the sum of magnitudes itself has left the range of DOUBLE
+        near = f"({near}) OR ({found} IS NOT NULL AND {expected} IS NOT NULL AND NOT isfinite({bound}))"
+    return f"({differs} AND NOT coalesce({near}, FALSE))"
 
 
-def _numbered(table: pa.Table, keys: Sequence[str], values: Sequence[str], bounds: Sequence[str]) -> pa.Table:
-    columns = {f"k{i}": table[name] for i, name in enumerate(keys)}
-    columns |= {f"v{i}": table[name] for i, name in enumerate(values)}
-    columns |= {f"b{i}": table[name] for i, name in enumerate(bounds)}
-    return pa.table(columns | {"row_number": pa.array(range(len(table)), pa.int64())})
-
-
-def _finding(
-    view: str,
-    keys: Sequence[str],
-    values: Sequence[str],
-    expected: pa.Table,
-    found: pa.Table,
-    left: int | None,
-    right: int | None,
-) -> Finding:
+def _finding(shape: Shape, row: dict[str, object]) -> Finding:
     sides = [
-        None if at is None else table.slice(at, 1).to_pylist()[0] for table, at in ((expected, left), (found, right))
+        {name: row[f"{side}{place}"] for place, name in enumerate(shape.values)} if row[side] else None for side in "ef"
     ]
-    kind = "missing" if right is None else "extra" if left is None else "wrong"
-    known = sides[0] or sides[1] or {}
-    shown = [None if side is None else {name: side[name] for name in values} for side in sides]
-    return Finding(view, tuple(known[name] for name in keys), kind, shown[0], shown[1])
+    kind = "missing" if sides[1] is None else "extra" if sides[0] is None else "wrong"
+    return Finding(shape.view, tuple(row[key] for key in shape.keys), kind, sides[0], sides[1])

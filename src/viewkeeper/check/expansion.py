@@ -1,8 +1,8 @@
 """Expansion: the text of a view over base tables alone.
 
-In: a view whose text may name other views. Out: Spark SQL in which every view stands as the subquery that it is, and every
-table under a name of its own. Always: the users' own words, not what our planner made of them; a name means what it meant
-when the view was written, whatever it is called today, and a table has the columns it had then.
+In: a view whose text may name other views. Out: a query in which every view, and every name of a WITH, stands as the subquery
+that it is, and every table under a name of its own. Always: the users' own words, not what our planner made of them; a name
+means what it meant when the view was written, whatever it is called today, and a table has the columns it had then.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from viewkeeper.sql.dialect import ViewSpark
 Tables = dict[str, TableSchema]
 
 
-def spelled_out(catalog: Catalog, view: ViewDefinition) -> tuple[str, Tables]:
-    """The text, and the tables that it reads by the names they have in it."""
+def spelled_out(catalog: Catalog, view: ViewDefinition) -> tuple[exp.Query, Tables]:
+    """The query, and the tables that it reads by the names they have in it."""
     tables: Tables = {}
-    return _expanded(catalog, view, tables).sql(dialect=ViewSpark), tables
+    return _expanded(catalog, view, tables), tables
+
+
+def name_of(table: TableSchema) -> str:
+    """What a table is called where it stands for itself; views of another age may see fewer columns of it."""
+    return f"__table_{table.id}_{len(table.columns)}"
 
 
 def _expanded(catalog: Catalog, view: ViewDefinition, tables: Tables) -> exp.Query:
@@ -29,44 +34,36 @@ def _expanded(catalog: Catalog, view: ViewDefinition, tables: Tables) -> exp.Que
     tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
     if not isinstance(tree, exp.Query):
         raise InvariantBroken(f"view {view.name} is stored with a text that is no query")
+    for clause in reversed(list(tree.find_all(exp.With))):  # what stands inside comes first, so no name hides another
+        _inline(clause)
     for node in list(tree.find_all(exp.Table)):
-        if _is_common_table(node):
-            continue
         entry = then.by_id(meant[node.name.lower()])
-        alias = _alias(node)
         if isinstance(entry, TableSchema):
-            name = f"__table_{entry.id}_{len(entry.columns)}"
-            tables[name] = entry
-            source: exp.Expression = exp.Table(this=exp.to_identifier(name, quoted=True))
-        else:
-            source = exp.Subquery(this=_expanded(then, entry, tables))
-            if not alias.args.get("columns"):  # where the view's text gives no name, ours need not be Spark's
-                names = [exp.to_identifier(shown.column.name, quoted=True) for shown in entry.shown]
-                alias.set("columns", names)
-        source.set("alias", alias)
-        source.set("joins", node.args.get("joins"))  # of a join in parentheses: they hang on its first table
-        node.replace(source)
+            tables[name_of(entry)] = entry
+            _put(node, exp.Table(this=exp.to_identifier(name_of(entry), quoted=True)))
+        else:  # where the view's text gives no name, ours need not be Spark's
+            names = [exp.to_identifier(shown.column.name, quoted=True) for shown in entry.shown]
+            _put(node, exp.Subquery(this=_expanded(then, entry, tables)), names)
     return tree
 
 
-def _alias(node: exp.Table) -> exp.TableAlias:
-    """What a table is called, and its columns, where the text gives them names."""
+def _inline(clause: exp.With) -> None:
+    """Let the queries of a WITH stand where they are named, the last first: it may name those before it, not the others."""
+    query = clause.parent
+    if query is None:
+        raise InvariantBroken("a WITH stands before no query")
+    clause.pop()
+    for common in reversed(clause.expressions):
+        columns = common.args["alias"].args.get("columns") or []
+        for node in [table for table in query.find_all(exp.Table) if table.name.lower() == common.alias.lower()]:
+            _put(node, exp.Subquery(this=common.this.copy()), [column.copy() for column in columns])
+
+
+def _put(node: exp.Table, source: exp.Expression, columns: list[exp.Identifier] | None = None) -> None:
+    """Put `source` in the place of a table, under the name that this has in the text; its columns too, where it gives any."""
     given = node.args.get("alias")
-    columns = [] if given is None else given.args.get("columns")
-    return exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True), columns=columns)
-
-
-def _is_common_table(node: exp.Table) -> bool:
-    """Whether the name is that of a WITH around it."""
-    inside: exp.Expression = node
-    above = node.parent
-    while above is not None:
-        if isinstance(above, exp.With):  # inside one of them: those before it are known there
-            known = above.expressions[: above.expressions.index(inside)]
-        else:
-            clause = above.args.get("with_")
-            known = [] if clause is None or clause is inside else clause.expressions
-        if any(common.alias.lower() == node.name.lower() for common in known):
-            return True
-        inside, above = above, above.parent
-    return False
+    named = [] if given is None else given.args.get("columns") or []
+    alias = exp.to_identifier(node.alias or node.name, quoted=True)
+    source.set("alias", exp.TableAlias(this=alias, columns=named or columns or []))
+    source.set("joins", node.args.get("joins"))  # of a join in parentheses: they hang on its first table
+    node.replace(source)

@@ -1,164 +1,143 @@
 """Questions: what another engine is asked, to judge a view.
 
-In: a view's original text. Out: the same query in Spark SQL with the view's key added as `__key_0`, `__key_1`, …, and for
-sums and averages that Spark adds up in doubles how far they may be off, as `__bound_0`, …. Always: the text's own
-expressions are asked for, not what our planner made of them; nothing of `views` or `engine` is used.
+In: a view's original text. Out: the same query in Spark SQL, with the view's key and, for sums and averages that Spark adds
+up in doubles, how far they may be off. Always: the text's own expressions are asked for, not what our planner made of them;
+nothing of `views` or `engine` is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import expressions as exp
 
-from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.schema import TableSchema
-from viewkeeper.plan.catalog import ViewDefinition
-from viewkeeper.sql.dialect import ViewSpark
+from viewkeeper.check.blocks import Block, blocks_of, columns_named, parts_of
+from viewkeeper.check.care import take_care
+from viewkeeper.check.exact import make_exact
+from viewkeeper.check.expansion import Tables, name_of, spelled_out
+from viewkeeper.check.parsing import parsed, text_of
+from viewkeeper.model.schema import Column
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
+from viewkeeper.plan.nodes import TopNode
 
-KEY_NAME = "__key_{}"
-BOUND_NAME = "__bound_{}"
 _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is within n · 2^-52 · Σ|x|
 
 
-def can_ask_for_key(view: ViewDefinition) -> bool:
-    """Whether its text is one SELECT over one base table, whose columns can be asked for beside what the view shows."""
-    if view.kind == "INDEX":
-        return True
-    if view.names[0][1] != view.sources[0] or len(view.names) > 1 or len(view.nodes) > 1:
-        return False
-    tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
-    is_one = [tree] == list(tree.find_all(exp.Query)) and not tree.args.get("with_")
-    return is_one and not any(alias.args.get("columns") for alias in tree.find_all(exp.TableAlias))
+@dataclass(frozen=True, slots=True)
+class Question:
+    """SQL over tables under their names; the answer has the shown values, then what is asked for beside them.
 
-
-def question_for(
-    view: ViewDefinition, table: TableSchema, left_out: Sequence[Sequence[str]] = (), *, careful: bool = False
-) -> str:
-    """Spark SQL whose answer holds the view's key, then what it shows, then a bound for each shown value.
-
-    `left_out` are groups that are not judged, as SQL literals of their key. `careful` asks in a way on which Spark does not
-    stop where the view has an answer: it evaluates arguments outside of FILTER, and fails when a sum of integers leaves
-    64 bits on its way to one that fits.
+    `key` are the places in the answer of the view's key, which is unique there; None where it cannot be asked for, and then
+    rows are compared as often as they are there. `bounds` are the places of how far a value may be off, by the value's place.
+    `is_near`: a DOUBLE may come from sums of doubles further below, and be off by a billionth.
     """
+
+    sql: str
+    tables: Tables
+    columns: dict[str, list[Column]]  # those that it reads, by the name of the table
+    key: tuple[int, ...] | None
+    bounds: dict[int, int]
+    is_near: bool
+    doubt: str | None  # why Spark's answer may be another though the view is right
+
+
+def question_for(catalog: Catalog, view: ViewDefinition, *, careful: bool) -> Question:
+    """What to ask. `careful`: in a way on which Spark does not stop where the view has an answer."""
     if view.kind == "INDEX":
-        return _index_question(view, table)
-    tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
+        return _index_question(catalog, view)
+    tree, tables = spelled_out(catalog, view)
+    columns = {name: columns_named(tree, table.columns) for name, table in tables.items()}
+    key, bounds = _ask_more(view, tree, tables)
+    blocks = blocks_of(tree, tables)
+    is_near = any(block.sums_doubles for block in blocks if not (bounds and block.tree is tree))
+    for block in blocks:
+        make_exact(block, wide=careful)
+        if careful:
+            take_care(block)
+    return Question(text_of(tree), tables, columns, key, bounds, is_near, _doubt(view, blocks, careful=careful))
+
+
+def _doubt(view: ViewDefinition, blocks: Sequence[Block], *, careful: bool) -> str | None:
+    if any(isinstance(node, TopNode) and not node.is_total for node in view.nodes):
+        return "its ORDER BY leaves rows equal, of which Spark may take others; with the key in it there are none"
+    if careful and any(block.sums_wide_decimals for block in blocks):
+        return "a sum of DECIMAL leaves 38 digits in Spark, perhaps on its way to one that fits"
+    return None
+
+
+def _index_question(catalog: Catalog, view: ViewDefinition) -> Question:
+    table = catalog.table_by_id(view.sources[0]).as_of(view.id)
+    shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
+    sql = text_of(exp.select(*shown).from_(exp.to_table(name_of(table))))
+    names = {item.column.name for item in view.shown}
+    columns = {name_of(table): [column for column in table.columns if column.name in names]}
+    return Question(sql, {name_of(table): table}, columns, _shown_key(view), {}, is_near=False, doubt=None)
+
+
+def _ask_more(view: ViewDefinition, tree: exp.Query, tables: Tables) -> tuple[tuple[int, ...] | None, dict[int, int]]:
+    """Ask for the key and for bounds, where the outermost SELECT can tell; and where in the answer they are."""
     if not isinstance(tree, exp.Select):
-        raise InvariantBroken(f"view {view.name} is stored with a text that is no SELECT")
-    keys = _keys(view, tree, table)
-    if careful:
-        tree = _with_care(view, tree)
-    for group in left_out:
-        same = [
-            exp.NullSafeEQ(this=key.copy(), expression=_parsed(text)) for key, text in zip(keys, group, strict=True)
-        ]
-        tree = tree.where(exp.not_(exp.paren(exp.and_(*same))))
-    selected = [exp.alias_(key.copy(), KEY_NAME.format(i)) for i, key in enumerate(keys)]
-    bounds = [exp.alias_(bound, BOUND_NAME.format(i)) for i, bound in enumerate(_bounds(view, tree))]
-    tree.set("expressions", [*selected, *tree.expressions, *bounds])
-    # positions in GROUP BY would now count the added columns too
-    if tree.args.get("group"):
-        tree.args["group"].set("expressions", [key.copy() for key in keys])
-    return tree.sql(dialect=ViewSpark)
+        return None, {}
+    block, width = Block(tree, tables), len(view.shown)
+    bounds = _bounds(view, block) if block.is_grouped and not tree.args.get("distinct") else {}
+    keys = _keys(view, block)
+    more = [*(keys or ()), *bounds.values()]
+    tree.set("expressions", [*tree.expressions, *(exp.alias_(part.copy(), f"__{i}") for i, part in enumerate(more))])
+    behind = width + len(keys or ())
+    places = {value: behind + number for number, value in enumerate(bounds)}
+    if keys is None:
+        return (_shown_key(view) if view.kind == "DISTINCT" and tree.args.get("distinct") else None), places
+    return tuple(range(width, behind)), places
 
 
-def _with_care(view: ViewDefinition, tree: exp.Select) -> exp.Select:
-    def change(node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Filter) or not isinstance(node.this, exp.AggFunc):
-            return node
-        call = node.this.copy()
-        argument = exp.Literal.number(1) if isinstance(call.this, exp.Star) else call.this
-        call.set("this", exp.Case(ifs=[exp.If(this=node.expression.this.copy(), true=argument.copy())]))
-        return call
-
-    changed = tree.transform(change)
-    for item, shown in zip(changed.expressions, view.shown, strict=True):
-        total = item.unalias()
-        if isinstance(total, exp.Sum) and shown.column.type.kind == "BIGINT":
-            wide = f"CAST(SUM(CAST({total.this.sql(dialect=ViewSpark)} AS DECIMAL(38,0))) AS BIGINT)"
-            total.replace(_parsed(wide))
-    return changed
+def _keys(view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
+    """The parts of the view's key as the block can select them; None where it cannot."""
+    if any(block.tree.args.get(clause) for clause in ("distinct", "order", "limit")):
+        return None
+    if block.is_grouped:
+        groups = list(dict.fromkeys(block.groups))
+        return groups if len(groups) == len(view.node.key) else None
+    source = block.tree.args["from_"].this
+    if block.joins or not isinstance(source, exp.Table) or source.args.get("joins") or len(view.nodes) > 1:
+        return None
+    if source.args["alias"].args.get("columns"):
+        return None
+    return [exp.column(name, table=source.alias, quoted=True) for name in block.tables[source.name].key]
 
 
-def names_of_keys(view: ViewDefinition) -> list[str]:
-    return [KEY_NAME.format(i) for i in range(len(view.node.key))]
+def _shown_key(view: ViewDefinition) -> tuple[int, ...] | None:
+    """Where the key stands among the shown values."""
+    places = {item.index: place for place, item in enumerate(view.shown) if item.part == "key"}
+    return tuple(places[part] for part in range(len(places))) if len(places) == len(view.node.key) else None
 
 
-def names_of_bounds(view: ViewDefinition) -> list[str]:
-    return [BOUND_NAME.format(i) for i in range(len(view.shown))]
+def _bounds(view: ViewDefinition, block: Block) -> dict[int, exp.Expression]:
+    """For shown values that come from sums of doubles, how far Spark's may be from the exact one."""
+    items = [item.unalias() for item in block.tree.expressions]
+    if len(items) != len(view.shown):  # a star over groups
+        return {}
+    found = {}
+    doubles = [call for call, type_ in block.sums if type_.kind == "DOUBLE"]
+    for place, (item, shown) in enumerate(zip(items, view.shown, strict=True)):
+        sums = [part for part in parts_of(item) if any(part is call for call in doubles)]
+        if sums and shown.column.type.kind == "DOUBLE":
+            found[place] = parsed(_bound(item, sums))
+    return found
 
 
-def _keys(view: ViewDefinition, tree: exp.Select, table: TableSchema) -> list[exp.Expression]:
-    if view.kind == "AGGREGATE":
-        group = tree.args.get("group")
-        return list(dict.fromkeys(_resolve(tree, item, table) for item in group.expressions)) if group else []
-    if view.kind == "DISTINCT":
-        return [_shown_from_key(view, tree, table, place) for place in range(len(view.node.key))]
-    return [exp.column(name, quoted=True) for name in table.key]
-
-
-def _shown_from_key(view: ViewDefinition, tree: exp.Select, table: TableSchema, place: int) -> exp.Expression:
-    """Of DISTINCT the selected expression that is the key's part at `place`."""
-    shown = next(number for number, item in enumerate(view.shown) if item.index == place)
-    selected = [part for item in tree.expressions for part in _spelled_out(item, table)]
-    return selected[shown]
-
-
-def _spelled_out(item: exp.Expression, table: TableSchema) -> list[exp.Expression]:
-    star = item.this if isinstance(item, exp.Column) else item
-    if isinstance(star, exp.Star):
-        return [exp.column(column.name, quoted=True) for column in table.columns]
-    return [item.unalias()]
-
-
-def _bounds(view: ViewDefinition, tree: exp.Select) -> list[exp.Expression]:
-    """For each shown value how far Spark's may be from the exact one; 0 where it must be equal bit for bit."""
-    if view.kind != "AGGREGATE":
-        return [_parsed("0D") for _ in view.shown]
-    pairs = zip(tree.expressions, view.shown, strict=True)
-    return [_bound(item.unalias()) if shown.column.type.kind == "DOUBLE" else _parsed("0D") for item, shown in pairs]
-
-
-def _bound(value: exp.Expression) -> exp.Expression:
-    sums = list(value.find_all(exp.Sum, exp.Avg))
-    if not sums:
-        return _parsed("0D")
+def _bound(value: exp.Expression, sums: Sequence[exp.Expression]) -> str:
+    errors = [_error_of(part.parent if isinstance(part.parent, exp.Filter) else part) for part in sums]
     if value in sums or (isinstance(value, exp.Filter) and value.this in sums):
-        return _parsed(_error_of(value))
+        return errors[0]
     # what becomes of the error in an expression is not worked out: a billionth of the value, and of what was summed
-    parts = " + ".join(_error_of(part.parent if isinstance(part.parent, exp.Filter) else part) for part in sums)
-    return _parsed(f"1E-9D * ABS(CAST({value.sql(dialect=ViewSpark)} AS DOUBLE)) + {parts}")
+    return f"1E-9D * ABS(CAST({text_of(value)} AS DOUBLE)) + {' + '.join(errors)}"
 
 
 def _error_of(value: exp.Expression) -> str:
     """n · 2^-52 · Σ|x| for a sum, that over n for an average."""
     call = value.this if isinstance(value, exp.Filter) else value
-    condition = value.expression.sql(dialect=ViewSpark) if isinstance(value, exp.Filter) else None
-    behind = f" FILTER ({condition})" if condition else ""
-    arg = call.this.sql(dialect=ViewSpark)
-    total = f"COALESCE(SUM(ABS(CAST({arg} AS DOUBLE))){behind}, 0D)"
-    return f"{_UNIT} * {total}" + (f" * COUNT({arg}){behind}" if isinstance(call, exp.Sum) else "")
-
-
-def _index_question(view: ViewDefinition, table: TableSchema) -> str:
-    keys = [exp.alias_(exp.column(c.name, quoted=True), KEY_NAME.format(i)) for i, c in enumerate(view.node.key)]
-    shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
-    bounds = [exp.alias_(_parsed("0D"), name) for name in names_of_bounds(view)]
-    return exp.select(*keys, *shown, *bounds).from_(exp.to_table(view.names[0][0])).sql(dialect=ViewSpark)
-
-
-def _resolve(tree: exp.Select, item: exp.Expression, table: TableSchema) -> exp.Expression:
-    """The expression that a position in GROUP BY, or an alias there, stands for; a column goes before an alias."""
-    if isinstance(item, exp.Literal) and item.is_int:
-        return tree.expressions[int(item.this) - 1].unalias()
-    name = item.name.lower()
-    if isinstance(item, exp.Column) and all(name != column.name.lower() for column in table.columns):
-        named = [chosen for chosen in tree.expressions if chosen.alias.lower() == name]
-        return named[0].unalias() if named else item
-    return item
-
-
-def _parsed(text: str) -> exp.Expression:
-    return sqlglot.parse_one(text, dialect=ViewSpark)
+    behind = f" FILTER ({text_of(value.expression)})" if isinstance(value, exp.Filter) else ""
+    argument = text_of(call.this)
+    total = f"COALESCE(SUM(ABS(CAST({argument} AS DOUBLE))){behind}, 0D)"
+    return f"{_UNIT} * {total}" + (f" * COUNT({argument}){behind}" if isinstance(call, exp.Sum) else "")

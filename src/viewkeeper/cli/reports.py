@@ -5,7 +5,7 @@ In: a store's URL. Out: what the store says of itself, for people or as JSON. Al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,13 +61,20 @@ def _write(path: Path, text: str) -> None:
 def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
     """Compare views with their recomputation and print what was found; whether all is well."""
     with open_database(url, read_only=True) as database:
-        with quiet_java(), working("recomputing the views with Spark …"):
-            report = interruptibly(lambda: database.check(list(views) or None), cancel_jobs)
+        with quiet_java(), working("Spark starts …") as shown:
+            progress = _counted(shown)
+            report = interruptibly(lambda: database.check(list(views) or None, progress=progress), cancel_jobs)
     if as_json:
         print_json(asdict(report))
     else:
         print_report(report)
     return report.ok
+
+
+def _counted(shown: object) -> Callable[[int, int], None] | None:
+    """Says on the spinner how many views are judged; where nobody looks there is none."""
+    update = getattr(shown, "update", None)
+    return update and (lambda done, total: update(f"recomputing the views with Spark: {done:,} of {total:,} …"))
 
 
 def print_report(report: CheckReport) -> None:

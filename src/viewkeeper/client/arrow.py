@@ -30,10 +30,9 @@ def records_to_arrow(node: CopyNode | FoldNode, shown: Sequence[Shown], keys: pa
 
 
 def keys_and_values(node: CopyNode | FoldNode, shown: Sequence[Shown], keys: pa.Array, rows: pa.Array) -> pa.Table:
-    """Records of a view with their whole key: `__key_0`, …, `__value_0`, …."""
+    """Records of a view with their whole key: the values `c0`, …, then the parts of the key."""
     parts, arrays = _decode(node, shown, keys, rows)
-    columns = {f"__key_{i}": array for i, array in enumerate(parts)}
-    return pa.table(columns | {f"__value_{i}": array for i, array in enumerate(arrays)})
+    return pa.table({f"c{place}": array for place, array in enumerate([*arrays, *parts])})
 
 
 def _decode(

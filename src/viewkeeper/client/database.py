@@ -184,14 +184,23 @@ class Database:
             events=events,
         )
 
-    def check(self, views: Sequence[str] | None = None, *, spark: SparkSession | None = None) -> CheckReport:
-        """Compare views with their recomputation by Spark SQL, as of the committed epoch."""
+    def check(
+        self,
+        views: Sequence[str] | None = None,
+        *,
+        spark: SparkSession | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CheckReport:
+        """Compare views with their recomputation by Spark SQL, as of the committed epoch.
+
+        `progress` is called with how many views are judged, and how many there are.
+        """
         from viewkeeper.engine.session import require_spark
 
         require_spark()
         from viewkeeper.client.checking import check_views
 
-        return check_views(self, views, spark)
+        return check_views(self, views, spark, progress)
 
     def status(self) -> Status:
         """Where the pipeline is, how far it lags, how much the log holds."""

@@ -8,7 +8,7 @@ is not filled yet says so instead of answering with a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.batches import limited, pairs_to_arrow, pieces
@@ -95,9 +95,11 @@ class View:
         timeout: float = TIMEOUT_SECONDS,
     ) -> Iterator[pa.Table]:
         """The records that `scan` gives, as Arrow tables, some thousand records at a time."""
+        from viewkeeper.client.arrow import records_to_arrow
+
         check_limit(limit)
         _bounds(self._current(), prefix, start, stop)  # as in `scan`
-        return limited(self._batches(prefix, start, stop, reverse, read, timeout), limit)
+        return limited(self._batches(prefix, start, stop, reverse, read, timeout, records_to_arrow), limit)
 
     def to_arrow(
         self,
@@ -148,12 +150,11 @@ class View:
             self._release(held)
         return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
 
-    def keys_and_values(self) -> pa.Table:
-        """All records with their whole key (`__key_0`, …), shown or not, and the values (`__value_0`, …)."""
+    def keys_and_values(self) -> Iterator[pa.Table]:
+        """All records, some thousand at a time: the values shown (`c0`, …), then the whole key, shown or not."""
         from viewkeeper.client.arrow import keys_and_values
 
-        definition, keys, rows = self._records((), None, None, None, TIMEOUT_SECONDS)
-        return keys_and_values(definition.node, definition.shown, keys, rows)
+        return self._batches((), None, None, False, None, TIMEOUT_SECONDS, keys_and_values)
 
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of the records in some ranges of keys, some thousand at a time; of a snapshot's view only."""
@@ -208,19 +209,18 @@ class View:
         reverse: bool,
         read: ReadMode | None,
         timeout: float,
+        to_arrow: Callable[..., pa.Table],
     ) -> Iterator[pa.Table]:
-        from viewkeeper.client.arrow import records_to_arrow
-
         held, moment, definition, places = self._hold(prefix, read, timeout)
         try:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
-                yield records_to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
+                yield to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
                 return
             for piece in pieces(held.scan(places, definition.node.table, low, high, reverse=reverse)):
                 keys, rows = _rows_at(*pairs_to_arrow(piece), moment)
-                yield records_to_arrow(definition.node, definition.shown, keys, rows)
+                yield to_arrow(definition.node, definition.shown, keys, rows)
         finally:
             self._release(held)
 

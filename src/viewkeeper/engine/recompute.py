@@ -1,90 +1,78 @@
 """Recomputation by Spark SQL: the judge of `check`.
 
-In: Spark SQL text over base tables, and the moment that says which state of them. Out: the answer as Arrow. Always: the
-base rows are read in parallel by Spark tasks, and are those as of the given moment: from the base with later changes taken
-back, or from DELTA where the log has no before-images.
+In: Spark SQL text over tables in Parquet files. Out: the answer as Parquet files. Always: a session of its own, with settings
+for batch SQL; nothing of the user's session is changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from viewkeeper.errors import EpochFailed, PositionLost, StoreReplaced
-from viewkeeper.model.positions import Position, Stream
-from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.tablebatches import decode_table
-from viewkeeper.ports.recompute import Base, Moment
-from viewkeeper.ports.store import Store
-from viewkeeper.stores.open import open_shared
+from viewkeeper.errors import EpochFailed, InputError
+from viewkeeper.model.schema import Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+_BYTES_PER_PARTITION = 1 << 25
+_PARTITIONS_MAX = 200
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.subexpressionElimination.enabled": "false",  # what stands in a TRY and elsewhere would be computed before it
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "lz4_raw",
+}
+_TRY = "viewkeeper_try"
+_TRY_CLASS = "org.apache.spark.sql.catalyst.expressions.TryEval"
 
 
 class SparkRecompute:
-    """The port `Recompute` over a Spark session."""
+    """The port `Recompute` over a Spark session; `size_bytes` is about how much its tables hold."""
 
-    def __init__(self, store: Store, session: SparkSession) -> None:
-        self._store = store
-        self._session = session
+    def __init__(self, session: SparkSession, size_bytes: int) -> None:
+        self._session = session.newSession()
+        slots = session.sparkContext.defaultParallelism
+        partitions = min(max(size_bytes // _BYTES_PER_PARTITION, slots), max(_PARTITIONS_MAX, slots))
+        # what AQE finds out while a query runs pays for the stages it adds where there is much to find out
+        adaptive = {"spark.sql.adaptive.enabled": str(partitions > slots).lower()}
+        for name, value in (_SETTINGS | adaptive | {"spark.sql.shuffle.partitions": str(partitions)}).items():
+            self._session.conf.set(name, value)
+        _add_try(self._session)
 
-    def run(self, sql: str, bases: Sequence[Base], moment: Moment) -> pa.Table:
+    def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
+        fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in columns)
+        self._session.read.schema(fields).parquet(file.as_uri()).createOrReplaceTempView(name)
+
+    def answer(self, sql: str, target: Path) -> None:
         try:
-            for base in bases:
-                self._register(base, moment)
-            return self._session.sql(sql).toArrow()
+            _numbered(self._session.sql(sql)).write.mode("overwrite").parquet(target.as_uri())
         except Exception as error:
-            if "viewkeeper.errors.StoreReplaced" in str(error):
-                raise StoreReplaced(
-                    "the store was removed or replaced while it was checked", "connect again"
-                ) from error
-            if "PositionLost" in str(error):
-                raise PositionLost("the log was truncated while the check ran", "run it again") from error
+            if "CANCELLED" in str(error):  # by whoever interrupts: nothing is to be asked any more
+                raise InputError("Spark's jobs were cancelled", "run it again") from error
             raise EpochFailed(f"Spark could not recompute the view: {str(error).splitlines()[0][:300]}") from error
-        finally:
-            for base in bases:
-                self._session.catalog.dropTempView(base.name)
 
-    def _register(self, base: Base, moment: Moment) -> None:
-        store = self._store
-        reader = BaseReader(store.url, store.incarnation, base.table, moment, base.without)
-        fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in base.table.columns)
-        parts = reader.parts(store)
-        streams = self._session.range(0, len(parts), 1, max(len(parts), 1))
-        streams.mapInArrow(reader.read, fields).createOrReplaceTempView(base.name)
+    def cancel(self) -> None:
+        self._session.interruptAll()
 
 
-@dataclass(frozen=True, slots=True)
-class BaseReader:
-    """Reads a base table inside Spark tasks, but for the rows whose keys are in `without`."""
+def _numbered(frame: DataFrame) -> DataFrame:
+    from pyspark.sql.types import TimestampType
 
-    url: str
-    incarnation: str
-    table: TableSchema
-    moment: Moment
-    without: frozenset[bytes]
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    kinds = [(f"c{place}", isinstance(field.dataType, TimestampType)) for place, field in enumerate(frame.schema)]
+    return numbered.selectExpr(*(f"CAST({name} AS TIMESTAMP_NTZ) {name}" if naive else name for name, naive in kinds))
 
-    def parts(self, store: Store) -> list[int]:
-        """Streams of the base, or places of DELTA."""
-        return sorted(self.moment.positions) if self.table.delta is None else list(range(store.places))
 
-    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store = open_shared(self.url, self.incarnation)
-        parts, left_out = self.parts(store), pa.array(sorted(self.without), pa.binary())
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for rows in self._rows(store, parts[number]):
-                    if len(left_out):
-                        rows = rows.filter(pc.invert(pc.is_in(rows["key"], value_set=left_out)))
-                    yield pa.record_batch(decode_table(self.table, rows["key"], rows["row"]))
-
-    def _rows(self, store: Store, part: int) -> Iterator[pa.RecordBatch]:
-        moment = self.moment
-        if self.table.delta is None:
-            return store.scan_as_of(self.table.id, Stream(part), Position(moment.positions[Stream(part)]))
-        return store.scan_versions(part, self.table.delta, moment.epoch, moment.void)
+def _add_try(session: SparkSession) -> None:
+    """Let SQL say `viewkeeper_try(x)`: Catalyst has such an expression, but no name for it."""
+    jvm = session._jvm
+    kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(_TRY_CLASS))
+    functions = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase
+    built = functions.build(_TRY, jvm.scala.Option.empty(), kind)
+    registry = session._jsparkSession.sessionState().functionRegistry()
+    registry.createOrReplaceTempFunction(_TRY, built._2(), "scala_udf")

@@ -6,6 +6,8 @@ aware and in UTC, as it is on every face of ViewKeeper.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from viewkeeper.model.keybatches import decode_keys
@@ -15,10 +17,19 @@ from viewkeeper.model.schema import TableSchema
 
 def decode_table(schema: TableSchema, keys: pa.Array, rows: pa.Array) -> dict[str, pa.Array]:
     """The columns of a table in declared order, by name."""
+    names = [column.name for column in schema.columns]
+    return dict(zip(names, decode_columns(schema, names, keys, rows), strict=True))
+
+
+def decode_columns(schema: TableSchema, names: Sequence[str], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
+    """The columns of those names; no others are decoded."""
     values = schema.value_columns
-    arrays = dict(zip(schema.key, decode_keys(schema.key_columns, keys), strict=True))
-    arrays |= {c.name: array for c, array in zip(values, decode_rows(values, rows), strict=True)}
-    return {column.name: face(arrays[column.name]) for column in schema.columns}
+    wanted = [place for place, column in enumerate(values) if column.name in names]
+    decoded = decode_rows(values, rows, wanted) if wanted else []
+    arrays = {values[place].name: array for place, array in zip(wanted, decoded, strict=True)}
+    if not set(names).isdisjoint(schema.key):
+        arrays |= zip(schema.key, decode_keys(schema.key_columns, keys), strict=True)
+    return [face(arrays[name]) for name in names]
 
 
 def face(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

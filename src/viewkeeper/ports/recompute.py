@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-
-from viewkeeper.model.positions import Positions
-from viewkeeper.model.schema import TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A committed state of the store: its epoch, the positions of the base that it holds, and the void epochs."""
-
-    epoch: int
-    positions: Positions
-    void: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A base table as SQL reads it: under a name, and without the rows of some keys."""
-
-    name: str
-    table: TableSchema
-    without: frozenset[bytes] = frozenset()
+from viewkeeper.model.schema import Column
 
 
 class Recompute(Protocol):
-    """Batch SQL over base tables as of a moment."""
+    """Batch SQL over tables in Parquet files; `viewkeeper_try(x)` in it is NULL where x fails."""
 
-    def run(self, sql: str, bases: Sequence[Base], moment: Moment) -> pa.Table:
-        """The answer of Spark SQL text over base tables as of a moment."""
+    def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
+        """Let SQL read columns of a file as the table `name`."""
+        ...
+
+    def answer(self, sql: str, target: Path) -> None:
+        """Write the answer of Spark SQL text as Parquet files in `target`: columns `c0`, `c1`, …, a TIMESTAMP is naive.
+
+        May be called by several threads at once. Raises EpochFailed where there is no answer, and InputError
+        where it was cancelled.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """End what is being answered."""
         ...

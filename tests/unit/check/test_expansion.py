@@ -12,8 +12,11 @@ from sqlglot import expressions as exp
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.check.expansion import spelled_out
+from viewkeeper.check import expansion
+from viewkeeper.check.expansion import Tables
+from viewkeeper.check.parsing import text_of
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.sql.dialect import ViewSpark
 
 ROWS = {
@@ -31,11 +34,16 @@ def db(tmp_path: Path) -> vk.Database:
     return db
 
 
+def spelled_out(catalog: Catalog, view: ViewDefinition) -> tuple[str, Tables]:
+    tree, tables = expansion.spelled_out(catalog, view)
+    return text_of(tree), tables
+
+
 def tables_in(sql: str) -> Counter:
-    """The names of tables in a text, but for those of its common tables."""
+    """The names of tables in a text, which has no common tables."""
     tree = sqlglot.parse_one(sql, dialect=ViewSpark)
-    common = {table.alias.lower() for table in tree.find_all(exp.CTE)}
-    return Counter(table.name for table in tree.find_all(exp.Table) if table.name.lower() not in common)
+    assert tree.find(exp.With) is None
+    return Counter(table.name for table in tree.find_all(exp.Table))
 
 
 def judge(db: vk.Database, name: str = "v") -> str:
@@ -92,23 +100,27 @@ def test_aliases_mean_what_they_meant(db: vk.Database, text: str) -> None:
     ("text", "tables"),
     [
         ("WITH q AS (SELECT k, x FROM t) SELECT k FROM q WHERE x > 1", {"t": 1}),
+        ("WITH q (a, b) AS (SELECT k, x FROM t) SELECT a FROM q WHERE b > 1", {"t": 1}),
+        ("WITH q (a, b) AS (SELECT k, x FROM t) SELECT c FROM q AS r (c, d) WHERE d > 1", {"t": 1}),
         ("WITH t AS (SELECT k, x + 10 AS x FROM t) SELECT k, x FROM t", {"t": 1}),  # the inner one is the table
         ("WITH t AS (SELECT k, x FROM u) SELECT k, x FROM t", {"u": 1}),
-        ("WITH t AS (SELECT k, x FROM u) SELECT t.k, q.x FROM t JOIN (SELECT k, x FROM t) q ON t.k = q.k", {"u": 1}),
+        ("WITH t AS (SELECT k, x FROM u) SELECT t.k, q.x FROM t JOIN (SELECT k, x FROM t) q ON t.k = q.k", {"u": 2}),
         ("WITH q AS (SELECT k FROM t), t AS (SELECT k FROM u) SELECT t.k FROM t JOIN q ON t.k = q.k", {"t": 1, "u": 1}),
         ("WITH T AS (SELECT k FROM u) SELECT k FROM t", {"u": 1}),
         ("WITH t AS (SELECT k, x FROM t), u AS (SELECT k, x FROM t WHERE x > 2) SELECT k, x FROM u", {"t": 1}),
         ("SELECT q.k, t.x FROM (WITH t AS (SELECT k FROM u) SELECT k FROM t) q JOIN t ON t.k = q.k", {"u": 1, "t": 1}),
         ("WITH u AS (SELECT k, x FROM t WHERE x > 1) SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
          {"t": 2}),
-        ("WITH t AS (SELECT k, x FROM u) SELECT k FROM t UNION ALL SELECT k FROM t WHERE x > 3", {"u": 1}),
+        ("WITH t AS (SELECT k, x FROM u) SELECT k FROM t UNION ALL SELECT k FROM t WHERE x > 3", {"u": 2}),
         ("WITH t AS (WITH t AS (SELECT k, x FROM t WHERE x > 1) SELECT k, x FROM t WHERE x > 2) SELECT k FROM t",
          {"t": 1}),
         ("WITH q AS (SELECT k FROM (WITH u AS (SELECT k FROM t) SELECT k FROM u) r) SELECT u.k FROM u JOIN q ON q.k = u.k",
          {"t": 1, "u": 1}),
     ],
 )  # fmt: skip
-def test_a_common_table_is_no_table_and_may_have_a_tables_name(db: vk.Database, text: str, tables: dict) -> None:
+def test_a_common_table_stands_as_a_subquery_and_may_have_a_tables_name(
+    db: vk.Database, text: str, tables: dict
+) -> None:
     create(db, text)
     sql = judge(db)
     ids = {"t": "__table_1_3", "u": "__table_2_3"}
@@ -142,7 +154,7 @@ def test_common_tables_of_one_name_in_views_over_each_other_stay_apart(db: vk.Da
     create(db, "WITH q AS (SELECT k, x FROM u) SELECT k, x FROM q", "two")
     create(db, "WITH q AS (SELECT k FROM one WHERE x > 3) SELECT q.k, two.x FROM q LEFT JOIN two ON q.k = two.k")
 
-    assert judge(db).count("WITH q AS") == 3
+    assert judge(db).count("AS `q`") == 3
 
 
 def test_a_view_whose_common_table_has_the_name_of_a_view_below(db: vk.Database) -> None:

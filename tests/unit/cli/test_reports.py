@@ -23,7 +23,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[CheckReport], None]:
     """Lets `check` find what the test says; the real one needs a JVM."""
 
     def judge(report: CheckReport) -> None:
-        monkeypatch.setattr(Database, "check", lambda self, views=None, *, spark=None: report)
+        monkeypatch.setattr(Database, "check", lambda self, views=None, *, spark=None, progress=None: report)
 
     return judge
 

@@ -90,7 +90,7 @@ READS = {
     "to_arrow of a prefix": lambda view: view.to_arrow("a").to_pylist() + view.to_arrow("b").to_pylist(),
     "latest": lambda view: list(view.scan(read="latest")),
     "keys_and_values": lambda view: [
-        {"g": row["__value_0"], "s": row["__value_1"]} for row in view.keys_and_values().to_pylist()
+        {"g": row["c0"], "s": row["c1"]} for part in view.keys_and_values() for row in part.to_pylist()
     ],
 }
 

@@ -1,0 +1,47 @@
+"""Base tables as Spark reads them: inside its tasks, straight from the store, as a recomputation on a schedule would.
+
+In: a database and a table. Out: a DataFrame of its rows as they are now. Always: a task for each stream of the log; rows are
+decoded by whole columns, and reach Spark as Arrow batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.tablebatches import decode_table
+from viewkeeper.stores.open import open_shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from viewkeeper.client.database import Database
+
+
+def base_frame(spark: SparkSession, db: Database, name: str) -> DataFrame:
+    """The rows of a table with before-images in its log."""
+    reader = BaseReader(db.url, db.store.incarnation, db.table(name).schema, db.store.ends())
+    fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in reader.table.columns)
+    streams = spark.range(0, len(reader.positions), 1, len(reader.positions))
+    return streams.mapInArrow(reader.read, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseReader:
+    url: str
+    incarnation: str
+    table: TableSchema
+    positions: Positions
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store, streams = open_shared(self.url, self.incarnation), sorted(self.positions)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                stream = Stream(streams[number])
+                for rows in store.scan_as_of(self.table.id, stream, Position(self.positions[stream])):
+                    yield pa.record_batch(decode_table(self.table, rows["key"], rows["row"]))

@@ -1,0 +1,112 @@
+"""Blocks: the SELECTs of a query over base tables, and what their parts are.
+
+In: a query that was spelled out. Out: for each SELECT in it what belongs to it and not to a query inside it. Always: a
+block's FROM can be understood by itself, so its columns and the types of what is computed from them are those of our binder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import expressions as exp
+
+from viewkeeper.check.expansion import Tables
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import SqlType
+from viewkeeper.sql.bind import bind_select
+from viewkeeper.sql.dialect import ViewSpark
+from viewkeeper.sql.relations import Relation, Scan
+
+_SUMMED_DIGITS_MAX = 28  # of a DECIMAL: with ten more than it has, as in Spark, its sum has room in 38
+
+
+@dataclass(frozen=True)
+class Block:
+    tree: exp.Select
+    tables: Tables
+
+    @property
+    def joins(self) -> list[exp.Join]:
+        return list(self.tree.args.get("joins") or [])
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns of FROM, in lower case."""
+        return frozenset(column.name.lower() for column in self.bound([exp.Star()]).columns)
+
+    @property
+    def is_grouped(self) -> bool:
+        return self.tree.args.get("group") is not None or any(True for _ in self.aggregates())
+
+    @property
+    def groups(self) -> list[exp.Expression]:
+        """What GROUP BY stands for: of a position, or of an alias, the selected expression."""
+        group = self.tree.args.get("group")
+        return [] if group is None else [self.meant(item) for item in group.expressions]
+
+    def meant(self, item: exp.Expression) -> exp.Expression:
+        """The expression that a position, or an alias, stands for; a column goes before an alias."""
+        if isinstance(item, exp.Literal) and item.is_int:
+            return self.tree.expressions[int(item.this) - 1].unalias()
+        if isinstance(item, exp.Column) and not item.table and item.name.lower() not in self.columns:
+            named = [chosen for chosen in self.tree.expressions if chosen.alias.lower() == item.name.lower()]
+            return named[0].unalias() if named else item
+        return item
+
+    def aggregates(self) -> Iterator[exp.AggFunc]:
+        """The calls of aggregates, whose arguments are columns of FROM."""
+        order = self.tree.args.get("order")
+        for part in (*self.tree.expressions, self.tree.args.get("having"), order):
+            for node in parts_of(part):
+                if isinstance(node, exp.AggFunc):
+                    yield node
+
+    @cached_property
+    def sums(self) -> list[tuple[exp.AggFunc, SqlType]]:
+        """The calls of SUM and AVG, with the type of each one's argument."""
+        calls = [call for call in self.aggregates() if isinstance(call, exp.Sum | exp.Avg)]
+        items = [exp.alias_(call.this.copy(), f"x{number}") for number, call in enumerate(calls)]
+        types = [column.type for column in self.bound(items).columns] if calls else []
+        return list(zip(calls, types, strict=True))
+
+    @property
+    def sums_doubles(self) -> bool:
+        return any(type_.kind == "DOUBLE" for _, type_ in self.sums)
+
+    @property
+    def sums_wide_decimals(self) -> bool:
+        """Whether Spark may stop on its way to a sum that fits."""
+        return any(type_.kind == "DECIMAL" and type_.precision > _SUMMED_DIGITS_MAX for _, type_ in self.sums)
+
+    def bound(self, items: Sequence[exp.Expression], joins: Sequence[exp.Join] | None = None) -> Relation:
+        """SELECT of other items from the same FROM, or from the first of its joins."""
+        source = exp.Select(expressions=list(items))
+        source.set("from_", self.tree.args["from_"].copy())
+        source.set("joins", [join.copy() for join in (self.joins if joins is None else joins)])
+        return bind_select(source.sql(dialect=ViewSpark), lambda name: Scan(self.tables[name]))
+
+
+def blocks_of(tree: exp.Expression, tables: Tables) -> list[Block]:
+    """All blocks; one comes before those inside it, so that its FROM is as written when it is changed."""
+    return [Block(node, tables) for node in tree.find_all(exp.Select)]
+
+
+def parts_of(node: exp.Expression | None) -> Iterator[exp.Expression]:
+    """The node and what is below it, but not what is inside a query of its own."""
+    if node is not None:
+        yield from (part for part in node.walk(prune=_is_query) if not _is_query(part))
+
+
+def _is_query(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Query)
+
+
+def columns_named(tree: exp.Expression, columns: Sequence[Column]) -> list[Column]:
+    """Those of a table's columns that a query can speak of: all, where it takes columns without naming them."""
+    stars = [star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
+    if stars or any(table.args["alias"].args.get("columns") for table in tree.find_all(exp.Table)):
+        return list(columns)
+    named = {part.name.lower() for part in tree.find_all(exp.Identifier)}
+    return [column for column in columns if column.name.lower() in named]

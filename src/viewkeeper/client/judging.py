@@ -1,0 +1,116 @@
+"""Judging: views asked anew of another engine, and compared with its answers.
+
+In: cases, and files with the rows of base tables and the records of views. Out: a verdict on each. Always: a question that
+the engine stops at is asked once more, with care; one without an answer is told as such, which says nothing against the view.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewkeeper.check.compare import Shape, compare
+from viewkeeper.check.questions import Question, question_for
+from viewkeeper.check.report import Finding
+from viewkeeper.errors import EpochFailed
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.plan.catalog import Catalog, ViewDefinition
+from viewkeeper.ports.recompute import Recompute
+
+if TYPE_CHECKING:
+    from viewkeeper.client.checkfiles import CheckFiles
+
+Progress = Callable[[int, int], None]
+_AT_ONCE = 2  # while Spark plans one question, its tasks answer another
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A view to be judged. `has_troubles`: rows of it are set aside or groups degraded, so it is asked for with care."""
+
+    view: ViewDefinition
+    question: Question
+    has_troubles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many records a view should have and what is wrong with those it has, or why nobody knows."""
+
+    records: int = 0
+    findings: tuple[Finding, ...] = ()
+    unknown: str | None = None
+
+
+def columns_read(cases: Sequence[Case]) -> dict[str, tuple[TableSchema, list[Column]]]:
+    """The tables of all questions by the names they have there, with the columns that any of them speaks of."""
+    tables = {name: table for case in cases for name, table in case.question.tables.items()}
+    named: dict[int, set[str]] = {table.id: {table.key[0]} for table in tables.values()}  # never none: rows are counted
+    for case in cases:
+        for name, columns in case.question.columns.items():
+            named[tables[name].id] |= {column.name for column in columns}
+    return {
+        name: (table, [column for column in table.columns if column.name in named[table.id]])
+        for name, table in tables.items()
+    }
+
+
+def judge(
+    cases: Sequence[Case], catalog: Catalog, recompute: Recompute, files: CheckFiles, progress: Progress | None
+) -> dict[int, Verdict]:
+    """The verdicts by view; an answer is compared, and forgotten, while the next ones are computed."""
+    for name, (table, columns) in columns_read(cases).items():
+        recompute.register(name, columns, files.table(table))
+    verdicts: dict[int, Verdict] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = {pool.submit(_answer, case, catalog, recompute, files): case for case in cases}
+        try:
+            for answer in as_completed(answers):
+                view = answers[answer].view
+                try:
+                    verdicts[view.id] = _verdict(view, answer.result(), files)
+                except EpochFailed as error:
+                    verdicts[view.id] = Verdict(unknown=error.fact)
+                if progress is not None:
+                    progress(len(verdicts), len(cases))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            recompute.cancel()
+            raise
+    return verdicts
+
+
+def _answer(case: Case, catalog: Catalog, recompute: Recompute, files: CheckFiles) -> Question:
+    """Have the question answered; the one that was."""
+    target = files.expected(case.view)
+    if not case.has_troubles:
+        try:
+            recompute.answer(case.question.sql, target)
+            return case.question
+        except EpochFailed:
+            pass  # Spark evaluates what a view does not, and sums of integers may leave 64 bits on their way
+    careful = question_for(catalog, case.view, careful=True)
+    recompute.answer(careful.sql, target)
+    return careful
+
+
+def _verdict(view: ViewDefinition, question: Question, files: CheckFiles) -> Verdict:
+    width = len(view.shown)
+    shape = Shape(
+        view=view.name,
+        values=[item.column.name for item in view.shown],
+        doubles=frozenset(i for i, item in enumerate(view.shown) if item.column.type.kind == "DOUBLE"),
+        expected_key=question.key,
+        found_key=tuple(range(width, width + len(view.node.key))),
+        bounds=question.bounds,
+        is_near=question.is_near,
+    )
+    records, findings = compare(shape, files.expected(view), files.found(view), files.scratch)
+    if findings and question.doubt is not None:
+        raise EpochFailed(question.doubt)
+    for path in (files.expected(view), files.found(view)):
+        shutil.rmtree(path)
+    return Verdict(records, tuple(findings))
