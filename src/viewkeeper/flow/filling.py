@@ -34,11 +34,24 @@ def plan_chunks(
             cursors = None if filling is None else filling.cursors[source]
             if cursors is None or cursors:
                 together.setdefault((source, _state(cursors)), []).append(view)
+
+    def chunk(key: tuple[int, tuple], shares: tuple[int, int]) -> Chunk:
+        views = together[key]
+        return _chunk(store, plan, record.filling.get(views[0]), key[0], tuple(views), *shares)
+
     shares = _shares(rows_max, bytes_max, len(together))
-    return tuple(
-        _chunk(store, plan, record.filling.get(views[0]), source, tuple(views), *shares)
-        for (source, _), views in together.items()
-    )
+    chunks = {key: chunk(key, shares) for key in together}
+    # what small tables leave over is for the larger ones
+    whole = [one for one in chunks.values() if _reaches_the_end(one)]
+    larger = [key for key, one in chunks.items() if not _reaches_the_end(one)]
+    if whole and larger:
+        left = rows_max - sum(one.rows for one in whole), bytes_max - sum(one.bytes for one in whole)
+        chunks |= {key: chunk(key, _shares(*left, len(larger))) for key in larger}
+    return tuple(chunks.values())
+
+
+def _reaches_the_end(chunk: Chunk) -> bool:
+    return all(keys[-1] is None for keys in chunk.borders.values())
 
 
 def _shares(rows_max: int, bytes_max: int, among: int) -> tuple[int, int]:

@@ -101,3 +101,16 @@ def test_the_same_chunk_run_again_by_anyone_writes_the_same_bytes(db: vk.Databas
         dumps.append(dump(db.store))
 
     assert dumps[0] == dumps[1] == dumps[2]
+
+
+def test_what_small_tables_leave_over_of_an_epoch_is_for_the_larger_ones(tmp_path: Path) -> None:
+    with vk.connect(f"embedded:{tmp_path / 'two'}?sync=off") as db:
+        for name, rows in (("small", 3), ("large", 90)):
+            db.execute(f"CREATE TABLE {name} (k INT PRIMARY KEY)")
+            db.table(name).put_many([{"k": number} for number in range(rows)])
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT l.k FROM large l JOIN small s ON l.k = s.k")
+        coordinator = Coordinator(db.store, HereRunner(db.store), rows_max=100)
+        coordinator.step()
+
+        assert not db.store.read_epoch_record().filling
+        assert len(list(db.view("v").scan())) == 3
