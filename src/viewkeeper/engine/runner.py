@@ -25,6 +25,7 @@ from viewkeeper.views.units import plan_units
 # Below this many changes, times the plan's nodes, a job's own overhead is larger than the work. One process does about a
 # million of them in a second, and a job costs about half a second before it does any.
 SMALL_EPOCH_WORK = 100_000
+START_WORK = 1_000_000  # is done in a second; Spark is not started for less
 MEANWHILE_WORK = 5_000_000  # one process has done them about when a Spark session that starts now is ready
 
 
@@ -59,7 +60,8 @@ class SparkRunner:
 
     def _is_better_here(self, work: int) -> bool:
         """Whether Spark is not there yet, and would hardly be before the work is done without it."""
-        self._session.begin()
+        if work > min(START_WORK, self._meanwhile_work):
+            self._session.begin()
         return work <= self._meanwhile_work and not self._session.is_ready
 
     def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> None:
