@@ -7,6 +7,7 @@ the same bytes and the same hash as `keys` gives for each row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from viewkeeper.model import keys
 from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
 from viewkeeper.model.schema import Column
 
+_COLUMNS_MAX = 64  # of keys of one length that are added up column by column
 _ORDERED = {"INT": ">u4", "DATE": ">u4", "BIGINT": ">u8", "TIMESTAMP": ">u8"}
 _PLAIN = {"INT": np.int32, "DATE": np.int32, "BIGINT": np.int64, "TIMESTAMP": np.int64, "DOUBLE": np.float64}
 
@@ -39,6 +41,8 @@ def place_all(part: Ragged | np.ndarray) -> np.ndarray:
 
 
 def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
+    if matrix.shape[1] > _COLUMNS_MAX:
+        return matrix.astype(np.uint64) @ _powers(matrix.shape[1])
     sums = np.zeros(len(matrix), np.uint64)
     for place, power in enumerate(_powers(matrix.shape[1])):
         sums += matrix[:, place] * power
@@ -94,6 +98,13 @@ def _decode_parts(columns: Sequence[Column], whole: Ragged, at: np.ndarray) -> t
 
 
 def _powers(count: int) -> np.ndarray:
+    """256^i modulo the prime, for i below `count`."""
+    return _powers_up_to(count.bit_length())[:count]
+
+
+@lru_cache
+def _powers_up_to(bits: int) -> np.ndarray:
+    count = 1 << bits
     powers = np.empty(count, np.uint64)
     power = 1
     for i in range(count):

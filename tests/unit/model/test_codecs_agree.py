@@ -271,3 +271,12 @@ def test_the_first_parts_of_a_key_are_cut_from_it(table: tuple, data: st.DataObj
 
     assert all_same(columns_to_rows(arrays), columns_to_rows(decode_keys(columns, encoded)))
     assert prefixes.to_pylist() == [keys.encode_key(columns[:width], row[:width]) for row in stored]
+
+
+@pytest.mark.parametrize("length", [64, 65, 700, 100_000])
+def test_long_keys_of_one_length_are_placed_as_single_ones(length: int) -> None:
+    strings = [bytes([first]) * length for first in (0, 1, 7, 255)]
+
+    hashes = place_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
+
+    assert hashes.tolist() == [keys.place(string) for string in strings]

@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.longkeys import LAYERS
 
 LIMIT = tree.LIMIT
-# Keys around the limit that share their first bytes, so that they meet in one bucket or stand just beside it.
-STEMS = (b"", b"a", b"\x00" * (LIMIT - 2), b"m" * (LIMIT - 1), b"m" * LIMIT, b"m" * (LIMIT + 3), b"\xff" * (LIMIT + 1))
+# Keys around the limit that share their first bytes, so that they meet in one layer or stand just beside it; some of them
+# in a layer of a layer.
+STEMS = (b"", b"a", b"\x00" * (LIMIT - 2), b"m" * (LIMIT - 1), b"m" * LIMIT, b"m" * (LIMIT + 3), b"\xfe" * (LIMIT + 1))
+STEMS += (b"m" * (2 * LIMIT - 12), b"m" * (2 * LIMIT + 9), b"m" * 1700)
 KEYS = st.builds(lambda stem, tail: stem + tail, st.sampled_from(STEMS), st.binary(max_size=3)).filter(bool)
 ENVIRONMENT: list[lmdb.Environment] = []
 
@@ -65,7 +68,7 @@ def test_a_prefix_is_scanned_in_lists(pairs: dict, prefix: bytes, cut: int, size
     prefix = prefix[:cut]
     with ENVIRONMENT[0].begin(write=True) as transaction:
         tree.put_many(transaction, list(pairs), list(pairs.values()))
-        lists = list(tree.scan_prefix(transaction.cursor(), prefix, size=size))
+        lists = list(tree.scan_prefix(transaction, prefix, size=size))
         transaction.abort()
 
     assert [pair for part in lists for pair in part] == sorted(p for p in pairs.items() if p[0].startswith(prefix))
@@ -95,7 +98,7 @@ def test_a_dropped_table_leaves_its_neighbours(keys: list[bytes], limit: int) ->
         transaction.abort()
 
 
-def test_an_empty_bucket_leaves_no_trace(tmp_path: Path) -> None:
+def test_an_empty_layer_leaves_no_trace(tmp_path: Path) -> None:
     with ENVIRONMENT[0].begin(write=True) as transaction:
         long = b"k" * (LIMIT + 9)
         tree.put(transaction, long, b"1")
@@ -103,5 +106,30 @@ def test_an_empty_bucket_leaves_no_trace(tmp_path: Path) -> None:
         tree.delete(transaction, long)
         tree.delete(transaction, long)
         tree.delete(transaction, long + b"x")
-        assert transaction.stat()["entries"] == 0
+        assert [key for key, _ in transaction.cursor()] == [LAYERS]  # how many layers there have been
+        transaction.abort()
+
+
+def test_a_value_is_written_alone_however_many_keys_begin_like_its_own() -> None:
+    """A bucket of all of them, written anew with each, took the square of their number."""
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        for number in range(300):
+            tree.put(transaction, b"k" * 1200 + b"%04d" % number, b"value")
+        assert max(len(key) + len(value) for key, value in transaction.cursor()) < 2 * LIMIT
+        assert len(list(tree.scan(transaction, b"", None))) == 300
+        transaction.abort()
+
+
+def test_very_long_keys_that_differ_at_the_end_are_told_apart() -> None:
+    """More layers than Python would go down by recursion."""
+    keys = [b"k" * 600_000 + bytes([last]) for last in (1, 2, 3)]
+    with ENVIRONMENT[0].begin(write=True) as transaction:
+        tree.put_many(transaction, keys, [b"1", b"2", b"3"])
+        assert tree.get_many(transaction, keys) == [b"1", b"2", b"3"]
+        assert [value for _, value in tree.scan(transaction, keys[0] + b"x", None)] == [b"2", b"3"]
+        assert [value for _, value in tree.scan(transaction, b"", keys[2], reverse=True)] == [b"2", b"1"]
+        tree.delete(transaction, keys[1])
+        assert [key for key, _ in tree.scan(transaction, b"", None)] == [keys[0], keys[2]]
+        assert tree.drop(transaction, b"k", limit=10) == 2
+        assert [key for key, _ in transaction.cursor()] == [LAYERS]
         transaction.abort()

@@ -123,7 +123,7 @@ class Node:
             while True:
                 with environment.write("rows") as transaction:
                     behind = tree.range_behind(prefix, after, None)
-                    pairs = next(tree.scan_lists(transaction.cursor(), *behind, size=_RELOG_ROWS), None)
+                    pairs = next(tree.scan_lists(transaction, *behind, size=_RELOG_ROWS), None)
                     if pairs is None:
                         break
                     keys = [key[len(prefix) :] for key, _ in pairs]
@@ -279,7 +279,7 @@ class Node:
         with environment.read("rows") as transaction:
             earlier = _images_before(transaction, environment.database("log"), table, position, low, high)
             within = tree.range_behind(prefix, low, high)
-            for pairs in tree.scan_lists(transaction.cursor(), *within, size=_SCAN_ROWS):
+            for pairs in tree.scan_lists(transaction, *within, size=_SCAN_ROWS):
                 keys = [key[len(prefix) :] for key, _ in pairs]
                 rows: list[Image] = [row for _, row in pairs]
                 if earlier:

@@ -140,9 +140,8 @@ class Place:
         counts: list[tuple[int, int]] = []
         weighed, room = 0, tree.LIST_BYTES
         with self.environment.read("records") as transaction:
-            cursor = transaction.cursor()
             for number, prefix in enumerate(prefixes if _has_records(transaction, table) else ()):
-                for pairs in tree.scan_prefix(cursor, head + prefix, size=min(size, _SCAN_PAIRS)):
+                for pairs in tree.scan_prefix(transaction, head + prefix, size=min(size, _SCAN_PAIRS)):
                     if found and (len(found) + len(pairs) > size or room <= 0):
                         yield _entries_before(found, counts, epoch)
                         found, counts, weighed, room = [], [], 0, tree.LIST_BYTES
@@ -170,7 +169,7 @@ class Place:
         prefix = tree.table_prefix(table)
         with self.environment.read("records") as transaction:
             within = tree.range_behind(prefix, low, high)
-            for part in tree.scan_lists(transaction.cursor(), *within, size=_SCAN_RECORDS):
+            for part in tree.scan_lists(transaction, *within, size=_SCAN_RECORDS):
                 keys = pa.array([key[len(prefix) :] for key, _ in part], pa.binary())
                 rows = versions.rows_at(pa.array([chain for _, chain in part], pa.binary()), epoch, void)
                 there = rows.is_valid()
