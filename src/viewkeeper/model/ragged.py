@@ -28,7 +28,7 @@ class Ragged:
 
     @property
     def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]  # np.diff takes eight times as long for a few strings
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Ragged:
@@ -110,7 +110,9 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
         return np.empty((count, width), np.uint8)
     step = int(starts[1] - starts[0]) if count > 1 else width
     evenly = (
-        step >= width and int(starts[-1] - starts[0]) == step * (count - 1) and bool((np.diff(starts) == step).all())
+        step >= width
+        and int(starts[-1] - starts[0]) == step * (count - 1)
+        and bool((starts[1:] - starts[:-1] == step).all())
     )
     if width in (1, 2, 4, 8) and data.flags.c_contiguous:
         # a word at every byte, overlapping: copying a word costs less than copying its bytes one by one
