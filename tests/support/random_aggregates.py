@@ -6,6 +6,7 @@ types are Spark's.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from tests.support.random_values import ValueMaker
@@ -57,10 +58,7 @@ class AggregateMaker:
             case "two":
                 return self._distinct_pairs(arg, self._choose.choice(scope), scope)
             case "COUNT_IF":
-                self._seen["COUNT_IF"] += 1
-                condition = self._values.condition(scope, 1)
-                made = sql("COUNT_IF({})", condition, duck="CAST(count(*) FILTER (WHERE {}) AS BIGINT)")
-                return Value(made, BIGINT, _ROWS_MAX)
+                return self._count_if(scope)
             case "MIN" | "MAX":
                 self._seen["MIN and MAX"] += 1
                 made = self._filter(scope, sql(f"{name}({{}})", arg.sql))
@@ -73,6 +71,23 @@ class AggregateMaker:
 
     def _count(self, view: str, duck: str) -> Value:
         return Value(sql(f"COUNT({view})", duck=f"count({duck})"), BIGINT, _ROWS_MAX, nullable=False)
+
+    def _count_if(self, scope: Sequence[Value]) -> Value:
+        """With a FILTER, DuckDB is asked for the rows for which both conditions hold, in words of its own."""
+        self._seen["COUNT_IF"] += 1
+        condition = self._values.condition(scope, 1)
+        beside = _beside(condition)
+        if beside.random() > 0.3:
+            made = sql("COUNT_IF({})", condition, duck="CAST(count(*) FILTER (WHERE {}) AS BIGINT)")
+            return Value(made, BIGINT, _ROWS_MAX)
+        self._seen["COUNT_IF with FILTER"] += 1
+        made = sql(
+            "COUNT_IF({}) FILTER (WHERE {} IS NOT NULL)",
+            condition,
+            beside.choice(scope).sql,
+            duck="CAST(coalesce(sum(CASE WHEN ({}) AND ({}) IS NOT NULL THEN 1 ELSE 0 END), 0) AS BIGINT)",
+        )
+        return Value(made, BIGINT, _ROWS_MAX)
 
     def _filtered(self, scope: Sequence[Value], feature: str, text: Sql) -> Value:
         self._seen[feature] += 1
@@ -102,6 +117,8 @@ class AggregateMaker:
     def _sum(self, arg: Value, scope: Sequence[Value]) -> Value | None:
         if not arg.type.is_number or not arg.exact or arg.type.digits > 24:
             return None
+        if arg.type.kind == "DECIMAL" and _beside(arg.sql).random() < 0.3:
+            return self._wide_sum(arg, scope)
         type_ = BIGINT if arg.type.is_integer else arg.type
         if arg.type.kind == "DECIMAL":
             type_ = decimal(arg.type.digits + 10, arg.type.scale)
@@ -109,6 +126,13 @@ class AggregateMaker:
         made = self._filter(scope, sql("SUM({})", arg.sql))
         zero = " + CAST(0 AS DOUBLE)" if type_ == DOUBLE else ""
         return Value(sql("{}", made, duck=f"CAST({{}}{zero} AS {type_.duck})"), type_, arg.size * _ROWS_MAX)
+
+    def _wide_sum(self, arg: Value, scope: Sequence[Value]) -> Value:
+        """A sum that by its argument's type could take more than 128 bits."""
+        self._seen["SUM of wide DECIMAL"] += 1
+        wide, type_ = decimal(34, arg.type.scale), decimal(38, arg.type.scale)
+        made = self._filter(scope, sql(f"SUM(CAST({{}} AS {wide.duck}))", arg.sql))
+        return Value(sql("{}", made, duck=f"CAST({{}} AS {type_.duck})"), type_, arg.size * _ROWS_MAX)
 
     def _average(self, arg: Value, scope: Sequence[Value]) -> Value | None:
         if not arg.type.is_number or not arg.exact or arg.type.digits > 16:
@@ -122,6 +146,11 @@ class AggregateMaker:
             return Value(Sql(made.view, made.spark, duck), DOUBLE, arg.size, exact=False)
         type_ = decimal(arg.type.digits + 4, arg.type.scale + 4)
         return Value(Sql(made.view, made.spark, _decimal_average(total, count, type_.scale)), type_, arg.size)
+
+
+def _beside(text: Sql) -> random.Random:
+    """Draws of its own: what is drawn for other views, and what Spark confirmed of them, stays as it was."""
+    return random.Random(text.view)
 
 
 def _decimal_average(total: str, count: str, scale: int) -> str:

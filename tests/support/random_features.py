@@ -25,8 +25,9 @@ FEATURES = tuple(
     WHERE; AND; OR; NOT; comparison; date as a string; IS NULL; IS TRUE; IN list; BETWEEN; LIKE; STARTSWITH
     GROUP BY; GROUP BY an expression; GROUP BY an alias; GROUP BY a place; aggregates without GROUP BY
     HAVING; HAVING of an alias; DISTINCT; DISTINCT over groups; expression over aggregates; FILTER
-    COUNT(*); COUNT(x); COUNT(DISTINCT); COUNT(DISTINCT a, b); COUNT_IF; MIN and MAX; BOOL_AND and BOOL_OR
-    SUM of INT; SUM of BIGINT; SUM of DECIMAL; SUM of DOUBLE; AVG of INT; AVG of BIGINT; AVG of DECIMAL; AVG of DOUBLE
+    COUNT(*); COUNT(x); COUNT(DISTINCT); COUNT(DISTINCT a, b); COUNT_IF; COUNT_IF with FILTER; MIN and MAX
+    BOOL_AND and BOOL_OR; SUM of INT; SUM of BIGINT; SUM of DECIMAL; SUM of wide DECIMAL; SUM of DOUBLE
+    AVG of INT; AVG of BIGINT; AVG of DECIMAL; AVG of DOUBLE
     ORDER BY with LIMIT; ORDER BY with LIMIT over a set operation; ORDER BY a place; ORDER BY what is not shown
     arithmetic; % and div; /; - and ABS; bits; ROUND; CASE; CASE of a value; COALESCE; NULLIF; GREATEST
     CAST of a number; CAST to STRING; LENGTH; CONCAT; string function; part of a date; date function
