@@ -18,10 +18,12 @@ from viewkeeper.optimize.explain import explain_plan
 from viewkeeper.optimize.rules import optimize
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.define import define_index, define_view, logical_plan
-from viewkeeper.plan.logical import join_plans
+from viewkeeper.plan.logical import Fold, ReverseJoin, Top, join_plans
+from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, TopNode
 from viewkeeper.plan.text import plan_text
 from viewkeeper.sql.statements import CreateIndex, CreateView, parse_statements
 
+_KINDS = {Fold: FoldNode, ReverseJoin: JoinNode, Top: TopNode}
 FILES = sorted((Path(__file__).parent / "plans").glob("*.plan"))
 RULE = "\n----\n"
 
@@ -53,6 +55,15 @@ def test_the_plan_is_the_recorded_one(path: Path, catalog: Catalog, recording: b
     if recording:
         path.write_text(found, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_plan_has_each_node_as_often_as_an_epoch_runs_it(path: Path, catalog: Catalog) -> None:
+    views = _views(catalog, path.read_text(encoding="utf-8").split(RULE)[0])
+    plan = optimize(join_plans(tuple(logical_plan(catalog, view) for view in views)))
+    planned = Counter(_KINDS[type(node)] for node in plan.nodes if type(node) in _KINDS)
+    run = Counter(type(node) for view in views for node in view.nodes)
+    assert planned == Counter({kind: number for kind, number in run.items() if kind is not CopyNode})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

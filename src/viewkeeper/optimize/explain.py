@@ -1,4 +1,4 @@
-"""EXPLAIN: the optimized plan of one view or of all, in zones, with the tables it keeps and who shares what.
+"""EXPLAIN: the optimized plan of one view or of all, in zones, with the tables it keeps and what is shared.
 
 In: a catalog and the name of a view. Out: text, a Mermaid flowchart or an SVG picture. Always: the same catalog gives the
 same answer in every process.

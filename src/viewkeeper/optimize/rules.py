@@ -1,7 +1,8 @@
 """The optimizer: named rules, run until nothing changes.
 
 In: a valid logical plan. Out: a valid plan of the same views. Always: every rule is pure and keeps the answer; which
-rows are set aside is decided by the unoptimized plan, so no rule can change that either.
+rows are set aside is decided by the unoptimized plan, so no rule can change that either. What comes out is what an epoch
+does: a rule that epochs do not follow has no place here.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from collections.abc import Callable
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.optimize.drop_delta import drop_delta
-from viewkeeper.optimize.merge_equal_nodes import merge_equal_nodes
 from viewkeeper.optimize.merge_selections import merge_selections
+from viewkeeper.optimize.share_base_tables import share_base_tables
 from viewkeeper.plan.logical import LogicalPlan
 from viewkeeper.plan.validate import validate_plan
 
-# Equal nodes are merged before σ over σ, so that a shared first condition is seen as shared.
 RULES: tuple[Callable[[LogicalPlan], LogicalPlan], ...] = (
     drop_delta,
-    merge_equal_nodes,
+    share_base_tables,
     merge_selections,
 )
 

@@ -9,7 +9,7 @@ from viewkeeper.plan.logical import LogicalPlan, View
 
 
 def views_behind(plan: LogicalPlan) -> tuple[tuple[str, ...], ...]:
-    """For each place the views that need the node there; one that several views need is computed once for all."""
+    """For each place the views that need the node there; what stands once in a plan is done once for all of them."""
     behind: list[set[int]] = [set() for _ in plan.nodes]
     for place in reversed(range(len(plan.nodes))):
         if isinstance(plan.nodes[place], View):

@@ -144,7 +144,7 @@ def test_mermaid_has_boxes_for_tables_round_nodes_for_expressions_and_subgraphs_
 
 def test_mermaid_tells_who_shares_a_node() -> None:
     text = mermaid_of(optimize(plan_of("left", "semi")))
-    assert '["REVERSE-JOIN<br/>(customer = id, side, key) → row<br/>shared by left, semi"]' in text
+    assert '["customers<br/>(id) → name, region<br/>shared by left, semi"]' in text
     assert '(["π name"])' not in text
 
 
