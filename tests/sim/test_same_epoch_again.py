@@ -216,7 +216,7 @@ def test_a_driver_that_wakes_up_when_its_log_was_truncated_writes_nothing(tmp_pa
     late = begin_epoch(db.store)
     HereRunner(db.store).run(plan_of(late), late)
     commit_epoch(db.store, late)
-    assert db.store.truncate_log(late.stop.positions, older_than_seconds=0)
+    assert db.store.truncate_log(late.stop.positions, older_than_seconds=0, entries_max=5_000)
     before = everything(db)
 
     with pytest.raises(PositionLost, match="no longer holds"):

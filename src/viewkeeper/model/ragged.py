@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _INT32_MAX = 0x7FFFFFFF
+_LONG_BYTES = 4096  # of a string that is copied by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,9 @@ def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Ragged:
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     total = int(offsets[-1])
+    if total > len(starts) * _LONG_BYTES:  # an index of their bytes would be eight times as long as they are
+        pieces = [data[start:stop] for start, stop in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
+        return Ragged(np.concatenate(pieces), offsets)
     if len(starts) and total == len(starts) * int(lengths[0]) and (lengths == lengths[0]).all():
         return Ragged(gather_fixed(data, starts, int(lengths[0])).reshape(-1), offsets)
     ends = starts + lengths

@@ -45,6 +45,6 @@ class LogSource(Protocol):
         """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA), in log order; batches are bounded."""
         ...
 
-    def truncate_log(self, positions: Positions, *, older_than_seconds: float) -> int:
-        """Forget entries that end before `positions` and are old, a bounded number per call; answers how many went."""
+    def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
+        """Forget entries that end before `positions` and are old, up to so many of each stream; answers how many went."""
         ...

@@ -205,6 +205,10 @@ class Store(LogSource, VersionedTables, Protocol):
         """Replace the catalog if its version is still the expected one; durable when it answers True."""
         ...
 
+    def clear_stale_readers(self) -> int:
+        """Let go of what readers held that were killed; answers how many there were."""
+        ...
+
     def drop_records(self, table: int) -> None:
         """Delete every record of a dropped view."""
         ...

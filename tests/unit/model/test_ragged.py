@@ -56,3 +56,16 @@ def test_pieces_are_gathered_in_any_order(data: bytes, pieces: list[tuple[int, i
 @given(st.lists(st.binary(min_size=2, max_size=6), max_size=6))
 def test_first_bytes_are_cut_off(strings: list[bytes]) -> None:
     assert _ragged(strings).without_first(2).to_arrow().to_pylist() == [text[2:] for text in strings]
+
+
+def test_long_strings_are_gathered_like_short_ones() -> None:
+    strings = [bytes([number]) * (9_000 + number) for number in range(5)]
+    whole = _ragged(strings)
+    starts, lengths = whole.offsets[[3, 0, 4, 0]] + 1, np.array([9_000, 1, 9_001, 8_000])
+
+    assert gather(whole.data, starts, lengths).to_arrow().to_pylist() == [
+        strings[3][1:9_001],
+        strings[0][1:2],
+        strings[4][1:9_002],
+        strings[0][1:8_001],
+    ]

@@ -148,12 +148,12 @@ def test_a_truncated_log_keeps_the_entry_at_the_position_and_its_numbers(tmp_pat
         node.write([put({b"k": b"%d" % number})], tick)
     checksum = node.find_entry(4)[1].checksum
 
-    assert node.truncate_log(4, 1 << 62) == 3
+    assert node.truncate_log(4, 1 << 62, entries_max=100) == 3
     assert node.find_entry(4)[1].checksum == checksum
     assert [row[0] for row in log_of(node, 4)] == [5, 6]
     assert node.write([put({b"k": b"x"})], tick) == 7
-    assert node.truncate_log(7, 1 << 62) == 3
-    assert node.truncate_log(7, 1 << 62) == 0
+    assert node.truncate_log(7, 1 << 62, entries_max=100) == 3
+    assert node.truncate_log(7, 1 << 62, entries_max=100) == 0
     assert (node.end(), node.log_entries()) == (7, 1)
 
 
@@ -162,7 +162,7 @@ def test_a_log_is_not_truncated_behind_what_is_still_wanted_for_its_age(tmp_path
     for number in range(4):
         node.write([put({b"k": b"%d" % number})], tick)  # stamped 10, 20, 30, 40
 
-    assert node.truncate_log(4, 25) == 2
+    assert node.truncate_log(4, 25, entries_max=100) == 2
     assert [row[0] for row in log_of(node, 2)] == [3, 4]
 
 

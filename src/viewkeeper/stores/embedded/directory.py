@@ -55,7 +55,9 @@ class Directory:
                 raise StoreError(_FORKED.fact, _FORKED.hint)
             if part.name not in self._handles:
                 lockless = not self.layout.is_writable
-                self._handles[part.name] = Environment(path, part, synced=synced, lockless=lockless)
+                self._handles[part.name] = Environment(
+                    path, part, synced=synced, lockless=lockless, busy_seconds=self.layout.busy_seconds
+                )
             return self._handles[part.name]
 
     def is_current(self, layout: Layout) -> bool:

@@ -17,10 +17,7 @@ from pathlib import Path
 import lmdb
 
 from viewkeeper.errors import (
-    CorruptStore,
-    InputError,
     StoreError,
-    StoreFull,
     StoreInUse,
     StoreReplaced,
     ViewKeeperError,
@@ -28,9 +25,10 @@ from viewkeeper.errors import (
 from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
 from viewkeeper.stores.embedded.pages import let_go_of_pages
-from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, Part
+from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, READERS_MAX, Part
+from viewkeeper.stores.embedded.troubles import readers_full, translate
+from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS, WriterLock, open_writer_lock
 
-_READERS_MAX = 1024
 _PIECE_BYTES = 1 << 20
 _PAGES_OF_NONE = 3  # two meta pages, and the list of databases
 _LOOK_SECONDS = 0.1
@@ -43,9 +41,13 @@ class Environment:
     `lockless` is for a folder that cannot be written: LMDB has no table of readers then, so nobody may write elsewhere.
     """
 
-    def __init__(self, path: Path, part: Part, *, synced: bool, lockless: bool = False) -> None:
+    def __init__(
+        self, path: Path, part: Part, *, synced: bool, lockless: bool = False, busy_seconds: float = BUSY_SECONDS
+    ) -> None:
         self.path = path
         self.synced = synced
+        self._writer: WriterLock | None = None  # opened with the first write
+        self._busy_seconds = busy_seconds
         self._running: list[None] = []  # an item for each transaction
         self._refusal: ViewKeeperError | None = None  # why no new ones are begun
         self._is_shut = False
@@ -71,7 +73,7 @@ class Environment:
             str(self.path),
             map_size=part.map_bytes,
             max_dbs=DATABASES_MAX,
-            max_readers=_READERS_MAX,
+            max_readers=READERS_MAX,
             sync=self.synced,
             metasync=self.synced,
             mode=0o600,
@@ -97,7 +99,7 @@ class Environment:
         """A read transaction: one consistent state of this environment; with `buffers` values are views of it."""
         self._begin()
         try:
-            with self._env.begin(db=self._databases[database], buffers=buffers) as transaction:
+            with self._begin_reading(self._databases[database], buffers=buffers) as transaction:
                 yield transaction
         except lmdb.Error as error:
             raise translate(error, self.path) from error
@@ -109,19 +111,45 @@ class Environment:
         """The write transaction: commits at the end, aborts on any error."""
         self._begin()
         try:
-            with self._env.begin(db=self._databases[database], write=True, buffers=buffers) as transaction:
-                yield transaction
-                self.require_in_place()
+            lock = self._acquire()
+            try:
+                with self._env.begin(db=self._databases[database], write=True, buffers=buffers) as transaction:
+                    yield transaction
+                    self.require_in_place()
+            finally:
+                lock.release()
         except lmdb.Error as error:
             raise translate(error, self.path) from error
         finally:
             self._end()
 
+    def _begin_reading(self, database: object | None, *, buffers: bool = False) -> lmdb.Transaction:
+        try:
+            return self._env.begin(db=database, buffers=buffers)
+        except lmdb.ReadersFullError:
+            self._env.reader_check()  # some may be of processes that were killed
+        try:
+            return self._env.begin(db=database, buffers=buffers)
+        except lmdb.ReadersFullError as error:
+            raise readers_full(self.path.name, self._env.readers()) from error
+
+    def _acquire(self) -> WriterLock:
+        if self._writer is None:
+            with self._settling:
+                self._writer = self._writer or open_writer_lock(self.path)
+        self._writer.acquire(self._busy_seconds)
+        return self._writer
+
+    def clear_stale_readers(self) -> int:
+        """Free what readers held that were killed: the pages they saw can be used again. Answers how many there were."""
+        with self._used():
+            return self._env.reader_check() if self._last_written is None else 0
+
     @contextmanager
     def held(self, database: str | None = None) -> Iterator[lmdb.Transaction]:
         """A read transaction that may outlive many others; without a database it is for `copy` and `bytes_used`."""
         with self._used():
-            transaction = self._env.begin(db=self._databases[database] if database else None)
+            transaction = self._begin_reading(self._databases[database] if database else None)
             try:
                 yield transaction
             finally:
@@ -184,11 +212,15 @@ class Environment:
             if self._last_written is not None:  # where we cannot lock, nobody writes
                 yield
                 return
-            transaction = self._env.begin(write=True)
+            lock = self._acquire()
             try:
-                yield
+                with self._env.begin(write=True) as transaction:
+                    try:
+                        yield
+                    finally:
+                        transaction.abort()
             finally:
-                transaction.abort()
+                lock.release()
 
     def pass_writer_lock(self) -> None:
         """Return when every write transaction that was open at the call has ended."""
@@ -281,6 +313,8 @@ class Environment:
                 self._is_shut = True
                 self._env.close()
                 self._file.close()
+                if self._writer is not None:
+                    self._writer.close()
 
 
 def _files_of(path: Path) -> list[tuple[int, int] | None]:
@@ -313,20 +347,6 @@ def _lock_shared(path: Path, file: HeldFile, *, lockless: bool) -> Iterator[None
             )
         yield
         file.lock(exclusive=False)
-
-
-def translate(error: lmdb.Error, path: Path) -> ViewKeeperError:
-    """Our error for one of LMDB's."""
-    if "closed/deleted" in str(error):
-        return InputError("the database is closed", "connect again")
-    if isinstance(error, lmdb.MapFullError | lmdb.DiskError) and "space" in str(error).lower():
-        return StoreFull(f"no space left for {path.name}", "free space on the disk; what was acknowledged is safe")
-    if isinstance(error, lmdb.MapFullError):
-        return StoreFull(f"the map of {path.name} is full", "what was acknowledged is safe")
-    corrupt = lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PanicError, lmdb.NotFoundError
-    if isinstance(error, corrupt):
-        return CorruptStore(f"{path.name} is not a readable LMDB environment", "restore the store from a backup")
-    return StoreError(f"{path.name}: {error}")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,12 +33,14 @@ from viewkeeper.stores.embedded.newdirectory import (
     sync_directory,
 )
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
+from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 
 FORMAT = 2
 PLACES = 8
 NODES_MAX = 64
 MANIFEST = "backup.json"  # what a backup has in the place of store.json
 _FILE = "store.json"
+_SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
 _FACTS = {"nodes": int, "places": int, "before_images": bool, "incarnation": str}
 
 
@@ -52,10 +55,13 @@ class Layout:
     before_images: bool
     synced: bool
     is_writable: bool
+    busy_seconds: float = BUSY_SECONDS  # how long a write waits for others
 
     @property
     def url(self) -> str:
-        return f"embedded:{self.path}" + ("" if self.synced else "?sync=off")
+        options = [] if self.synced else ["sync=off"]
+        options += [] if self.busy_seconds == BUSY_SECONDS else [f"busy_timeout={self.busy_seconds:g}"]
+        return f"embedded:{self.path}" + (f"?{'&'.join(options)}" if options else "")
 
     @property
     def file(self) -> Path:
@@ -101,7 +107,8 @@ def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
     is_writable = all(os.access(file, os.W_OK) for file in needed if file.exists())
     if not is_writable and not read_only:
         raise StoreError(f"the store at {path} cannot be written from here", "connect with read_only=True to read it")
-    return Layout(path.resolve(), **facts, synced=options.get("sync") != "off", is_writable=is_writable)
+    synced, busy = options.get("sync") != "off", float(options.get("busy_timeout", BUSY_SECONDS))
+    return Layout(path.resolve(), **facts, synced=synced, is_writable=is_writable, busy_seconds=busy)
 
 
 def _require_place_for_store(path: Path) -> None:
@@ -128,8 +135,13 @@ def parse_url(url: str) -> tuple[Path, dict[str, str]]:
         elif name in ("sync", "before_images"):
             if value not in ("on", "off"):
                 raise InputError(f"{name}={value} is not an option", f"use {name}=on or {name}=off")
+        elif name == "busy_timeout":
+            if not _SECONDS.fullmatch(value):
+                raise InputError(f"busy_timeout={value} is not a number of seconds", "use one above 0, as in 2.5")
         else:
-            raise InputError(f"the URL option {name} is unknown", "known are nodes, before_images and sync")
+            raise InputError(
+                f"the URL option {name} is unknown", "known are nodes, before_images, sync and busy_timeout"
+            )
     return Path(place).expanduser(), options
 
 

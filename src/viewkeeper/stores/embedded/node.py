@@ -37,7 +37,7 @@ _READ_BYTES_MAX = 128 << 20
 _DECODED_CHANGES_MAX = 65_536  # at once, of those that are read
 _DECODED_BYTES_MAX = 16 << 20
 _HELD_BYTES_MAX = 4 << 20  # of a log that was read, in this process's memory
-_TRUNCATE_MAX = 5_000
+_DROP_MAX = 5_000
 _SCAN_ROWS = 50_000
 _RELOG_ROWS = 10_000
 
@@ -235,8 +235,8 @@ class Node:
                 start, size = positions[-1], size + sum(map(len, entries))
         return start, [(table, pa.concat_batches(batches)) for table, batches in pieces.items()], size
 
-    def truncate_log(self, position: int, stamp: int) -> int:
-        """Forget entries that end before `position` and are older than `stamp`, a bounded number per call."""
+    def truncate_log(self, position: int, stamp: int, *, entries_max: int) -> int:
+        """Forget entries that end before `position` and are older than `stamp`, up to so many; answers how many went."""
         gone = 0
         with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
@@ -245,7 +245,7 @@ class Node:
         with self.environment.write("log", buffers=True) as transaction:
             cursor = transaction.cursor()
             more = cursor.first()
-            while more and gone < _TRUNCATE_MAX and _is_old(cursor, position, stamp):
+            while more and gone < entries_max and _is_old(cursor, position, stamp):
                 more = cursor.delete()
                 gone += 1
         return gone
@@ -290,10 +290,10 @@ class Node:
             yield list(gone), list(gone.values())
 
     def drop_rows(self, table: int) -> None:
-        gone = _TRUNCATE_MAX
-        while gone == _TRUNCATE_MAX:
+        gone = _DROP_MAX
+        while gone == _DROP_MAX:
             with self.environment.write("rows") as transaction:
-                gone = tree.drop(transaction, tree.table_prefix(table), limit=_TRUNCATE_MAX)
+                gone = tree.drop(transaction, tree.table_prefix(table), limit=_DROP_MAX)
 
 
 def _apply(

@@ -7,6 +7,7 @@ store whose identity it carries, so one that was left behind, swapped or brought
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ import lmdb
 from viewkeeper.errors import CorruptStore
 
 DATABASES_MAX = 8
+READERS_MAX = 1024
+_LOCK_BYTES = READERS_MAX * 64 + 4096  # at least what LMDB needs for so many
 IDENTITY = b"identity"  # in the main database, beside the names of the others
 # Reserved, not used: a sparse map never has to be resized under an open transaction. A process has 128 TiB of addresses.
 _KINDS = {
@@ -65,6 +68,7 @@ def make_part(folder: Path, part: Part) -> None:
     It is not synced: that is for the caller, who makes several.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
+    _reserve_lock(folder / "lock.mdb")
     environment = lmdb.open(
         str(folder), map_size=part.map_bytes, max_dbs=DATABASES_MAX, sync=False, metasync=False, mode=0o600
     )
@@ -75,3 +79,13 @@ def make_part(folder: Path, part: Part) -> None:
             transaction.put(IDENTITY, part.identity)
     finally:
         environment.close()
+
+
+def _reserve_lock(file: Path) -> None:
+    """Make LMDB's lock file with all its pages: touching a hole of a full file system would end the process by SIGBUS."""
+    if not file.exists():
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, _LOCK_BYTES)
+        finally:
+            os.close(descriptor)

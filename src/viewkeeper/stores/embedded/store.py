@@ -241,9 +241,10 @@ class EmbeddedStore:
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
         return self._nodes[stream].read_log(start, stop)
 
-    def truncate_log(self, positions: Positions, *, older_than_seconds: float) -> int:
+    def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         stamp = self.now() - int(older_than_seconds * 1e9)
-        return sum(self._nodes[stream].truncate_log(position, stamp) for stream, position in positions.items())
+        nodes = [(self._nodes[stream], position) for stream, position in positions.items()]
+        return sum(node.truncate_log(position, stamp, entries_max=entries_max) for node, position in nodes)
 
     def log_entries(self) -> int:
         """How many entries the log holds, on all nodes."""
@@ -397,6 +398,9 @@ class EmbeddedStore:
         return HeldViews([(node.stream, node) for node in self._nodes])
 
     # the store as a whole
+
+    def clear_stale_readers(self) -> int:
+        return sum(environment.clear_stale_readers() for environment in self.environments().values())
 
     def environments(self) -> dict[str, Environment]:
         """All of the store's environments by name, meta first."""

@@ -1,0 +1,47 @@
+"""Tidying: the log is as short as what was committed allows, however much was written in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.running import keep_up
+from viewkeeper.flow.tidy import tidy_up
+
+
+@pytest.fixture(params=[1, 2], ids=["one node", "two nodes"])
+def db(tmp_path: Path, request: pytest.FixtureRequest) -> vk.Database:
+    db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off&nodes={request.param}")
+    db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
+    return db
+
+
+def write(db: vk.Database, count: int, value: int) -> None:
+    for number in range(count):
+        db.table("t").put(number, {"v": value})
+    keep_up(db)
+
+
+def test_each_tidying_forgets_all_that_is_old_in_bounded_transactions(db: vk.Database) -> None:
+    for turn in range(3):
+        write(db, 60, turn)
+        assert db.store.log_entries() >= 60
+        tidy_up(db.store, log_kept_seconds=0, entries_max=7)
+        assert (
+            db.store.log_entries() == db.store.layout.nodes
+        )  # the last of each node, whose checksum is still asked for
+
+
+def test_a_tidying_ends_with_its_share_of_time_and_the_next_goes_on(db: vk.Database) -> None:
+    write(db, 40, 1)
+    nodes = db.store.layout.nodes
+
+    def tidy() -> int:
+        times = iter(range(100))
+        return tidy_up(db.store, log_kept_seconds=0, seconds_max=5, entries_max=1, clock=lambda: next(times))
+
+    assert tidy() == 5 * nodes
+    assert tidy() == 5 * nodes
+    assert db.store.log_entries() == 40 - 10 * nodes
