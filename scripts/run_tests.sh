@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
 # Runs the tests, by as many workers as there are cores; with VIEWKEEPER_DEEP=1 the deep ones too. Arguments go to pytest.
 #
-# Without Java all tests that need no JVM run; then one line says how many did not, and the exit code is 1: a run that left
-# something out must never look like a run that passed.
+# Without Java all tests that need no JVM run, without Graphviz all that draw nothing; then a line says what did not, and the
+# exit code is 1: a run that left something out must never look like a run that passed.
 set -euo pipefail
 
 # tests/services needs servers and is started by itself.
 pytest=(.venv/bin/python -m pytest --ignore tests/services)
 workers=(-n auto --maxprocesses 4 --no-loadscope-reorder --durations 10)
 
+missing=()
+scripts/ensure_graphviz.sh -q ||
+    missing+=("Graphviz was not found, so the tests that draw did not run (Debian, Ubuntu: apt-get install graphviz)")
 if JAVA_HOME="$(scripts/ensure_java.sh -q)"; then
     export JAVA_HOME
-    exec "${pytest[@]}" "${workers[@]}" "$@"
+    [ ${#missing[@]} -gt 0 ] || exec "${pytest[@]}" "${workers[@]}" "$@"
+else
+    export VIEWKEEPER_JAVA=none
+    left_out="$("${pytest[@]}" tests/spark --collect-only -q 2>/dev/null | grep -c '::' || true)"
+    workers+=(--ignore tests/spark)
+    missing+=("Java 17 or newer was not found, so $left_out tests that need Spark did not run (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)")
 fi
-export VIEWKEEPER_JAVA=none
-"${pytest[@]}" "${workers[@]}" --ignore tests/spark "$@" || true
-left_out="$("${pytest[@]}" tests/spark --collect-only -q 2>/dev/null | grep -c '::' || true)"
-echo "Java 17 or newer was not found, so $left_out tests that need Spark did not run" \
-    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless)" >&2
+"${pytest[@]}" "${workers[@]}" "$@" || true
+printf '%s\n' "${missing[@]}" >&2
 exit 1

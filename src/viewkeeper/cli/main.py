@@ -298,7 +298,10 @@ def explain(
     ] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture to this file, `plan.svg`.", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the plan to this file, `plan.svg`. Needs Graphviz.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Print the plan by which a view is kept, or the merged plan of all views.

@@ -225,11 +225,14 @@ class Database:
 
         return compact(self, progress)
 
-    def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "svg"] = "text") -> str:
-        """The plan of a view, or of all views together: as text, as a Mermaid flowchart, or as an SVG picture."""
+    def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "dot", "svg"] = "text") -> str:
+        """The plan of a view, or of all: as text, as a Mermaid flowchart, as a graph for Graphviz, or drawn by it."""
+        from viewkeeper.client.drawing import draw_svg
         from viewkeeper.optimize.explain import explain
 
-        return explain(self.catalog(), name, before_images=self.store.capabilities.before_images, form=form)
+        images = self.store.capabilities.before_images
+        told = explain(self.catalog(), name, before_images=images, form="dot" if form == "svg" else form)
+        return draw_svg(told) if form == "svg" else told
 
     def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:
         """Keep what `view.changes` tells for at least so many epochs, and so many seconds; from the next epoch on.

@@ -1,16 +1,16 @@
 """EXPLAIN: the optimized plan of one view or of all, in zones, with the tables it keeps and what is shared.
 
-In: a catalog and the name of a view. Out: text, a Mermaid flowchart or an SVG picture. Always: the same catalog gives the
-same answer in every process.
+In: a catalog and the name of a view. Out: text, a Mermaid flowchart or a graph for Graphviz. Always: the same catalog gives
+the same answer in every process.
 """
 
 from __future__ import annotations
 
 from viewkeeper.errors import InputError
+from viewkeeper.optimize.dot import dot_of
 from viewkeeper.optimize.mermaid import mermaid_of
 from viewkeeper.optimize.rules import optimize
 from viewkeeper.optimize.sharing import views_behind
-from viewkeeper.optimize.svg import svg_of
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.define import logical_plan
 from viewkeeper.plan.logical import LogicalPlan, join_plans
@@ -18,19 +18,19 @@ from viewkeeper.plan.tables import tables_at
 from viewkeeper.plan.text import node_text
 from viewkeeper.plan.zones import zone_at
 
-FORMS = ("text", "mermaid", "svg")
+FORMS = ("text", "mermaid", "dot")
 
 
 def explain(catalog: Catalog, name: str | None, *, before_images: bool = True, form: str = "text") -> str:
     """The plan of view `name`, or of all views merged, in one of `FORMS`."""
     if form not in FORMS:
-        raise InputError(f"there is no form {form!r} of a plan", f"one of {', '.join(FORMS)}")
+        raise InputError(f"there is no form {form!r} of a plan", f"one of {', '.join((*FORMS, 'svg'))}")
     views = catalog.views if name is None else (catalog.view(name),)
     plans = tuple(logical_plan(catalog, view, before_images=before_images) for view in views)
     plan = optimize(join_plans(plans))
     if form == "text":
         return explain_plan(plan) if views else "no views"
-    return mermaid_of(plan) if form == "mermaid" else svg_of(plan)
+    return mermaid_of(plan) if form == "mermaid" else dot_of(plan)
 
 
 def explain_view(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> str:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import Result
 
+from tests.support.drawing import draws
 from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.client.database import Database
 
@@ -68,6 +69,7 @@ def test_explain_prints_a_flowchart(run: Run, shop: str) -> None:
     assert '(["γ by (region) of' in told.stdout
 
 
+@draws
 def test_explain_writes_a_picture(run: Run, shop: str, tmp_path: Path) -> None:
     picture = tmp_path / "plan.svg"
     told = run("explain", shop, "--picture", str(picture))
@@ -87,6 +89,7 @@ def test_a_picture_that_is_not_called_svg_is_refused_before_anything_is_written(
     assert not (tmp_path / name).exists()
 
 
+@draws
 def test_a_picture_that_cannot_be_written_is_told(run: Run, shop: str, tmp_path: Path) -> None:
     told = run("explain", shop, "--picture", str(tmp_path / "nowhere" / "plan.svg"))
 

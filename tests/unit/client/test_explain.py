@@ -1,4 +1,4 @@
-"""EXPLAIN from Python: one call, three forms."""
+"""EXPLAIN from Python: one call, several forms."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_the_old_call_gives_text(db: vk.Database) -> None:
     assert [line for (line,) in db.execute("EXPLAIN ends").rows] == db.explain("ends").splitlines()
 
 
-def test_a_plan_is_drawn_in_two_ways(db: vk.Database) -> None:
+def test_a_plan_is_a_flowchart_or_a_graph(db: vk.Database) -> None:
     assert db.explain("ends", form="mermaid").startswith("flowchart LR\n")
-    assert db.explain(form="svg").startswith("<svg ")
+    assert db.explain(form="dot").startswith("digraph plan {\n")
     with pytest.raises(vk.InputError, match="no form 'png'"):
         db.explain(form="png")  # type: ignore[arg-type]
     with pytest.raises(vk.UnknownName):

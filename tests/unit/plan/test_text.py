@@ -139,10 +139,10 @@ def test_the_text_is_the_same_in_every_process() -> None:
         "from tests.support.views_by_hand import plan_of\n"
         "from viewkeeper.optimize.explain import explain_plan\n"
         "from viewkeeper.optimize.rules import optimize\n"
-        "from viewkeeper.optimize.svg import svg_of\n"
+        "from viewkeeper.optimize.dot import dot_of\n"
         "from viewkeeper.optimize.mermaid import mermaid_of\n"
         "plan = optimize(plan_of())\n"
-        "print(explain_plan(plan), mermaid_of(plan), svg_of(plan))"
+        "print(explain_plan(plan), mermaid_of(plan), dot_of(plan))"
     )
     texts = {_run(script, seed) for seed in ("1", "2")}
     assert len(texts) == 1
