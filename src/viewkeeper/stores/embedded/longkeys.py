@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 import lmdb
 
@@ -113,8 +113,21 @@ def walk(
 
 def walk_back(transaction: lmdb.Transaction, start: bytes, stop: bytes) -> Iterator[Pair]:
     """Pairs of whole keys with start <= key < stop, from the last to the first."""
+    pairs = _backward(transaction, stop)
+    for stored, value in pairs:
+        if len(stored) == LIMIT:
+            yield from _walk_levels_back(transaction, chain([(stored, value)], pairs), start, stop)
+            return
+        if stored < start:
+            return
+        yield stored, value
+
+
+def _walk_levels_back(
+    transaction: lmdb.Transaction, pairs: Iterator[Pair], start: bytes, stop: bytes
+) -> Iterator[Pair]:
     levels = [_Level(start, stop)]
-    levels[0].pairs = _backward(transaction, levels[0].high)
+    levels[0].pairs = pairs
     while levels:
         level = levels[-1]
         stored, value = next(level.pairs, (None, b""))
