@@ -14,6 +14,7 @@ from typing import Protocol
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
+from viewkeeper.client.status import Lag
 
 _PLAIN_SECONDS = 10.0
 _STOPPING = "stopping after the epoch under way; Ctrl-C again stops at once"
@@ -25,7 +26,7 @@ class Display(Protocol):
     def begin(self) -> None:
         """Before the pipeline starts."""
 
-    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+    def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
         """While it runs."""
 
     def end(self, words: str) -> None:
@@ -44,8 +45,8 @@ class LiveLine:
     def begin(self) -> None:
         self._status.start()
 
-    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
-        self._status.update(describe(gauge, lag_changes, stopping=stopping))
+    def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
+        self._status.update(describe(gauge, lag, stopping=stopping))
 
     def end(self, words: str) -> None:
         self._status.stop()
@@ -54,29 +55,38 @@ class LiveLine:
 
 
 class PlainLines:
-    """A line for the first epoch, and then one at most every few seconds, when something was committed."""
+    """A line for the first epoch, and then one every few seconds while there is work."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: float | None = None
+        self._told = clock()
+        self._has_told_epoch = False
+        self._waiting: str | None = None
         self._has_said_running = False
         self._has_said_stopping = False
 
     def begin(self) -> None:
         print("starting", flush=True)
 
-    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+    def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
         if gauge.is_running and not self._has_said_running:
             print("running", flush=True)
             self._has_said_running = True
         if stopping and not self._has_said_stopping:
             print(_STOPPING, flush=True)
             self._has_said_stopping = True
+        if gauge.waiting and gauge.waiting != self._waiting:
+            print(f"waiting: {gauge.waiting}", flush=True)
+        self._waiting = gauge.waiting
         now = self._clock()
-        is_due = self._told is None or now - self._told >= _PLAIN_SECONDS
-        if is_due and gauge.committed():
-            print(describe(gauge, lag_changes, stopping=False), flush=True)
-            self._told = now
+        is_due = now - self._told >= _PLAIN_SECONDS
+        has_work = gauge.under_way is not None or lag.changes > 0 or lag.views > 0
+        if (is_due or not self._has_told_epoch) and gauge.committed():
+            self._has_told_epoch = True
+        elif not (is_due and has_work):
+            return
+        print(describe(gauge, lag, stopping=False), flush=True)
+        self._told = now
 
     def end(self, words: str) -> None:
         if words:
@@ -89,7 +99,7 @@ class JsonLines:
     def begin(self) -> None:
         pass
 
-    def update(self, gauge: Gauge, lag_changes: int, *, stopping: bool) -> None:
+    def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
         for event in gauge.committed():
             print_json(event.facts)
 
@@ -105,7 +115,7 @@ def choose_display(*, as_json: bool) -> Display:
     return LiveLine() if console().is_terminal else PlainLines()
 
 
-def describe(gauge: Gauge, lag_changes: int, *, stopping: bool) -> str:
+def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
     """The line: epoch, lag, rate."""
     if gauge.under_way is not None:
         epoch = f"epoch {gauge.under_way} under way"
@@ -113,12 +123,20 @@ def describe(gauge: Gauge, lag_changes: int, *, stopping: bool) -> str:
         epoch = f"epoch {gauge.epoch}"
     else:
         epoch = "waiting for changes" if gauge.is_running else "starting"
-    lag = f"{lag_changes:,} changes behind" if lag_changes else "up to date"
+    behind = _behind(lag)
     if gauge.filling is not None:
         rows, total = gauge.filling
         epoch += f" · filling views, {rows:,} of about {total:,} rows"
-    parts = [epoch, lag, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
-    return " · ".join([*parts, *([gauge.given_up] if gauge.given_up else []), *([_STOPPING] if stopping else [])])
+    parts = [epoch, behind, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
+    waiting = f"waiting: {gauge.waiting}" if gauge.waiting else None
+    more = [words for words in (gauge.given_up, waiting, _STOPPING if stopping else None) if words]
+    return " · ".join([*parts, *more])
+
+
+def _behind(lag: Lag) -> str:
+    if lag.changes:
+        return f"{lag.changes:,} changes behind"
+    return f"{lag.views:,} view{'s' * (lag.views > 1)} to fill" if lag.views else "up to date"
 
 
 def _duration(seconds: float) -> str:

@@ -30,11 +30,13 @@ class Gauge:
         self.changes = 0
         self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
         self.given_up: str | None = None  # the last epoch that could not finish, and why
+        self.waiting: str | None = None  # for what has to pass before it can go on
         self.is_running = False  # set by whoever runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
         """An event of the pipeline."""
         with self._lock:
+            self.waiting = str(event.facts["reason"]) if event.name == "waiting" else None
             if event.name == "began":
                 self.under_way = int(str(event.facts["epoch"]))
             elif event.name == "committed":

@@ -20,7 +20,7 @@ from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.client.status import read_lag
-from viewkeeper.errors import EpochFailed
+from viewkeeper.errors import EpochFailed, SparkLost
 from viewkeeper.events import Event, EventSink
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ class _Work(threading.Thread):
         epoch under way stays in flight and is taken up by the next run.
         """
         error = self._failure
-        went_down = isinstance(error, EpochFailed | ConnectionError) or (error is not None and is_from_spark(error))
+        went_down = isinstance(error, EpochFailed | SparkLost | ConnectionError) or (
+            error is not None and is_from_spark(error)
+        )
         if error and not (stopped and went_down):
             raise error
 

@@ -6,13 +6,14 @@ stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
-from viewkeeper.errors import InputError
+from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.events import EventSink
 from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX, Committed, Coordinator
 from viewkeeper.flow.ring import owners_of_places
@@ -49,7 +50,9 @@ class Pipeline:
         self._loop: StreamingLoop | None = None
         size = changes_per_epoch or CHANGES_PER_EPOCH_MAX
         try:
-            self._coordinator = Coordinator(database.store, self._runner, changes_max=size, events=events)
+            self._coordinator = Coordinator(
+                database.store, self._runner, changes_max=size, events=events, clock=self._clock
+            )
         except BaseException:
             self._lock.release()
             raise
@@ -95,12 +98,21 @@ class Pipeline:
         """Return once all views hold what the token's write did."""
         if self._loop:
             self._loop.raise_failure()
-        self._database.wait_for(token, timeout)
+        try:
+            self._database.wait_for(token, timeout)
+        except StaleRead as error:
+            if self._loop and self._loop.trouble:
+                raise self._loop.trouble from error
+            raise
 
     def raise_failure(self) -> None:
         """Raise what stopped the background run, if something did."""
         if self._loop:
             self._loop.raise_failure()
+
+    def _clock(self) -> float:
+        """Seconds that stand still while Spark is waited for: its start belongs to no epoch."""
+        return time.monotonic() - self._session.waited_seconds
 
     def close(self) -> None:
         """Stop, and let go of the store; the Spark session stays for the process, handed in or not."""

@@ -58,9 +58,19 @@ class Status:
     warnings: tuple[str, ...]
 
 
-def read_lag(database: Database) -> int:
-    """How many changes wait for the pipeline."""
-    return count_between(database.store.read_epoch_record().positions, database.store.ends())
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What waits for the pipeline: changes, and views that are not filled."""
+
+    changes: int
+    views: int
+
+
+def read_lag(database: Database) -> Lag:
+    """What waits for the pipeline now."""
+    record = database.store.read_epoch_record()
+    waiting = [view for view in database.catalog().kept if view.id not in record.filled | record.stopped]
+    return Lag(count_between(record.positions, database.store.ends()), len(waiting))
 
 
 def read_status(database: Database) -> Status:

@@ -39,7 +39,7 @@ def translate(error: Exception, epoch: int) -> ViewKeeperError:
     if isinstance(error, ViewKeeperError) and not isinstance(error, InvariantBroken):
         return error
     if is_jvm_gone(error):
-        return _spark_lost()
+        return spark_lost()
     text = f"viewkeeper.errors.InvariantBroken: {error}" if isinstance(error, InvariantBroken) else str(error)
     if "viewkeeper.errors.Fenced" in text:
         return Fenced(f"epoch {epoch} met a newer epoch", "another pipeline has taken over")
@@ -68,7 +68,7 @@ def spark_lost_told() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ViewKeeperError) or not is_jvm_gone(error):
             raise
-        raise _spark_lost() from error
+        raise spark_lost() from error
 
 
 def is_jvm_gone(error: Exception) -> bool:
@@ -80,7 +80,8 @@ def is_jvm_gone(error: Exception) -> bool:
     return process is not None and process.poll() is not None
 
 
-def _spark_lost() -> SparkLost:
+def spark_lost() -> SparkLost:
+    """What to tell of a JVM that has ended."""
     return SparkLost(
         "Spark's JVM has ended", "start the pipeline in a new process: nothing is lost, it takes up what was in flight"
     )

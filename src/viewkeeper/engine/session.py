@@ -7,6 +7,7 @@ runs us; without Java 17 the error comes before anything is started.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import os
@@ -14,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,8 @@ def default_session(view_managers: int) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from viewkeeper.engine.failures import spark_lost_told
+
     slots = max(1, min(view_managers, os.cpu_count() or 1))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
@@ -71,10 +75,13 @@ def default_session(view_managers: int) -> SparkSession:
         .config("spark.sql.shuffle.partitions", str(slots))
     )
     is_ours = SparkContext._active_spark_context is None
-    session = builder.getOrCreate()
+    if is_ours and "SPARK_LOCAL_DIRS" not in os.environ:
+        builder = builder.config("spark.local.dir", _private_folder())
+    with spark_lost_told():
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
     if is_ours:
         _let_others_go_first(session)
-    session.sparkContext.setLogLevel("ERROR")
     return session
 
 
@@ -86,6 +93,13 @@ def cancel_jobs() -> None:
     if context is not None:
         with contextlib.suppress(Exception):  # it may be going down by itself
             context.cancelAllJobs()
+
+
+def _private_folder() -> str:
+    """Where Spark spills and shuffles: rows lie there, which nobody else may read. It goes with this process."""
+    folder = tempfile.mkdtemp(prefix="viewkeeper-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _let_others_go_first(session: SparkSession) -> None:

@@ -7,6 +7,7 @@ own; until it is there, whoever asks is told so and can do the work in this proc
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.session import default_session, epoch_session, require_spark
@@ -25,6 +26,7 @@ class StartingSession:
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self.waited_seconds = 0.0  # by those who could not go on without it
 
     @property
     def is_ready(self) -> bool:
@@ -43,7 +45,9 @@ class StartingSession:
     def get(self) -> SparkSession:
         """The session, once it is there."""
         self.begin()
+        began = time.monotonic()
         self.wait()
+        self.waited_seconds += time.monotonic() - began
         if self._failure is not None:
             raise self._failure
         assert self._session is not None

@@ -13,9 +13,11 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING
 
+from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.wakeup import NAME, WakeupSource
-from viewkeeper.errors import EpochFailed, StoreReplaced, ViewKeeperError
+from viewkeeper.errors import EpochFailed, StoreBusy, StoreError, StoreFull, StoreReplaced, ViewKeeperError
+from viewkeeper.events import Event
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.ports.store import Store
@@ -25,16 +27,21 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_MS = 50
+RETRY_SECONDS = 2.0
 
 
 class StreamingLoop:
     """Runs from construction to `stop`."""
 
-    def __init__(self, session: StartingSession, coordinator: Coordinator, store: Store) -> None:
+    def __init__(
+        self, session: StartingSession, coordinator: Coordinator, store: Store, *, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
         self._session = session
         self._coordinator = coordinator
         self._store = store
         self._failure: ViewKeeperError | None = None
+        self._retry_seconds = retry_seconds
+        self.trouble: StoreError | None = None  # what it waits for to pass
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
@@ -47,10 +54,13 @@ class StreamingLoop:
         self._opening.join()
         try:
             if self._query is not None:
-                self._query.stop()
+                with spark_lost_told():
+                    self._query.stop()
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
         self.raise_failure()
+        if self.trouble is not None:
+            raise self.trouble
 
     def _open(self) -> None:
         """Keep the views fresh from here until Spark is there, then leave that to the query."""
@@ -64,7 +74,8 @@ class StreamingLoop:
         except ViewKeeperError as error:
             self._failure = error
         except Exception as error:
-            self._failure = EpochFailed(f"the streaming query did not start: {str(error).splitlines()[0][:300]}")
+            reason = EpochFailed(f"the streaming query did not start: {str(error).splitlines()[0][:300]}")
+            self._failure = spark_lost() if is_jvm_gone(error) else reason
 
     def _start_query(self) -> StreamingQuery:
         session = self._session.get().newSession()
@@ -85,7 +96,8 @@ class StreamingLoop:
         """Raise what ended the query, if something did."""
         if self._failure:
             raise self._failure
-        problem = self._query.exception() if self._query is not None else None
+        with spark_lost_told():
+            problem = self._query.exception() if self._query is not None else None
         if "viewkeeper.errors.StoreReplaced" in str(problem):
             raise StoreReplaced("the store was removed or replaced while its pipeline ran", "connect again")
         if problem is not None:
@@ -96,11 +108,19 @@ class StreamingLoop:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its own stack."""
-        if self._failure:
-            return
-        try:
-            self._coordinator.catch_up()
-            tidy_up(self._store)
-        except ViewKeeperError as error:
-            self._failure = error
+        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its own stack.
+
+        Space comes back and locks are let go of: an epoch that such a thing stopped stays in flight, and is run again.
+        """
+        while not self._failure and not self._stopping.is_set():
+            try:
+                self._coordinator.catch_up()
+                tidy_up(self._store)
+                self.trouble = None
+                return
+            except (StoreFull, StoreBusy) as error:
+                self.trouble = error
+                self._coordinator.tell(Event("waiting", {"reason": str(error)}))
+                self._stopping.wait(self._retry_seconds)
+            except ViewKeeperError as error:
+                self._failure = error

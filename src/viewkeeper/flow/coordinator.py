@@ -128,6 +128,10 @@ class Coordinator:
         filled = all(view.id in record.filled | record.stopped for view in catalog.kept)
         return record.inflight is None and filled and covers(record.positions, goal)
 
+    def tell(self, event: Event) -> None:
+        """Tell those who listen."""
+        self._events(event)
+
     def close(self) -> None:
         """After the last step: an orderly end, which no crash needs."""
         self._store.close_views(self._owner)

@@ -8,20 +8,24 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
-from tests.support.running import HereRunner
+from tests.support.running import HereRunner, keep_up
+from viewkeeper import connect
 from viewkeeper.cli.displays import JsonLines, PlainLines, describe
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.quiet import is_noise, quiet_java
 from viewkeeper.client.database import Database
+from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Event, EventSink
 from viewkeeper.flow.coordinator import Coordinator
 
 Run = Callable[..., Result]
+NOTHING = Lag(0, 0)
 
 
 class PipelineHere:
@@ -186,14 +190,54 @@ def test_every_epoch_is_told_once() -> None:
 
 def test_the_line_says_epoch_lag_and_rate() -> None:
     gauge = Gauge(clock=lambda: 3_725.0)
-    assert describe(gauge, 0, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
+    assert describe(gauge, NOTHING, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
     gauge.is_running = True
-    assert describe(gauge, 0, stopping=False).startswith("waiting for changes · ")
+    assert describe(gauge, NOTHING, stopping=False).startswith("waiting for changes · ")
     gauge.take(Event("began", {"epoch": 7}))
-    assert describe(gauge, 1_200, stopping=True) == (
+    assert describe(gauge, Lag(1_200, 1), stopping=True) == (
         "epoch 7 under way · 1,200 changes behind · 0 changes/s · 0:00:00 · "
         "stopping after the epoch under way; Ctrl-C again stops at once"
     )
+
+
+def test_views_that_wait_to_be_filled_are_not_up_to_date() -> None:
+    gauge = Gauge(clock=lambda: 3_725.0)
+    assert describe(gauge, Lag(0, 1), stopping=False) == "starting · 1 view to fill · 0 changes/s · 0:00:00"
+    assert "2 views to fill" in describe(gauge, Lag(0, 2), stopping=False)
+
+
+def test_the_lag_counts_changes_and_views_that_are_not_filled(tmp_path: Path) -> None:
+    db = connect(f"embedded:{tmp_path / 's'}?sync=off")
+    db.execute("CREATE TABLE t (k INT PRIMARY KEY); CREATE INDEX i ON t (k)")
+    db.table("t").put(1, {})
+    assert read_lag(db) == Lag(1, 1)
+    keep_up(db)
+    assert read_lag(db) == NOTHING
+
+
+def test_what_a_run_waits_for_is_told_once_and_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    gauge, lines = Gauge(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
+    for _ in range(3):
+        gauge.take(Event("waiting", {"reason": "no space left for place-1; free space on the disk"}))
+        lines.update(gauge, Lag(5, 0), stopping=False)
+    assert capsys.readouterr().out == "waiting: no space left for place-1; free space on the disk\n"
+    assert describe(gauge, Lag(5, 0), stopping=False).endswith(
+        "waiting: no space left for place-1; free space on the disk"
+    )
+    gauge.take(committed(1, 5))
+    assert "waiting:" not in describe(gauge, NOTHING, stopping=False)
+
+
+def test_plain_lines_are_not_silent_while_the_first_epoch_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    gauge, lines = Gauge(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
+    gauge.take(Event("began", {"epoch": 1}))
+    for second in range(25):
+        now[0] = float(second)
+        lines.update(gauge, Lag(0, 1), stopping=False)
+
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(" · ")[:2] for line in told] == [["epoch 1 under way", "1 view to fill"]] * 2
 
 
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +246,7 @@ def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> No
     for second in range(25):
         now[0] = float(second)
         gauge.take(committed(second, 1))
-        lines.update(gauge, 0, stopping=False)
+        lines.update(gauge, NOTHING, stopping=False)
 
     told = [line.split(" · ")[0] for line in capsys.readouterr().out.splitlines()]
     assert told == ["epoch 0", "epoch 10", "epoch 20"]
@@ -212,7 +256,7 @@ def test_json_lines_are_complete(capsys: pytest.CaptureFixture[str]) -> None:
     gauge, lines = Gauge(), JsonLines()
     gauge.take(committed(1, 5))
     gauge.take(committed(2, 6))
-    lines.update(gauge, 9, stopping=False)
+    lines.update(gauge, Lag(9, 0), stopping=False)
 
     assert [json.loads(line)["epoch"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
 
@@ -262,6 +306,6 @@ def test_an_error_of_spark_is_one_line(run: Run, shop: str, starting: Callable) 
 def test_plain_lines_say_once_that_they_stop_and_what_a_second_signal_does(capsys: pytest.CaptureFixture[str]) -> None:
     lines, gauge = PlainLines(lambda: 0.0), Gauge(lambda: 0.0)
     for _ in range(2):
-        lines.update(gauge, 0, stopping=True)
+        lines.update(gauge, NOTHING, stopping=True)
 
     assert capsys.readouterr().out == "stopping after the epoch under way; Ctrl-C again stops at once\n"

@@ -172,13 +172,13 @@ def test_more_than_two_gibibytes_go_in_one_call_and_out_in_epochs_that_fit(tmp_p
     db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
     db.execute("CREATE TABLE t (k INT PRIMARY KEY, v BINARY)")
     db.execute("CREATE MATERIALIZED VIEW copied AS SELECT k, v FROM t WHERE k >= 0")
-    db.execute("CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n, MAX(v) AS v FROM t")
+    db.execute("CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM t")
     value = bytes(10 << 20)
     db.table("t").put_many([{"k": number, "v": value} for number in range(230)])
     db.execute("CREATE MATERIALIZED VIEW late AS SELECT k, v FROM t WHERE k >= 0")
     keep_up(db)
 
     assert db.store.read_epoch_record().stopped == {}
-    assert db.view("n").get() == {"n": 230, "v": value}
+    assert db.view("n").get() == {"n": 230}
     for name in ("copied", "late"):
         assert sum(len(row["v"]) == len(value) for row in db.view(name).scan()) == 230
