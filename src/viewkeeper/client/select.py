@@ -9,6 +9,7 @@ an error.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -39,8 +40,10 @@ from viewkeeper.views.duck import connect
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
-# An expression must not be evaluated on a row that a σ below it leaves out: it might fail there.
-_KEEP_ORDER = ("filter_pullup", "filter_pushdown", "reorder_filter", "join_order")
+# An expression must not be evaluated on a row that a σ below it leaves out: it might fail there. Nor may DuckDB, which knows
+# nothing of a stream's length, choose what to hold in memory: it would hold the many pairs of a join against one more table.
+_KEEP_ORDER = ("filter_pullup", "filter_pushdown", "reorder_filter", "join_order", "build_side_probe_side")
+_MEMORY_SHARE = 0.5  # of the machine's
 _NAMED_MAX = 3
 
 
@@ -78,12 +81,15 @@ def _scan_sql(read: Read, numbers: Iterator[int]) -> str:
 
 def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) -> pa.Table:
     failures: list[Exception] = []
-    with connect(disabled_optimizers=_KEEP_ORDER) as connection:
+    most = int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with connect(disabled_optimizers=_KEEP_ORDER, memory_bytes_max=most) as connection:
         connection.create_function(EXACT_SUM, sum_lists, ["DOUBLE[]"], "DOUBLE", type=PythonUDFType.ARROW)
         for number, one in enumerate(streams):
             connection.register(f"r{number}", _watched(one, failures))
         try:
             return interruptibly(lambda: connection.sql(sql).to_arrow_reader().read_all(), connection.interrupt)
+        except duckdb.OutOfMemoryException as error:
+            raise SqlError(f"the SELECT needs more than {most >> 20:,} MiB of memory", "read fewer rows") from error
         except duckdb.Error as error:
             if failures:
                 raise failures[0] from None

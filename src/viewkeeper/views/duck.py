@@ -25,13 +25,17 @@ _SETTINGS = (
 )
 
 
-def connect(*, disabled_optimizers: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+def connect(
+    *, disabled_optimizers: Sequence[str] = (), memory_bytes_max: int | None = None
+) -> duckdb.DuckDBPyConnection:
     """A connection of one thread, with settings that nothing can change any more."""
     connection = duckdb.connect()
     for setting in _SETTINGS:
         connection.execute(setting)
     if disabled_optimizers:
         connection.execute(f"SET disabled_optimizers = '{','.join(disabled_optimizers)}'")
+    if memory_bytes_max:
+        connection.execute(f"SET memory_limit = '{memory_bytes_max}B'")
     connection.execute("SET lock_configuration = true")
     return connection
 

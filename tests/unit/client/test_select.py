@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
+from viewkeeper.client import select as select_module
+from viewkeeper.errors import SqlError
 
 ROWS = [
     (1, "UA", 3, "1.25", 0.1, dt.datetime(2024, 1, 1, 8, tzinfo=dt.UTC), dt.date(2024, 1, 1)),
@@ -171,3 +175,17 @@ def test_cast_and_create_table_know_the_same_types(db: vk.Database, name: str) -
         ):
             db.execute(text)
     assert db.execute("SELECT CAST('7' AS INTEGER), CAST(k AS LONG), CAST(k AS NUMERIC(5,1)) FROM t WHERE k = 1").rows
+
+
+def test_a_join_holds_its_tables_in_memory_and_not_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, join = 2_000, "FROM t a JOIN t b ON a.g = b.g JOIN t c ON b.k = c.k"
+    with vk.connect(f"embedded:{tmp_path / 'pairs'}?sync=off") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, g INT)")
+        db.table("t").put_many([{"k": number, "g": 1} for number in range(rows)])
+        monkeypatch.setattr(
+            select_module, "_MEMORY_SHARE", 64e6 / os.sysconf("SC_PAGE_SIZE") / os.sysconf("SC_PHYS_PAGES")
+        )
+
+        assert db.execute(f"SELECT COUNT(*) AS n {join}").rows == ((rows**2,),)
+        with pytest.raises(SqlError, match="needs more than 61 MiB of memory"):
+            db.execute(f"SELECT DISTINCT a.k, b.k AS other {join}")
