@@ -30,12 +30,12 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """A connection of one thread, with settings that nothing can change any more."""
     connection = duckdb.connect()
+    if memory_bytes_max:  # and nothing more on the disk of whoever asks, in a directory `.tmp` that anyone may read
+        connection.execute(f"SET memory_limit = '{memory_bytes_max}B'; SET temp_directory = ''")
     for setting in _SETTINGS:
         connection.execute(setting)
     if disabled_optimizers:
         connection.execute(f"SET disabled_optimizers = '{','.join(disabled_optimizers)}'")
-    if memory_bytes_max:
-        connection.execute(f"SET memory_limit = '{memory_bytes_max}B'")
     connection.execute("SET lock_configuration = true")
     return connection
 
