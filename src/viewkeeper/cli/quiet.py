@@ -17,6 +17,7 @@ from typing import TextIO
 _NOISE = re.compile(
     rb"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting default log level to"
     rb"|To adjust logging level use|.* WARN NativeCodeLoader: |.* WARN Utils: (Your hostname|Set SPARK_LOCAL_IP)"
+    rb"|.* WARN SparkConf: Note that spark.local.dir will be overridden"
 )
 
 

@@ -39,7 +39,8 @@ class StartingSession:
             if self.is_ready or self._thread is not None:
                 return
             require_spark()
-            self._thread = threading.Thread(target=self._start, name="viewkeeper-spark-start", daemon=True)
+            # not a daemon: an interpreter that ends in the middle of its imports is aborted by their C++
+            self._thread = threading.Thread(target=self._start, name="viewkeeper-spark-start")
             self._thread.start()
 
     def get(self) -> SparkSession:

@@ -152,8 +152,9 @@ def _take_terminal(descriptor: int) -> None:
 
 def _read_until(descriptor: int, wanted: bytes) -> bytes:
     """What the terminal shows, up to these words; fails when they do not come."""
-    shown = b""
+    shown, watched = b"", select.poll()  # which takes descriptors of any number
+    watched.register(descriptor, select.POLLIN)
     while wanted not in shown:
-        assert select.select([descriptor], [], [], 60)[0], shown
+        assert watched.poll(60_000), shown
         shown += os.read(descriptor, 4096)
     return shown
