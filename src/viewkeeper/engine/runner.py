@@ -26,7 +26,7 @@ from viewkeeper.views.units import plan_units
 # million of them in a second, and a job costs about half a second before it does any.
 SMALL_EPOCH_WORK = 100_000
 START_WORK = 1_000_000  # is done in a second; Spark is not started for less
-MEANWHILE_WORK = 5_000_000  # one process has done them about when a Spark session that starts now is ready
+MEANWHILE_WORK = 10_000_000  # one process has done them about when a Spark session that starts now is ready
 
 
 class SparkRunner:
