@@ -7,7 +7,7 @@ nothing of `views` or `engine` is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import expressions as exp
@@ -27,6 +27,8 @@ _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is wi
 @dataclass(frozen=True, slots=True)
 class Question:
     """SQL over tables under their names; the answer has the shown values, then what is asked for beside them.
+
+    Its columns are `c0`, `c1`, …; a TIMESTAMP is naive, and means UTC.
 
     `key` are the places in the answer of the view's key, which is unique there; None where it cannot be asked for, and then
     rows are compared as often as they are there. `bounds` are the places of how far a value may be off, by the value's place.
@@ -55,7 +57,18 @@ def question_for(catalog: Catalog, view: ViewDefinition, *, careful: bool) -> Qu
         make_exact(block, wide=careful)
         if careful:
             take_care(block)
-    return Question(text_of(tree), tables, columns, key, bounds, is_near, _doubt(view, blocks, careful=careful))
+    doubt = _doubt(view, blocks, careful=careful)
+    return Question(_numbered(view, tree, key, bounds), tables, columns, key, bounds, is_near, doubt)
+
+
+def _numbered(view: ViewDefinition, tree: exp.Query, key: Sequence[int] | None, bounds: Mapping[int, int]) -> str:
+    """The query with its columns numbered, and instants without a zone."""
+    shown = [item.column for item in view.shown]
+    beside = view.node.key if key is not None and any(place >= len(shown) for place in key) else ()
+    kinds = [*(column.type.kind for column in (*shown, *beside)), *("DOUBLE" for _ in bounds)]
+    names = [f"c{place}" for place in range(len(kinds))]
+    items = [f"CAST({c} AS TIMESTAMP_NTZ) AS {c}" if k == "TIMESTAMP" else c for c, k in zip(names, kinds, strict=True)]
+    return f"SELECT {', '.join(items)} FROM ({text_of(tree)}) AS answer ({', '.join(names)})"
 
 
 def _doubt(view: ViewDefinition, blocks: Sequence[Block], *, careful: bool) -> str | None:
@@ -69,7 +82,7 @@ def _doubt(view: ViewDefinition, blocks: Sequence[Block], *, careful: bool) -> s
 def _index_question(catalog: Catalog, view: ViewDefinition) -> Question:
     table = catalog.table_by_id(view.sources[0]).as_of(view.id)
     shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
-    sql = text_of(exp.select(*shown).from_(exp.to_table(name_of(table))))
+    sql = _numbered(view, exp.select(*shown).from_(exp.to_table(name_of(table))), None, {})
     names = {item.column.name for item in view.shown}
     columns = {name_of(table): [column for column in table.columns if column.name in names]}
     return Question(sql, {name_of(table): table}, columns, _shown_key(view), {}, is_near=False, doubt=None)

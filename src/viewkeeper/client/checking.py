@@ -22,7 +22,7 @@ from viewkeeper.client.checkfiles import CheckFiles
 from viewkeeper.client.judging import Case, Progress, Verdict, columns_read, judge
 from viewkeeper.client.pins import pinned
 from viewkeeper.client.troubles import degraded, set_aside
-from viewkeeper.engine.recompute import SparkRecompute
+from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
 from viewkeeper.errors import PositionLost, StaleRead
 from viewkeeper.model.schema import TableSchema
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from viewkeeper.engine.session import SparkSession
 
 _RETRIES_MAX = 2
+_FEW_ROWS_BYTES = 2 << 30
 
 
 def check_views(
@@ -57,7 +58,8 @@ def _check_once(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
         files = CheckFiles(Path(folder), database.store, snapshot)
         cases, deltas = _cases(snapshot, names), _deltas(snapshot, names)
-        session = _prepared(files, cases, deltas, spark)
+        few_rows = database.store.bytes_used() < _FEW_ROWS_BYTES
+        session = _prepared(files, cases, deltas, spark, java_options=FEW_ROWS_JAVA_OPTIONS if few_rows else "")
         verdicts: dict[int, Verdict] = {}
         if session is not None:
             stack.enter_context(_quiet(session) if spark is None else contextlib.nullcontext())
@@ -84,14 +86,19 @@ def _deltas(snapshot: Snapshot, names: Sequence[str] | None) -> list[TableSchema
 
 
 def _prepared(
-    files: CheckFiles, cases: Sequence[Case], deltas: Sequence[TableSchema], spark: SparkSession | None
+    files: CheckFiles,
+    cases: Sequence[Case],
+    deltas: Sequence[TableSchema],
+    spark: SparkSession | None,
+    *,
+    java_options: str,
 ) -> SparkSession | None:
     """Write the files while Spark starts; without a view there is nothing to ask it."""
     views, tables = [case.view for case in cases], columns_read(cases).values()
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(files.write, views, list(tables), deltas)
         try:
-            session = spark or default_session(view_managers=2) if cases else None
+            session = spark or default_session(view_managers=2, java_options=java_options) if cases else None
             written.result()
         except BaseException:
             files.stop()

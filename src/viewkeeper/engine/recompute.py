@@ -14,7 +14,7 @@ from viewkeeper.errors import EpochFailed, InputError
 from viewkeeper.model.schema import Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _BYTES_PER_PARTITION = 1 << 25
 _PARTITIONS_MAX = 200
@@ -27,6 +27,8 @@ _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "lz4_raw",
 }
+# Few rows are asked for in many ways: optimizing the code takes longer than running it as it is.
+FEW_ROWS_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TRY = "viewkeeper_try"
 _TRY_CLASS = "org.apache.spark.sql.catalyst.expressions.TryEval"
 
@@ -36,11 +38,13 @@ class SparkRecompute:
 
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
         self._session = session.newSession()
-        slots = session.sparkContext.defaultParallelism
-        partitions = min(max(size_bytes // _BYTES_PER_PARTITION, slots), max(_PARTITIONS_MAX, slots))
-        # what AQE finds out while a query runs pays for the stages it adds where there is much to find out
-        adaptive = {"spark.sql.adaptive.enabled": str(partitions > slots).lower()}
-        for name, value in (_SETTINGS | adaptive | {"spark.sql.shuffle.partitions": str(partitions)}).items():
+        partitions = min(1 + size_bytes // _BYTES_PER_PARTITION, _PARTITIONS_MAX)
+        sized = {
+            # what AQE finds out while a query runs pays for the stages it adds where there is much to find out
+            "spark.sql.adaptive.enabled": str(partitions > 1).lower(),
+            "spark.sql.shuffle.partitions": str(partitions),
+        }
+        for name, value in (_SETTINGS | sized).items():
             self._session.conf.set(name, value)
         _add_try(self._session)
 
@@ -50,7 +54,7 @@ class SparkRecompute:
 
     def answer(self, sql: str, target: Path) -> None:
         try:
-            _numbered(self._session.sql(sql)).write.mode("overwrite").parquet(target.as_uri())
+            self._session.sql(sql).write.mode("overwrite").parquet(target.as_uri())
         except Exception as error:
             if "CANCELLED" in str(error):  # by whoever interrupts: nothing is to be asked any more
                 raise InputError("Spark's jobs were cancelled", "run it again") from error
@@ -58,14 +62,6 @@ class SparkRecompute:
 
     def cancel(self) -> None:
         self._session.interruptAll()
-
-
-def _numbered(frame: DataFrame) -> DataFrame:
-    from pyspark.sql.types import TimestampType
-
-    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
-    kinds = [(f"c{place}", isinstance(field.dataType, TimestampType)) for place, field in enumerate(frame.schema)]
-    return numbered.selectExpr(*(f"CAST({name} AS TIMESTAMP_NTZ) {name}" if naive else name for name, naive in kinds))
 
 
 def _add_try(session: SparkSession) -> None:

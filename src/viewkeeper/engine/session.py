@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,14 +46,23 @@ def require_spark() -> None:
     hint = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     if not java or not Path(java).exists() or os.environ.get("VIEWKEEPER_JAVA") == "none":
         raise JavaMissing("Spark needs Java 17 and none was found", hint)
+    version = _java_version(java)
+    if version is None or version < _JAVA_MIN:
+        raise JavaMissing(f"Spark needs Java 17, {java} is {version or 'unknown'}", hint)
+
+
+@lru_cache(maxsize=4)
+def _java_version(java: str) -> int | None:
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', told)
-    if not version or int(version[1]) < _JAVA_MIN:
-        raise JavaMissing(f"Spark needs Java 17, {java} is {version[1] if version else 'unknown'}", hint)
+    return int(version[1]) if version else None
 
 
-def default_session(view_managers: int) -> SparkSession:
-    """A local session with a task slot for each view manager, up to the number of cores; lost tasks are tried again."""
+def default_session(view_managers: int, *, java_options: str = "") -> SparkSession:
+    """A local session with a task slot for each view manager, up to the number of cores; lost tasks are tried again.
+
+    `java_options` are those of the JVM, if it is started here.
+    """
     require_spark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -69,6 +79,7 @@ def default_session(view_managers: int) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.speculation", "false")
         .config("spark.python.daemon.module", DAEMON)
         .config("spark.python.factory.idleWorkerMaxPoolSize", str(slots))

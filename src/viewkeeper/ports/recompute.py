@@ -17,7 +17,7 @@ class Recompute(Protocol):
         ...
 
     def answer(self, sql: str, target: Path) -> None:
-        """Write the answer of Spark SQL text as Parquet files in `target`: columns `c0`, `c1`, …, a TIMESTAMP is naive.
+        """Write the answer of Spark SQL text as Parquet files in `target`.
 
         May be called by several threads at once. Raises EpochFailed where there is no answer, and InputError
         where it was cancelled.
