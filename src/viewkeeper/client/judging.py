@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.checkfiles import CheckFiles
 
 Progress = Callable[[int, int], None]
-_AT_ONCE = 2  # while Spark plans one question, its tasks answer another
+_AT_ONCE = 3  # while Spark plans a question, its tasks answer others
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ from viewkeeper.views.units import plan_units
 # Below this many changes, times the plan's nodes, a job's own overhead is larger than the work. One process does about a
 # million of them in a second, and a job costs about half a second before it does any.
 SMALL_EPOCH_WORK = 100_000
-START_WORK = 1_000_000  # is done in a second; Spark is not started for less
-MEANWHILE_WORK = 10_000_000  # one process has done them about when a Spark session that starts now is ready
+# One process has done this much, of one epoch or of many, in about the time and at the price of a start of Spark: what is
+# less is not worth it, and beside a JVM that starts it would only take longer.
+MEANWHILE_WORK = 10_000_000
 
 
 class SparkRunner:
@@ -44,6 +45,7 @@ class SparkRunner:
         self._store = store
         self._session = session
         self._small_work, self._meanwhile_work = small_work, meanwhile_work
+        self._work_here = 0
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
@@ -59,8 +61,12 @@ class SparkRunner:
             raise told from (None if told is error else error)
 
     def _is_better_here(self, work: int) -> bool:
-        """Whether Spark is not there yet, and would hardly be before the work is done without it."""
-        if work > min(START_WORK, self._meanwhile_work):
+        """Whether Spark is not there yet, and would hardly be before the work is done without it.
+
+        It is started when epochs have come to more work than a start is worth: more is to come, then.
+        """
+        self._work_here += work
+        if self._work_here > self._meanwhile_work:
             self._session.begin()
         return work <= self._meanwhile_work and not self._session.is_ready
 

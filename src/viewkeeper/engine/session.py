@@ -37,8 +37,8 @@ _EPOCH_SETTINGS = {
 }
 
 
-def require_spark() -> None:
-    """Raise unless PySpark and a Java that it can use are here."""
+def require_spark() -> str:
+    """The Java that Spark can use; raises unless it and PySpark are here."""
     if importlib.util.find_spec("pyspark") is None:
         raise StoreError("the package pyspark is not installed", "pip install 'viewkeeper[spark]'")
     home = os.environ.get("JAVA_HOME")
@@ -49,6 +49,7 @@ def require_spark() -> None:
     version = _java_version(java)
     if version is None or version < _JAVA_MIN:
         raise JavaMissing(f"Spark needs Java 17, {java} is {version or 'unknown'}", hint)
+    return java
 
 
 @lru_cache(maxsize=4)
@@ -63,12 +64,15 @@ def default_session(view_managers: int, *, java_options: str = "") -> SparkSessi
 
     `java_options` are those of the JVM, if it is started here.
     """
-    require_spark()
+    java = require_spark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from viewkeeper.engine.classarchive import archive_options
     from viewkeeper.engine.failures import spark_lost_told
 
+    is_ours = SparkContext._active_spark_context is None
+    options = f"{java_options} {archive_options(java)}".strip() if is_ours else java_options
     slots = max(1, min(view_managers, os.cpu_count() or 1))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
@@ -79,13 +83,12 @@ def default_session(view_managers: int, *, java_options: str = "") -> SparkSessi
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", java_options)
+        .config("spark.driver.extraJavaOptions", options)
         .config("spark.speculation", "false")
         .config("spark.python.daemon.module", DAEMON)
         .config("spark.python.factory.idleWorkerMaxPoolSize", str(slots))
         .config("spark.sql.shuffle.partitions", str(slots))
     )
-    is_ours = SparkContext._active_spark_context is None
     if is_ours and "SPARK_LOCAL_DIRS" not in os.environ:
         builder = builder.config("spark.local.dir", _private_folder())
     with spark_lost_told():

@@ -172,15 +172,16 @@ class Coordinator:
 
         The catalog is read behind the cut: a table that has a change before it is in there, and DELTA hears of every one.
         """
-        is_read = True
+        is_read, known = True, None
         while True:
             # what nobody reads may be passed over at once
             most = (self._sized(self._changes_max), self._sized(self._bytes_max)) if is_read else (ALL, ALL)
             stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
-            catalog = Catalog.from_json(self._store.read_catalog())
-            plan = physical_plan(catalog, without=record.stopped)
-            rows, size = self._sized(self._rows_max), self._sized(self._bytes_max)
-            chunks = plan_chunks(self._store, plan, record, rows_max=rows, bytes_max=size)
+            if known != (known := self._store.read_catalog()):  # it is another one than behind the cut before
+                catalog = Catalog.from_json(known)
+                plan = physical_plan(catalog, without=record.stopped)
+                rows, size = self._sized(self._rows_max), self._sized(self._bytes_max)
+                chunks = plan_chunks(self._store, plan, record, rows_max=rows, bytes_max=size)
             if plan.reads_log(chunks) == is_read:
                 return stop, plan, chunks, frozenset(view.id for view in catalog.kept)
             is_read = not is_read

@@ -6,6 +6,8 @@ base writes and the other views go on; what is committed is never read again, so
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.fills import START, Chunk, Filling
 from viewkeeper.plan.physical import PhysicalPlan
@@ -39,14 +41,15 @@ def plan_chunks(
         views = together[key]
         return _chunk(store, plan, record.filling.get(views[0]), key[0], tuple(views), *shares)
 
-    shares = _shares(rows_max, bytes_max, len(together))
-    chunks = {key: chunk(key, shares) for key in together}
-    # what small tables leave over is for the larger ones
-    whole = [one for one in chunks.values() if _reaches_the_end(one)]
+    chunks: dict[tuple[int, tuple], Chunk] = {}
+    left = rows_max, bytes_max
+    for place, key in enumerate(together):  # what small tables leave over is for the larger ones behind them
+        chunks[key] = chunk(key, _shares(*left, len(together) - place))
+        left = left[0] - chunks[key].rows, left[1] - chunks[key].bytes
     larger = [key for key, one in chunks.items() if not _reaches_the_end(one)]
-    if whole and larger:
-        left = rows_max - sum(one.rows for one in whole), bytes_max - sum(one.bytes for one in whole)
-        chunks |= {key: chunk(key, _shares(*left, len(larger))) for key in larger}
+    if larger and left[0] > rows_max // 2 and left[1] > bytes_max // 2:  # or before them
+        more = _shares(*left, len(larger))
+        chunks |= {key: chunk(key, (chunks[key].rows + more[0], chunks[key].bytes + more[1])) for key in larger}
     return tuple(chunks.values())
 
 
@@ -87,6 +90,7 @@ def _chunk(
         for part, cursor in sorted(cursors.items())
     }
     rows, size = (sum(getattr(borders, name) for borders in found.values()) for name in ("rows", "bytes"))
-    total = count(read) if filling is None else 0
-    keys = {part: borders.keys for part, borders in found.items()}
-    return Chunk(source, tables, keys, rows, size, total, opens=filling is None)
+    chunk = Chunk(source, tables, {part: one.keys for part, one in found.items()}, rows, size, 0, filling is None)
+    if filling is not None:
+        return chunk
+    return replace(chunk, total=rows if _reaches_the_end(chunk) else count(read))

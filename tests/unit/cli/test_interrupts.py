@@ -156,5 +156,8 @@ def _read_until(descriptor: int, wanted: bytes) -> bytes:
     watched.register(descriptor, select.POLLIN)
     while wanted not in shown:
         assert watched.poll(60_000), shown
-        shown += os.read(descriptor, 4096)
+        try:
+            shown += os.read(descriptor, 4096)
+        except OSError as error:  # the terminal was closed by whoever wrote to it
+            raise AssertionError(shown.decode()) from error
     return shown

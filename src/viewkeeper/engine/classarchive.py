@@ -1,0 +1,70 @@
+"""The class archive: Spark's Java classes, loaded and verified, kept from one start of a JVM to the next.
+
+In: the Java and the PySpark that are here. Out: options for the JVM. Always: the first JVM writes the archive as it ends, and
+later ones map it, which halves what Spark's start costs. It holds classes and no data, lies in the user's cache directory
+for its owner alone, and where it cannot be written, or does not fit, Spark starts as it would without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+_MAGIC = 0xF00BABA8  # of a dynamic archive; the JVM writes it last, so a file that begins with it is whole
+_CLAIM_SECONDS = 600
+_KEPT_MAX = 3
+_QUIET = "-Xlog:cds*=off -Xlog:class+path*=off"
+
+
+def archive_options(java: str) -> str:
+    """Options for a JVM of `java`: to map the archive, to write it where nobody else is about to, or none."""
+    try:
+        archive = _folder() / f"spark-{version('pyspark')}-{_fingerprint(java)}.jsa"
+        written = archive.with_suffix(".part")
+        if _is_whole(written):
+            written.replace(archive)
+            _forget_others(archive)
+        if archive.exists():
+            return f'-XX:SharedArchiveFile="{archive}" {_QUIET}'
+        if written.exists() and time.time() - written.stat().st_mtime < _CLAIM_SECONDS:
+            return ""
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        written.touch()
+        return f'-XX:ArchiveClassesAtExit="{written}" {_QUIET}'
+    except (OSError, RuntimeError):  # no home, no room, no right; or another process was quicker
+        return ""
+
+
+def _folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "viewkeeper"
+
+
+def _fingerprint(java: str) -> str:
+    """Tells apart what an archive depends on: which Java, and which jars."""
+    spark = find_spec("pyspark")
+    assert spark is not None and spark.origin is not None
+    jars = Path(spark.origin).parent / "jars"
+    parts = (Path(java).resolve(), jars.resolve())
+    told = [f"{part} {part.stat().st_mtime_ns}" for part in parts]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return int.from_bytes(opened.read(4), "little") == _MAGIC
+    except FileNotFoundError:
+        return False
+
+
+def _forget_others(archive: Path) -> None:
+    """Those of other Javas and Sparks stay while they are few."""
+    found = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in found[_KEPT_MAX:]:
+        if file != archive:
+            file.unlink()
