@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,27 @@ def test_the_driver_does_what_it_can_while_spark_starts(tmp_path: Path, may_star
         assert not session.is_ready
         assert db.view("v").get() == {"n": ROWS, "s": sum(range(ROWS))}
         may_start.set()
+
+
+def test_spark_is_started_when_epochs_come_to_more_than_a_start_is_worth(
+    tmp_path: Path, may_start: threading.Event
+) -> None:
+    may_start.set()
+    with _database(tmp_path) as db:
+        session = StartingSession(None, view_managers=2)
+        coordinator = Coordinator(db.store, _runner(db, session, meanwhile_work=ROWS + 10))
+        coordinator.catch_up()
+        for number in range(10):
+            db.table("t").put({"k": ROWS + number, "v": 0})
+            coordinator.catch_up()
+        session.wait()
+        assert not session.is_ready
+
+        db.table("t").put({"k": -1, "v": 0})
+        with contextlib.suppress(StoreError):  # its start may have failed before it is looked at
+            coordinator.catch_up()
+        session.wait()
+        assert session.is_ready
 
 
 def test_a_larger_epoch_waits_for_spark(tmp_path: Path, may_start: threading.Event) -> None:

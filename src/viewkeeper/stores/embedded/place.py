@@ -87,11 +87,10 @@ class Place:
     def environment(self) -> Environment:
         return self._handle()
 
-    def read(self, table: int, stored: Sequence[bytes]) -> list[bytes | None]:
-        """The chains of a table's records, by the keys that they are stored under."""
+    def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
+        """The chains of records, by the keys that they are stored under."""
         with self.environment.read("records") as transaction:
-            # a view that is filled for the first time looks for much and would find nothing
-            return tree.get_many(transaction, stored) if _has_records(transaction, table) else [None] * len(stored)
+            return tree.get_many(transaction, stored)
 
     def next_keys(
         self,

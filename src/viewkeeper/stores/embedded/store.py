@@ -301,16 +301,21 @@ class EmbeddedStore:
         self.place(place).purge(epoch)
 
     def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+        import numpy as np
         import pyarrow as pa
 
         from viewkeeper.ports.store import StoredVersions
         from viewkeeper.stores.embedded.place import runs, stored_keys
         from viewkeeper.stores.embedded.versions import rows_before
 
+        spans = list(runs(places))
+        if not any(self.has_records(place, table) for place, _, _ in spans):  # it is filled for the first time
+            none = pa.nulls(len(keys), pa.binary())
+            return StoredVersions(keys, places, none, np.zeros(len(keys), bool), none, none)
         wanted = stored_keys(table, keys)
         found: list[bytes | None] = []
-        for place, start, stop in runs(places):
-            found += self.place(place).read(table, wanted[start:stop])
+        for place, start, stop in spans:
+            found += self.place(place).read(wanted[start:stop])
         chains = pa.array(found, pa.binary())
         rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
         return StoredVersions(keys, places, rows, applied, now, chains)
