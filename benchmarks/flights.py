@@ -69,7 +69,10 @@ def _prepare(folder: Path) -> dict[str, Path]:
         load_tables(db, read_tables())
         create_views(db)
     shutil.copytree(loaded, filled)
-    for part in ("fill", "check"):  # the first Spark on a machine leaves an archive of classes for those that are measured
+    for part in (
+        "fill",
+        "check",
+    ):  # the first Spark on a machine leaves an archive of classes for those that are measured
         _in_a_process(part, filled)
     return {"loaded": loaded, "filled": filled}
 

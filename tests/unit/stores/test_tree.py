@@ -133,3 +133,18 @@ def test_very_long_keys_that_differ_at_the_end_are_told_apart() -> None:
         assert tree.drop(transaction, b"k", limit=10) == 2
         assert [key for key, _ in transaction.cursor()] == [LAYERS]
         transaction.abort()
+
+
+@settings(max_examples=200)
+@given(
+    sources=st.lists(st.lists(st.integers(0, 60), unique=True, max_size=30), max_size=4),
+    size=st.integers(1, 5),
+)
+def test_what_several_sources_give_comes_in_key_order(sources: list[list[int]], size: int) -> None:
+    # a key is in one source only: its last digit says which
+    pairs = [[(f"{key:03}{number}".encode(), b"") for key in sorted(keys)] for number, keys in enumerate(sources)]
+    lists = [iter([part[i : i + size] for i in range(0, len(part), size)]) for part in pairs]
+
+    found = list(tree.merged(lists))
+    assert all(found)
+    assert [pair for part in found for pair in part] == sorted(pair for part in pairs for pair in part)

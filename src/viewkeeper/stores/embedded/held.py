@@ -7,7 +7,6 @@ for it.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -35,11 +34,8 @@ class HeldViews:
         self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """(key, chain) pairs with start <= key < stop, in key order across `places`."""
-        prefix = tree.table_prefix(table)
-        high = tree.prefix_range(prefix)[1] if stop is None else prefix + stop
-        parts = [tree.scan(self._transactions[place], prefix + start, high, reverse=reverse) for place in places]
-        for key, chain in heapq.merge(*parts, key=lambda pair: pair[0], reverse=reverse):
-            yield key[len(prefix) :], chain
+        transactions = [self._transactions[place] for place in places]
+        return tree.scan_table(transactions, table, start, stop, reverse=reverse)
 
     def written_between(self, places: Sequence[int], table: int, since: int, epoch: int) -> list[tuple[bytes, bytes]]:
         """(key, chain) of the records of a view that the epochs behind `since` up to `epoch` wrote, in key order."""

@@ -6,7 +6,6 @@ In: keys and rows as bytes. Out: the same, in key order across nodes and places.
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -174,13 +173,9 @@ class EmbeddedStore:
         self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
-        prefix = tree.table_prefix(table)
-        high = tree.prefix_range(prefix)[1] if stop is None else prefix + stop
         with ExitStack() as ends:
             snapshots = [ends.enter_context(node.snapshot()) for node in self._nodes]
-            parts = [tree.scan(snapshot, prefix + start, high, reverse=reverse) for snapshot in snapshots]
-            for key, row in heapq.merge(*parts, key=_first, reverse=reverse):
-                yield key[len(prefix) :], row
+            yield from tree.scan_table(snapshots, table, start, stop, reverse=reverse)
 
     def scan_as_of(
         self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
@@ -439,7 +434,3 @@ class EmbeddedStore:
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))
-
-
-def _first(pair: tuple[bytes, bytes]) -> bytes:
-    return pair[0]

@@ -7,10 +7,11 @@ a long one, because a head has exactly the limit's length and no short key has.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import struct
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 import lmdb
@@ -76,6 +77,42 @@ def scan(
         return longkeys.walk_back(transaction, start, LAYERS if stop is None else stop)
     lists = scan_lists(transaction, start, stop, size=_LIST_PAIRS, first=_FIRST_PAIRS)
     return itertools.chain.from_iterable(lists)
+
+
+def scan_table(
+    transactions: Sequence[lmdb.Transaction], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
+    """Pairs of a table with start <= key < stop, in key order across several environments; keys without its prefix."""
+    prefix = table_prefix(table)
+    low, high = prefix + start, prefix_range(prefix)[1] if stop is None else prefix + stop
+    if reverse:
+        parts = [scan(transaction, low, high, reverse=True) for transaction in transactions]
+        found: Iterable[tuple[bytes, bytes]] = heapq.merge(*parts, key=_KEY_OF, reverse=True)
+    else:
+        sizes = {"size": _LIST_PAIRS, "first": _FIRST_PAIRS}
+        lists = [scan_lists(transaction, low, high, **sizes) for transaction in transactions]
+        found = itertools.chain.from_iterable(merged(lists))
+    return ((key[TABLE_BYTES:], value) for key, value in found)
+
+
+def merged(sources: Sequence[Iterator[list[tuple[bytes, bytes]]]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Lists of pairs in key order across all sources, each of which gives lists in key order."""
+    heads = [(pairs, source) for source in sources if (pairs := next(source, None))]
+    while len(heads) > 1:
+        bound = min(pairs[-1][0] for pairs, _ in heads)  # what is not read yet lies behind it
+        taken, left = [], []
+        for pairs, source in heads:
+            end = bisect_right(pairs, bound, key=_KEY_OF)
+            taken += pairs[:end]
+            rest = pairs[end:] or next(source, [])
+            if rest:
+                left.append((rest, source))
+        taken.sort()
+        yield taken
+        heads = left
+    for pairs, source in heads:
+        yield pairs
+        yield from source
 
 
 def scan_lists(
