@@ -25,6 +25,13 @@ Run = Callable[..., Result]
 # All pairs of pairs: minutes of work, though the table is small.
 ENDLESS = "SELECT COUNT(*) AS n FROM t a JOIN t b ON a.g = b.g JOIN t c ON b.g = c.g JOIN t d ON c.g = d.g"
 
+# Becomes the Python that its arguments say, as the owner of the terminal it was given.
+IN_ITS_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
 
 @pytest.fixture
 def busy(url: str) -> str:
@@ -52,12 +59,11 @@ def test_a_query_in_c_is_stopped(busy: str) -> None:
 def test_control_c_stops_a_query_of_the_prompt_and_the_prompt_goes_on(busy: str, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
-    command = [sys.executable, "-m", "viewkeeper", "sql", busy]
     # the terminal of a session of its own: Ctrl-C in it is a signal to this process alone
+    command = [sys.executable, "-c", IN_ITS_TERMINAL, "-m", "viewkeeper", "sql", busy]
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
-        preexec_fn=lambda: _take_terminal(theirs),
-    )  # fmt: skip
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
     os.close(theirs)
     os.write(ours, f"INSERT INTO t VALUES (-1, 1); {ENDLESS};\n".encode())
     shown = _read_until(ours, b"1 row put")
@@ -141,13 +147,6 @@ def test_work_that_fails_fails_as_it_would_without_a_thread() -> None:
 
 def _fail() -> None:
     raise vk.InputError("wrong")
-
-
-def _take_terminal(descriptor: int) -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
 
 
 def _read_until(descriptor: int, wanted: bytes) -> bytes:
