@@ -6,15 +6,17 @@ each thread, rows in the order of the input where the SQL does not group.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
 
-_LOCAL = threading.local()
+_LOCAL = threading.local()  # `own`: the thread's connection
 _NAMED = re.compile(r"\b(c\d+) AS (\w+)")
 _ONLY_NAMES = re.compile(rf"SELECT ord, sign(, {_NAMED.pattern})* FROM images")
 _SETTINGS = (
@@ -46,12 +48,12 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     A relation stays known under its name until another takes it or `forget_relations` is called: twenty views that read
     the same images have DuckDB look at them once.
     """
-    connection = _connection()
+    own = _own()
     for name, relation in relations.items():
-        if _LOCAL.known.get(name) is not relation:
-            connection.register(name, relation)
-            _LOCAL.known[name] = relation
-    return connection.sql(sql).to_arrow_reader().read_all()
+        if own.known.get(name) is not relation:
+            own.connection.register(name, relation)
+            own.known[name] = relation
+    return own.connection.sql(sql).to_arrow_reader().read_all()
 
 
 def run_feed(sql: str, images: pa.Table) -> pa.Table:
@@ -72,10 +74,10 @@ def _renames(sql: str) -> tuple[tuple[str, str], ...] | None:
 
 def forget_relations() -> None:
     """Let go of the memory of all relations."""
-    connection = _connection()
-    for name in _LOCAL.known:
-        connection.unregister(name)
-    _LOCAL.known = {}
+    own = _own()
+    for name in own.known:
+        own.connection.unregister(name)
+    own.known = {}
 
 
 def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -83,9 +85,32 @@ def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | 
     return array if array.type == kind else array.cast(kind)
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = getattr(_LOCAL, "connection", None)
-    if connection is None:
-        connection = _LOCAL.connection = connect()
-        _LOCAL.known = {}
-    return connection
+class _Own:
+    """A thread's connection, and the relations that it knows."""
+
+    def __init__(self) -> None:
+        self.connection = connect()
+        self.known: dict[str, pa.Table | pa.RecordBatch] = {}
+        _ALL.add(self)
+
+
+_ALL: WeakSet[_Own] = WeakSet()
+_INHERITED: list[_Own] = []
+
+
+def _own() -> _Own:
+    own = getattr(_LOCAL, "own", None)
+    if own is None:
+        own = _LOCAL.own = _Own()
+    return own
+
+
+def _set_inherited_aside() -> None:
+    """In a forked child: what its parent's threads held is neither used nor closed, for DuckDB's own threads are not here."""
+    _LOCAL.__dict__.clear()
+
+
+# Python lets go of what other threads held before it tells a child that it was forked: so it is held before.
+os.register_at_fork(
+    before=lambda: _INHERITED.extend(_ALL), after_in_parent=_INHERITED.clear, after_in_child=_set_inherited_aside
+)

@@ -132,22 +132,6 @@ def test_a_store_that_lost_its_meta_data_is_not_begun_anew(db: Database) -> None
         vk.connect(f"embedded:{path}")
 
 
-def test_a_forked_child_is_told_to_open_the_store_itself(db: Database) -> None:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            db.table("t").get(1)
-            told = "it answered"
-        except vk.StoreError as error:
-            told = error.fact
-        os.write(writer, told.encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 200) == b"the store was open when this process was forked off"
-    assert db.table("t").get(1, columns=["v"]) == {"v": 1}
-
-
 @pytest.mark.parametrize(
     ("statement", "told"),
     [

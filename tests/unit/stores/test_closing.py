@@ -40,6 +40,62 @@ if sys.argv[2] == "closes":
 signal.pause()
 """
 
+LEAVES_THE_LOCK = """
+import os, sys
+import viewkeeper as vk
+from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
+db = vk.connect(sys.argv[1])
+lock = PipelineLock(db.store.layout.lock, take_over=False)
+child = os.fork()
+if child == 0:
+    lock.release()
+    os._exit(0 if not lock.is_held else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert holder_of(db.store.layout.lock) == os.getpid()
+"""
+ASKS_THE_STORE = """
+import os, sys
+import viewkeeper as vk
+db = vk.connect(sys.argv[1])
+row = db.table("t").get(1)
+child = os.fork()
+if child == 0:
+    told = 0
+    for act in (lambda: db.table("t").get(1), lambda: vk.connect(db.url)):
+        try:
+            act()
+        except vk.StoreError as error:
+            told += "forked off" in error.fact
+    db.close()
+    os._exit(told)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+assert db.table("t").get(1) == row == {"k": 1, "v": 1}
+"""
+BESIDE_DUCKDB = """
+import os, threading
+import pyarrow as pa
+from viewkeeper.views.duck import run_sql
+asked, may_end = threading.Barrier(4), threading.Event()
+
+def ask():
+    return run_sql("SELECT count(*) AS n FROM t", t=pa.table({"a": [1, 2]}))["n"].to_pylist()
+
+def work():
+    ask()
+    asked.wait()
+    may_end.wait()
+
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+asked.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if ask() == [2] else 1)
+assert os.waitpid(child, 0)[1] == 0
+may_end.set()
+"""
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> vk.Database:
@@ -132,28 +188,16 @@ def test_an_idle_child_keeps_no_lock_of_its_parent(db: vk.Database, how: str) ->
             again.compact()  # nobody has the store open
 
 
-def test_a_child_that_ends_leaves_the_lock_to_its_parent(db: vk.Database) -> None:
-    file = db.store.layout.lock
-    lock = PipelineLock(file, take_over=False)
-    child = os.fork()
-    if child == 0:
-        lock.release()
-        os._exit(0 if not lock.is_held else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert holder_of(file) == os.getpid()
-    lock.release()
-
-
-def test_a_forked_child_is_told_to_open_the_store_itself(db: vk.Database) -> None:
-    child = os.fork()
-    if child == 0:
-        told = 0
-        for act in (lambda: db.table("t").get(1), lambda: vk.connect(db.url)):
-            try:
-                act()
-            except vk.StoreError as error:
-                told += "forked off" in error.fact
-        db.close()
-        os._exit(told)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
-    assert db.table("t").get(1) == {"k": 1, "v": 1}
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(LEAVES_THE_LOCK, id="a child that ends leaves the lock to its parent"),
+        pytest.param(ASKS_THE_STORE, id="a child is told to open the store itself"),
+        pytest.param(BESIDE_DUCKDB, id="a child is forked off beside threads that use DuckDB"),
+    ],
+)
+def test_a_process_forks(db: vk.Database, script: str) -> None:
+    url = db.url
+    db.close()
+    done = subprocess.run([sys.executable, "-c", script, url], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
