@@ -29,7 +29,7 @@ class CheckReport:
     views: tuple[str, ...]
     records: int  # how many were compared
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = ()  # what was not compared, and why; a view that could not be judged is not `ok`
+    notes: tuple[str, ...] = ()  # what was not compared, and why; not `ok` where that could not be judged, or is all
 
     def __bool__(self) -> bool:
         return self.ok

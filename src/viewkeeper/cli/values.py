@@ -63,6 +63,13 @@ def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object
         names = ", ".join(schema.key)
         fact = f"table {schema.name} has the key ({names}), not {len(arguments)} values"
         raise InputError(fact, "give the key first, then col=value; or all in one JSON object")
+    for argument in arguments[:count]:
+        named = _ASSIGNMENT.fullmatch(argument)
+        if named is not None and named[1].lower() in {column.name.lower() for column in schema.columns}:
+            fact = f"{argument!r} stands where table {schema.name} has its key ({', '.join(schema.key)})"
+            raise InputError(
+                fact, f"give the key first; a key that looks so is given by name: {schema.key[0]}={argument}"
+            )
     columns = schema.key_columns[:count]
     given = list(zip((column.name for column in columns), parse_key(columns, arguments[:count]), strict=True))
     for argument in arguments[count:]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
 from viewkeeper.client.result import Result
-from viewkeeper.errors import InputError, UnknownName, UnsupportedSql
+from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.values import to_double
 from viewkeeper.optimize.explain import explain, explain_view
@@ -23,6 +23,8 @@ from viewkeeper.sql.statements import parse_statements
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
+
+_WHAT = {"table": "a table", "view": "a view", "index": "an index"}
 
 
 def execute(database: Database, text: str) -> Result:
@@ -82,6 +84,7 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
         nonlocal there
         there = catalog.has(statement.name)
         if statement.if_not_exists and there:
+            _require_same_kind(catalog, statement.name, "table")
             return catalog
         number = TableId(catalog.next_id)
         # a log without before-images needs DELTA, and DELTA needs every change from the table's first on
@@ -99,12 +102,13 @@ def _add_columns(database: Database, statement: sql.AddColumns) -> Result:
 
 
 def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:
-    there = False
+    kind, there = "view" if isinstance(statement, sql.CreateView) else "index", False
 
     def change(catalog: Catalog) -> Catalog:
         nonlocal there
         there = catalog.has(statement.name)
         if statement.if_not_exists and there:
+            _require_same_kind(catalog, statement.name, kind)
             return catalog
         if isinstance(statement, sql.CreateView):
             return catalog.with_view(define_view(catalog, statement.name, statement.query_text))
@@ -112,7 +116,6 @@ def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex
         return catalog.with_view(index)
 
     database.change_catalog(change)
-    kind = "view" if isinstance(statement, sql.CreateView) else "index"
     return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
 
 
@@ -146,9 +149,9 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
         there = catalog.has(statement.name)
         if statement.if_exists and not there:
             return catalog
+        _require_kind(catalog, statement.name, kind, "DROP")
         if kind == "table":
             return catalog.without_table(statement.name, epoch=epoch)
-        _require_kind(catalog, statement.name, kind, "DROP")
         return catalog.without_view(statement.name, epoch=epoch)
 
     database.change_catalog(change)
@@ -157,13 +160,19 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
 
 
 def _require_kind(catalog: Catalog, name: str, kind: str, statement: str) -> None:
-    """Raise where a name is of a view and was called an index, or the other way round."""
-    if kind == "index" and not catalog.has(name):
+    """Raise where a name was called something that it is not."""
+    found = catalog.kind_of(name)
+    if found is None and kind == "index":
         raise UnknownName(f"there is no index {name}")
-    found = "index" if catalog.view(name).kind == "INDEX" else "view"
-    if found != kind:
-        what = {"index": "an index", "view": "a view"}
-        raise UnknownName(f"{name} is {what[found]}, not {what[kind]}", f"{statement} {found.upper()} {name}")
+    if found not in (None, kind):
+        raise UnknownName(f"{name} is {_WHAT[found]}, not {_WHAT[kind]}", f"{statement} {found.upper()} {name}")
+
+
+def _require_same_kind(catalog: Catalog, name: str, kind: str) -> None:
+    """IF NOT EXISTS: what is there must be what was to be made."""
+    found = catalog.kind_of(name)
+    if found is not None and found != kind:
+        raise DuplicateName(f"{name} is {_WHAT[found]}, not {_WHAT[kind]}", "choose another name")
 
 
 def _show_views(database: Database) -> Result:
@@ -178,9 +187,8 @@ def _show_views(database: Database) -> Result:
 
 def _show_create(database: Database, name: str, kind: str) -> Result:
     catalog = database.catalog()
+    _require_kind(catalog, name, kind, "SHOW CREATE")
     entry = catalog.table(name) if kind == "table" else catalog.view(name)
-    if kind != "table":
-        _require_kind(catalog, name, kind, "SHOW CREATE")
     return Result(("statement",), ((create_text(catalog, entry),),))
 
 

@@ -58,7 +58,7 @@ class StreamingLoop:
                     self._query.stop()
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self.raise_failure()
+        self._raise_problem()
         if self.trouble is not None:
             raise self.trouble
 
@@ -93,7 +93,11 @@ class StreamingLoop:
         )
 
     def raise_failure(self) -> None:
-        """Raise what ended the query, if something did."""
+        """Raise what ended the query, or that another pipeline took over, of which an idle one would not hear."""
+        self._raise_problem()
+        self._coordinator.require_ownership()
+
+    def _raise_problem(self) -> None:
         if self._failure:
             raise self._failure
         with spark_lost_told():

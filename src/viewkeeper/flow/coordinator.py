@@ -88,9 +88,7 @@ class Coordinator:
     def step(self) -> Committed | None:
         """Finish the epoch in flight, or begin, run and commit the next; None when there is nothing to do."""
         started = self._clock()
-        record = self._store.read_epoch_record()
-        if record.owner != self._owner:
-            raise Fenced("another pipeline took this store over", "stop this one")
+        record = self.require_ownership()
         while True:
             if record.inflight is None:
                 record = self._begin(record)
@@ -111,7 +109,7 @@ class Coordinator:
 
     def catch_up(self) -> list[Committed]:
         """Steps until everything written before the call is committed."""
-        self._require_same_log(self._store.read_epoch_record())
+        self._require_same_log(self.require_ownership())
         goal = self._store.ends()
         done = []
         while not self.has_reached(goal):
@@ -120,6 +118,13 @@ class Coordinator:
                 break
             done.append(step)
         return done
+
+    def require_ownership(self) -> EpochRecord:
+        """The epoch record, in which this coordinator is the one who moves the views; raises when another one is."""
+        record = self._store.read_epoch_record()
+        if record.owner != self._owner:
+            raise Fenced("another pipeline took this store over", "stop this one")
+        return record
 
     def has_reached(self, goal: Positions) -> bool:
         """Whether `goal` is committed, nothing is in flight and every view is filled."""

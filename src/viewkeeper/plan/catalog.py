@@ -156,6 +156,13 @@ class Catalog:
     def has(self, name: str) -> bool:
         return _find(self.tables, name) is not None or _find(self.views, name) is not None
 
+    def kind_of(self, name: str) -> str | None:
+        """What is called so: a table, a view or an index; None when nothing is."""
+        if _find(self.tables, name) is not None:
+            return "table"
+        view = _find(self.views, name)
+        return None if view is None else "index" if view.kind == "INDEX" else "view"
+
     def with_table(self, table: TableSchema) -> Catalog:
         """Add a table that carries the catalog's next id."""
         self._refuse_taken(table.name)

@@ -270,3 +270,11 @@ def test_reading_and_writing_make_no_store(run: Run, url: str, tmp_path: Path) -
         assert failed.exit_code == 4
         assert failed.stderr.splitlines()[1] == 'hint: viewkeeper sql URL "CREATE TABLE …" makes one'
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_put_without_its_key_writes_nothing(run: Run, shop: str) -> None:
+    told = run("put", shop, "orders", "amount=5")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "'amount=5' stands where table orders has its key (id)" in told.stderr
+    assert run("put", shop, "orders", "id=amount=5", "amount=5").exit_code == 0
+    assert run("get", shop, "orders", "amount=5").exit_code == 0

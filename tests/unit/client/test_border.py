@@ -223,3 +223,23 @@ def test_numbers_of_numpy_are_taken_where_nothing_is_lost(db: Database) -> None:
     for wrong in ({"v": np.float64(1)}, {"v": np.int64(2**31)}, {"v": np.bool_(True)}, {"v": np.datetime64(1, "ns")}):
         with pytest.raises(vk.BadRow):
             table.put(9, {"v": 0} | wrong)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("CREATE TABLE IF NOT EXISTS w (a INT PRIMARY KEY)", "w is a view, not a table; choose another name"),
+        ("CREATE MATERIALIZED VIEW IF NOT EXISTS t AS SELECT k FROM t", "t is a table, not a view; choose"),
+        ("CREATE INDEX IF NOT EXISTS w ON t (v)", "w is a view, not an index; choose another name"),
+        ("DROP TABLE w", "w is a view, not a table; DROP VIEW w"),
+        ("DROP TABLE IF EXISTS w", "w is a view, not a table; DROP VIEW w"),
+        ("DROP VIEW t", "t is a table, not a view; DROP TABLE t"),
+        ("DROP VIEW ww", "there is no view ww; did you mean w?"),
+    ],
+)
+def test_a_name_of_another_kind_is_told_as_what_it_is(db: Database, statement: str, told: str) -> None:
+    db.execute("CREATE MATERIALIZED VIEW w AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
+    with pytest.raises(vk.InputError) as refused:
+        db.execute(statement)
+    assert str(refused.value).startswith(told)
+    assert [view.name for view in db.catalog().views] == ["w"]

@@ -15,7 +15,7 @@ from viewkeeper.client.database import Database
 from viewkeeper.engine import starting
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.errors import JavaMissing, StoreError
+from viewkeeper.errors import Fenced, JavaMissing, StoreError
 from viewkeeper.flow.coordinator import Coordinator
 
 ROWS = 300
@@ -86,6 +86,20 @@ def test_a_larger_epoch_waits_for_spark(tmp_path: Path, may_start: threading.Eve
 
         with pytest.raises(StoreError, match="no JVM in a unit test"):
             Coordinator(db.store, runner).catch_up()
+
+
+def test_an_idle_pipeline_is_told_that_another_one_took_over(tmp_path: Path, may_start: threading.Event) -> None:
+    with _database(tmp_path) as db, db.pipeline() as pipeline:
+        pipeline.start()
+        pipeline.wait_for(db.table("t").put({"k": -1, "v": 0}))
+        pipeline.raise_failure()
+
+        Coordinator(db.store, _runner(db, StartingSession(None, view_managers=2), meanwhile_work=ROWS))
+        with pytest.raises(Fenced, match="took this store over"):
+            pipeline.raise_failure()
+        may_start.set()
+        with contextlib.suppress(Fenced, StoreError):  # its thread may have heard of that, too
+            pipeline.stop()
 
 
 def test_a_start_that_fails_is_told_to_everyone_who_asks(may_start: threading.Event) -> None:

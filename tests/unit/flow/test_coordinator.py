@@ -89,6 +89,15 @@ def test_a_coordinator_that_was_replaced_stops(db: vk.Database) -> None:
     assert wrong_views(db, changes) == []
 
 
+def test_a_coordinator_that_was_replaced_stops_though_there_is_nothing_to_do(db: vk.Database) -> None:
+    first = Coordinator(db.store, HereRunner(db.store))
+    first.catch_up()
+    Coordinator(db.store, HereRunner(db.store))
+
+    with pytest.raises(Fenced, match="took this store over"):
+        first.catch_up()
+
+
 def test_a_coordinator_replaced_while_it_runs_does_not_commit(db: vk.Database) -> None:
     write(db, changes := rounds(4, 1)[0])
     here = HereRunner(db.store)
