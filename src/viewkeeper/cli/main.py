@@ -263,7 +263,9 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop once the views hold all that was written before.")
     ] = False,
-    take_over: Annotated[bool, typer.Option("--take-over", help="Fence off a pipeline that is still running.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Fence off a pipeline that is still running; it ends within seconds.")
+    ] = False,
     changes_per_epoch: Annotated[
         int | None,
         typer.Option(
@@ -322,7 +324,10 @@ def check(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17."""
+    """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17.
+
+    A view that is wrong is made anew by `CREATE OR REPLACE MATERIALIZED VIEW` with its own text.
+    """
     from viewkeeper.cli.reports import check as check_views
 
     if not check_views(url, views or [], as_json=json):

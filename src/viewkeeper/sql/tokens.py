@@ -192,7 +192,7 @@ def quoted(name: str) -> str:
 
 def check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name):
-        hint = "a name is a letter or _, then letters, digits or _, at most 64 in all"
+        hint = "a name is a letter a to z or _, then such letters, digits or _, at most 64 in all"
         raise SqlError(f"{name!r} cannot be the name of a {what}", hint)
 
 
