@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,6 +127,13 @@ def _let_others_go_first(session: SparkSession) -> None:
     for task in tasks.iterdir() if tasks is not None and tasks.is_dir() else ():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, int(task.name), _NICENESS)
+
+
+def let_others_go_first_here() -> None:
+    """The same for the calling thread, for good."""
+    if sys.platform == "linux":  # where a thread has a priority of its own
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def epoch_session(session: SparkSession) -> SparkSession:

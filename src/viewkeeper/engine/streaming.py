@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
+from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.wakeup import NAME, WakeupSource
 from viewkeeper.errors import EpochFailed, StoreBusy, StoreError, StoreFull, StoreReplaced, ViewKeeperError
@@ -64,6 +65,7 @@ class StreamingLoop:
 
     def _open(self) -> None:
         """Keep the views fresh from here until Spark is there, then leave that to the query."""
+        let_others_go_first_here()
         while not self._session.is_ready and not self._stopping.is_set():
             self._catch_up()
             self._stopping.wait(POLL_MS / 1000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from viewkeeper.engine import starting
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
+from viewkeeper.events import Event
 from viewkeeper.flow.coordinator import Coordinator
 
 ROWS = 300
@@ -100,6 +103,28 @@ def test_an_idle_pipeline_is_told_that_another_one_took_over(tmp_path: Path, may
         may_start.set()
         with contextlib.suppress(Fenced, StoreError):  # its thread may have heard of that, too
             pipeline.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has no priority of its own there")
+def test_what_is_done_until_spark_is_there_lets_base_writes_go_first(
+    tmp_path: Path, may_start: threading.Event
+) -> None:
+    here = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    with _database(tmp_path) as db:
+        began: list[int] = []
+
+        def note(event: Event) -> None:
+            began.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+        with db.pipeline(events=note) as pipeline:
+            began.clear()  # taking over is done here
+            pipeline.start()
+            pipeline.wait_for(db.table("t").put({"k": -1, "v": 0}))
+            may_start.set()
+            with contextlib.suppress(StoreError):
+                pipeline.stop()
+    assert began and min(began) > here
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == here
 
 
 def test_a_start_that_fails_is_told_to_everyone_who_asks(may_start: threading.Event) -> None:
