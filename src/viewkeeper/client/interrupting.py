@@ -31,8 +31,9 @@ def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
         except BaseException as error:
             answer.set_exception(error)
 
+    thread = threading.Thread(target=run, name="viewkeeper-work", daemon=True)
     try:
-        threading.Thread(target=run, name="viewkeeper-work", daemon=True).start()
+        thread.start()
         return answer.result()
     except KeyboardInterrupt:
         until = time.monotonic() + _PATIENCE_SECONDS
@@ -40,3 +41,8 @@ def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
             interrupt()  # what has not begun yet cannot be stopped yet
             wait([answer], _TICK_SECONDS)
         raise
+    finally:
+        if (
+            answer.done()
+        ):  # it lets go of what it held yet, and an interpreter that ends beside that is aborted by DuckDB
+            thread.join()

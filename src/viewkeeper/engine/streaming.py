@@ -46,6 +46,7 @@ class StreamingLoop:
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
+        self._working = threading.Lock()  # held by whoever runs epochs
         self._opening = threading.Thread(target=self._open, name="viewkeeper-streaming-start", daemon=True)
         self._opening.start()
 
@@ -58,6 +59,9 @@ class StreamingLoop:
                 with spark_lost_told():
                     self._query.stop()
         finally:
+            # Spark does not wait for a handler that is under way, and an interpreter that ended beside it would be aborted
+            self._working.acquire()
+            self._working.release()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._raise_problem()
         if self.trouble is not None:
@@ -120,8 +124,9 @@ class StreamingLoop:
         """
         while not self._failure and not self._stopping.is_set():
             try:
-                self._coordinator.catch_up()
-                tidy_up(self._store)
+                with self._working:
+                    self._coordinator.catch_up()
+                    tidy_up(self._store)
                 self.trouble = None
                 return
             except (StoreFull, StoreBusy) as error:

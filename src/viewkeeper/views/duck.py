@@ -6,6 +6,7 @@ each thread, rows in the order of the input where the SQL does not group.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import threading
@@ -114,3 +115,5 @@ def _set_inherited_aside() -> None:
 os.register_at_fork(
     before=lambda: _INHERITED.extend(_ALL), after_in_parent=_INHERITED.clear, after_in_child=_set_inherited_aside
 )
+# The same for the end of the interpreter: threads of Py4J end beside it, and DuckDB would abort what they let go of.
+atexit.register(lambda: _INHERITED.extend(_ALL))

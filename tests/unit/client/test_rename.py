@@ -179,7 +179,7 @@ def test_only_the_spelling_may_change(db: vk.Database) -> None:
         ("DROP INDEX counts", vk.UnknownName, "counts is a view, not an index; DROP VIEW counts"),
         ("DROP VIEW by_g", vk.UnknownName, "by_g is an index, not a view; DROP INDEX by_g"),
         ("DROP INDEX nope", vk.UnknownName, "there is no index nope"),
-        ("DROP INDEX t", vk.UnknownName, "t is a table, not a view"),
+        ("DROP INDEX t", vk.UnknownName, "t is a table, not an index"),
         ("ALTER TABLE t RENAME TO a.b", vk.UnsupportedSql, "qualified"),
         ("ALTER TABLE t RENAME TO `a b`", vk.SqlError, "cannot be the name of a table"),
     ],
