@@ -139,6 +139,18 @@ def test_work_is_told_to_stop_until_it_does() -> None:
     assert ended.is_set()
 
 
+def test_a_process_ends_well_behind_work_that_used_duckdb() -> None:
+    code = """
+import pyarrow as pa
+from viewkeeper.client.interrupting import interruptibly
+from viewkeeper.views.duck import run_sql
+print(interruptibly(lambda: len(run_sql("FROM t", t=pa.table({"a": [1, 2]}))), lambda: None))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
 def test_work_that_fails_fails_as_it_would_without_a_thread() -> None:
     with pytest.raises(vk.InputError, match="wrong"):
         interruptibly(lambda: _fail(), lambda: None)
