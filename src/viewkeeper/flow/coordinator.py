@@ -182,8 +182,9 @@ class Coordinator:
             # what nobody reads may be passed over at once
             most = (self._sized(self._changes_max), self._sized(self._bytes_max)) if is_read else (ALL, ALL)
             stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
-            if known != (known := self._store.read_catalog()):  # it is another one than behind the cut before
-                catalog = Catalog.from_json(known)
+            found = self._store.read_catalog()
+            if found != known:  # the first time, or because it changed between two cuts
+                known, catalog = found, Catalog.from_json(found)
                 plan = physical_plan(catalog, without=record.stopped)
                 rows, size = self._sized(self._rows_max), self._sized(self._bytes_max)
                 chunks = plan_chunks(self._store, plan, record, rows_max=rows, bytes_max=size)

@@ -14,9 +14,10 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.client.database import Database
-from viewkeeper.engine import starting
+from viewkeeper.engine import starting, streaming
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
 from viewkeeper.events import Event
 from viewkeeper.flow.coordinator import Coordinator
@@ -143,3 +144,31 @@ def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JavaMissing):
         session.begin()
     assert not session.is_ready
+
+
+def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Busy:
+        def catch_up(self) -> None:
+            begun.set()
+            may_end.wait(60)
+            ended.set()
+
+    class Query:
+        def stop(self) -> None:
+            """Returns at once, as Spark's does while a handler runs in Python."""
+
+        def exception(self) -> None:
+            return None
+
+    monkeypatch.setattr(streaming, "tidy_up", lambda store: None)
+    monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: Query())
+    loop = StreamingLoop(StartingSession(object(), view_managers=1), Busy(), object())
+    handler = threading.Thread(target=loop._wake, args=(None, 0))
+    handler.start()
+    assert begun.wait(60)
+    threading.Timer(0.3, may_end.set).start()
+    loop.stop()
+    assert ended.is_set()
+    handler.join()
