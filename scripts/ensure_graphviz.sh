@@ -13,7 +13,7 @@ install_graphviz() {
     echo "Graphviz was not found; installing it with apt-get" >&2
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq >/dev/null 2>&1 || true # the lists at hand may do
-    apt-get install -y -qq --no-install-recommends graphviz >/dev/null 2>&1
+    apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends graphviz >/dev/null 2>&1
 }
 
 command -v dot >/dev/null && exit 0

@@ -44,7 +44,7 @@ install_java() {
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq >/dev/null 2>&1 || true # the lists at hand may do
     for package in openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless; do
-        if apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1; then
+        if apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends "$package" >/dev/null 2>&1; then
             return 0
         fi
     done

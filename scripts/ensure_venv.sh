@@ -30,7 +30,7 @@ install_venv_module() {
     version="$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
     echo "Python's venv module is missing; installing it with apt-get" >&2
     apt-get update -qq >/dev/null 2>&1 || true
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "python$version-venv" >/dev/null 2>&1
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends "python$version-venv" >/dev/null 2>&1
 }
 
 make_venv() {
@@ -44,9 +44,18 @@ make_venv() {
     "$python" -m venv --clear .venv
 }
 
+install_packages() {
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" -c requirements.lock -e '.[spark,dev]'
+}
+
 if [ ! -e "$stamp" ] || ! new_enough .venv/bin/python; then
     make_venv
 fi
+# pip takes a download that was cut off for a whole one and fails on its hash; such a file must not come from the cache again.
 echo "installing the pinned packages"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[spark,dev]'
+if ! install_packages; then
+    echo "installing them failed; trying again without pip's cache" >&2
+    sleep 10
+    install_packages --no-cache-dir || { sleep 30 && install_packages --no-cache-dir; }
+fi
 touch "$stamp"
