@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
+
+from viewkeeper.engine import starting
+from viewkeeper.engine.starting import StartingSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,3 +67,22 @@ def test_a_failed_task_is_tried_again(spark: SparkSession, tmp_path_factory) -> 
 def test_sql_is_ansi_and_the_time_zone_is_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_a_session_that_nobody_waits_for_has_run_a_job_before_it_counts_as_there(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "default_session", lambda managers: spark)
+    tracker = spark.sparkContext.statusTracker()
+
+    waited_for = StartingSession(None, view_managers=2)
+    before = len(tracker.getJobIdsForGroup(None))
+    waited_for.get()
+    assert len(tracker.getJobIdsForGroup(None)) == before
+
+    session = StartingSession(None, view_managers=2)
+    session.begin()
+    session.wait()
+    assert session.is_ready
+    assert session.get() is spark
+    assert len(tracker.getJobIdsForGroup(None)) == before + 1

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.errors import JavaMissing, StoreError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 DAEMON = "viewkeeper.engine.daemon"
@@ -142,3 +144,14 @@ def epoch_session(session: SparkSession) -> SparkSession:
     for name, value in _EPOCH_SETTINGS.items():
         sibling.conf.set(name, value)
     return sibling
+
+
+def run_first_job(session: SparkSession, tasks: int) -> None:
+    """Do nothing, the way an epoch does it: classes are loaded, code is generated, Python workers are there behind it."""
+    numbers = session.range(0, tasks, 1, tasks).selectExpr("CAST(id AS INT) AS manager")
+    blocks = numbers.mapInArrow(_pass_on, "manager int").repartitionById(tasks, "manager")
+    blocks.mapInArrow(_pass_on, "manager int").collect()
+
+
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches

@@ -1,7 +1,8 @@
 """A Spark session that starts beside other work.
 
 In: a session of the user's, or nothing. Out: the session that epochs run in. Always: it is started once, in a thread of its
-own; until it is there, whoever asks is told so and can do the work in this process.
+own; until it is there, whoever asks is told so and can do the work in this process. One that nobody waits for has run a
+job before it counts as there: the first one takes as long as a start.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from viewkeeper.engine.session import default_session, epoch_session, require_spark
+from viewkeeper.engine.session import (
+    default_session,
+    epoch_session,
+    let_others_go_first_here,
+    require_spark,
+    run_first_job,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +32,7 @@ class StartingSession:
         self._epochs: SparkSession | None = None
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
+        self._is_waited_for = False
         self._lock = threading.Lock()
         self.waited_seconds = 0.0  # by those who could not go on without it
 
@@ -45,6 +53,7 @@ class StartingSession:
 
     def get(self) -> SparkSession:
         """The session, once it is there."""
+        self._is_waited_for = True
         self.begin()
         began = time.monotonic()
         self.wait()
@@ -66,7 +75,11 @@ class StartingSession:
             self._thread.join()
 
     def _start(self) -> None:
+        let_others_go_first_here()
         try:
-            self._session = default_session(self._managers)
+            session = default_session(self._managers)
+            if not self._is_waited_for:
+                run_first_job(epoch_session(session), self._managers)
+            self._session = session
         except BaseException as error:  # told to whoever asks for the session
             self._failure = error

@@ -2,7 +2,7 @@
 
 In: a Spark session that may still be starting, and a coordinator. Out: committed epochs, until stopped. Always: a batch of
 the query is only a wake-up call; its handler runs epochs until the store's committed positions cover the batch's end (R9).
-Until the query is up, a thread looks for changes by itself, so that no view waits for Spark to start. The checkpoint is a
+Until its second batch a thread looks for changes by itself, so that no view waits for Spark to start. The checkpoint is a
 temporary directory and may be deleted at any time.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
@@ -46,6 +47,7 @@ class StreamingLoop:
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
+        self._is_awake = threading.Event()  # the query is past its first batch, which takes it seconds
         self._working = threading.Lock()  # held by whoever runs epochs
         self._opening = threading.Thread(target=self._open, name="viewkeeper-streaming-start", daemon=True)
         self._opening.start()
@@ -68,11 +70,9 @@ class StreamingLoop:
             raise self.trouble
 
     def _open(self) -> None:
-        """Keep the views fresh from here until Spark is there, then leave that to the query."""
+        """Keep the views fresh from here until Spark is there and its query awake, then leave that to the query."""
         let_others_go_first_here()
-        while not self._session.is_ready and not self._stopping.is_set():
-            self._catch_up()
-            self._stopping.wait(POLL_MS / 1000)
+        self._catch_up_until(lambda: self._session.is_ready)
         if self._stopping.is_set() or self._failure:
             return
         try:
@@ -82,6 +82,13 @@ class StreamingLoop:
         except Exception as error:
             reason = EpochFailed(f"the streaming query did not start: {str(error).splitlines()[0][:300]}")
             self._failure = spark_lost() if is_jvm_gone(error) else reason
+        else:
+            self._catch_up_until(self._is_awake.is_set)
+
+    def _catch_up_until(self, is_enough: Callable[[], bool]) -> None:
+        while not (is_enough() or self._failure or self._stopping.is_set()):
+            self._catch_up()
+            self._stopping.wait(POLL_MS / 1000)
 
     def _start_query(self) -> StreamingQuery:
         session = self._session.get().newSession()
@@ -115,6 +122,8 @@ class StreamingLoop:
 
     def _wake(self, batch: DataFrame, number: int) -> None:
         """The handler of a batch; it may run twice for the same one, and then finds nothing to do."""
+        if number:
+            self._is_awake.set()
         self._catch_up()
 
     def _catch_up(self) -> None:

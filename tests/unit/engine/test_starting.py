@@ -6,9 +6,10 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,25 +147,32 @@ def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not session.is_ready
 
 
+class _Query:
+    """A query that does nothing; it stops at once, as Spark's does while a handler runs in Python."""
+
+    def stop(self) -> None:
+        pass
+
+    def exception(self) -> None:
+        return None
+
+
+def _loop(monkeypatch: pytest.MonkeyPatch, catch_up: Callable[[], None]) -> StreamingLoop:
+    monkeypatch.setattr(streaming, "tidy_up", lambda store: None)
+    monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: _Query())
+    coordinator = SimpleNamespace(catch_up=catch_up)
+    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, object())
+
+
 def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
-    class Busy:
-        def catch_up(self) -> None:
-            begun.set()
-            may_end.wait(60)
-            ended.set()
+    def catch_up() -> None:
+        begun.set()
+        may_end.wait(60)
+        ended.set()
 
-    class Query:
-        def stop(self) -> None:
-            """Returns at once, as Spark's does while a handler runs in Python."""
-
-        def exception(self) -> None:
-            return None
-
-    monkeypatch.setattr(streaming, "tidy_up", lambda store: None)
-    monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: Query())
-    loop = StreamingLoop(StartingSession(object(), view_managers=1), Busy(), object())
+    loop = _loop(monkeypatch, catch_up)
     handler = threading.Thread(target=loop._wake, args=(None, 0))
     handler.start()
     assert begun.wait(60)
@@ -172,3 +180,15 @@ def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: p
     loop.stop()
     assert ended.is_set()
     handler.join()
+
+
+def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    caught_up = threading.Semaphore(0)
+    loop = _loop(monkeypatch, caught_up.release)
+    loop._wake(None, 0)
+    for _ in range(3):
+        assert caught_up.acquire(timeout=60)
+    loop._wake(None, 1)
+    loop._opening.join(60)
+    assert not loop._opening.is_alive()
+    loop.stop()
