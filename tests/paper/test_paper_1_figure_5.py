@@ -12,6 +12,7 @@ import pytest
 import viewkeeper as vk
 from tests.golden.test_plans import RULE
 from tests.support.dump import chain_epochs, dump, written_by
+from tests.support.plans import nodes_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model.keys import decode_key
@@ -44,13 +45,13 @@ def delta_of(table: TableSchema) -> TableId:
 
 
 def reverse_join(db: vk.Database) -> JoinNode:
-    node = db.catalog().view("joined").nodes[0]
+    node = nodes_of(db.catalog(), "joined")[0]
     assert isinstance(node, JoinNode)
     return node
 
 
 def minima(db: vk.Database) -> FoldNode:
-    node = db.catalog().view("minima").node
+    (node,) = nodes_of(db.catalog(), "minima")
     assert isinstance(node, FoldNode)
     return node
 

@@ -246,7 +246,7 @@ class Checker:
         self._applied = reached
         self._world.oracle.load(self._model)
         for view in self._world.db.catalog().views:
-            if view.node.table in record.filled:
+            if view.node.backfill in record.filled:
                 self._compare(view.name, choose)
         SEEN["epoch checked"] += 1
 

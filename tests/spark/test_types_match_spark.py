@@ -16,8 +16,7 @@ import pytest
 from tests.support.confirmed import confirm, of_expressions
 from tests.support.spark_match import entries, listed, wrong_failures, wrong_types, wrong_values
 from tests.support.type_cases import TYPE_EXPRESSIONS, TYPES
-from viewkeeper.model.schema import TableId
-from viewkeeper.plan.compile import compile_view
+from viewkeeper.plan.lower import lower_view
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.relations import Scan
 
@@ -83,7 +82,8 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
 
 def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: Scan(TYPES.table))
-    (node,), shown = compile_view(query, TableId(2))
+    lowered = lower_view(query)
+    node, shown = lowered.root, lowered.shown
     (feed,) = node.feeds
     connection = duckdb.default_connection()
     renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}

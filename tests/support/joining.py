@@ -15,6 +15,7 @@ import duckdb
 
 import viewkeeper as vk
 from tests.support.dump import dump
+from tests.support.plans import nodes_of
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rows import decode_row
 from viewkeeper.model.schema import Column
@@ -97,7 +98,7 @@ def wrong(db: Database) -> dict[str, tuple[Counter, Counter]]:
 
 def join_of(db: Database, name: str) -> JoinNode:
     """The join of a view of `VIEWS`."""
-    node = db.catalog().view(f"{name}_v").nodes[0]
+    node = nodes_of(db.catalog(), f"{name}_v")[0]
     assert isinstance(node, JoinNode)
     return node
 

@@ -178,7 +178,7 @@ class RandomWorld:
         self._oracle.load(self.model)
         filled, catalog = self.db.store.read_epoch_record().filled, self.db.catalog()
         for view in self.views.values():
-            if catalog.view(view.name).node.table in filled:
+            if catalog.view(view.name).node.backfill in filled:
                 self._compare(view)
 
     def _compare(self, view: RandomView) -> None:
@@ -205,7 +205,7 @@ class RandomWorld:
         self.compare()  # a last change that changed nothing made no epoch
         assert self._applied == len(self._written)
         filled = self.db.store.read_epoch_record().filled
-        assert all(view.node.table in filled for view in self.db.catalog().views)
+        assert all(view.node.backfill in filled for view in self.db.catalog().views)
         for place, view in enumerate(self.views.values()):
             self._count(view)
             if place % _ASKED_EVERY == 0:

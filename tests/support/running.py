@@ -16,8 +16,9 @@ from viewkeeper.flow.filling import plan_chunks
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.plan.catalog import Catalog, physical_plan
+from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan
 from viewkeeper.views.inputs import read_unit
 from viewkeeper.views.program import Level, apply_inputs, levels_of, run_here, split_by_manager
 from viewkeeper.views.units import plan_units
@@ -129,7 +130,8 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
 def commit_epoch(store: EmbeddedStore, epoch: Inflight, *, owner: str = "test") -> None:
     """Commit an epoch that `begin_epoch` began."""
     record = store.read_epoch_record()
-    tables = frozenset(view.node.table for view in Catalog.from_json(store.read_catalog()).views)
+    nodes = Catalog.from_json(store.read_catalog()).nodes
+    tables = frozenset(number for node in nodes for number in (node.table, node.backfill))
     done = epochs.commit(record, owner, epoch.epoch, store.checksums(epoch.stop.positions), tables)
     assert store.swap_epoch_record(record.version, done)
 

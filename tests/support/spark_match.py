@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import TIMESTAMP, parse_type
-from viewkeeper.plan.compile import compile_view
+from viewkeeper.plan.lower import lower_view
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.dialect import ViewSpark
 from viewkeeper.sql.expressions import Expression, columns_of
@@ -105,8 +105,8 @@ class Sample:
 
     def ours(self, text: str, images: pa.Table) -> dict[object, object]:
         """Key → value, without the rows that are set aside."""
-        (node,), shown = compile_view(self._query(text), TableId(2))
-        (feed,) = node.feeds
+        lowered = lower_view(self._query(text))
+        (feed,), shown = lowered.root.feeds, lowered.shown
         place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
         renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
         renamed |= {f"c{position}": images.column(position) for position in feed.columns}

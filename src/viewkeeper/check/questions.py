@@ -19,6 +19,7 @@ from viewkeeper.check.expansion import Tables, name_of, spelled_out
 from viewkeeper.check.parsing import parsed, text_of
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
+from viewkeeper.plan.define import lower
 from viewkeeper.plan.nodes import TopNode
 
 _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is within n · 2^-52 · Σ|x|
@@ -57,7 +58,7 @@ def question_for(catalog: Catalog, view: ViewDefinition, *, careful: bool) -> Qu
         make_exact(block, wide=careful)
         if careful:
             take_care(block)
-    doubt = _doubt(view, blocks, careful=careful)
+    doubt = _doubt(catalog, view, blocks, careful=careful)
     return Question(_numbered(view, tree, key, bounds), tables, columns, key, bounds, is_near, doubt)
 
 
@@ -71,8 +72,8 @@ def _numbered(view: ViewDefinition, tree: exp.Query, key: Sequence[int] | None, 
     return f"SELECT {', '.join(items)} FROM ({text_of(tree)}) AS answer ({', '.join(names)})"
 
 
-def _doubt(view: ViewDefinition, blocks: Sequence[Block], *, careful: bool) -> str | None:
-    if any(isinstance(node, TopNode) and not node.is_total for node in view.nodes):
+def _doubt(catalog: Catalog, view: ViewDefinition, blocks: Sequence[Block], *, careful: bool) -> str | None:
+    if any(isinstance(node, TopNode) and not node.is_total for node in lower(catalog, view).nodes):
         return "its ORDER BY leaves rows equal, of which Spark may take others; with the key in it there are none"
     if careful and any(block.sums_wide_decimals for block in blocks):
         return "a sum of DECIMAL leaves 38 digits in Spark, perhaps on its way to one that fits"
@@ -80,7 +81,7 @@ def _doubt(view: ViewDefinition, blocks: Sequence[Block], *, careful: bool) -> s
 
 
 def _index_question(catalog: Catalog, view: ViewDefinition) -> Question:
-    table = catalog.table_by_id(view.sources[0]).as_of(view.id)
+    table = catalog.table_by_id(view.names[0][1]).as_of(view.id)
     shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
     sql = _numbered(view, exp.select(*shown).from_(exp.to_table(name_of(table))), None, {})
     names = {item.column.name for item in view.shown}
@@ -112,7 +113,7 @@ def _keys(view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
         groups = list(dict.fromkeys(block.groups))
         return groups if len(groups) == len(view.node.key) else None
     source = block.tree.args["from_"].this
-    if block.joins or not isinstance(source, exp.Table) or source.args.get("joins") or len(view.nodes) > 1:
+    if block.joins or not isinstance(source, exp.Table) or source.args.get("joins") or len(view.needs) > 1:
         return None
     if source.args["alias"].args.get("columns"):
         return None

@@ -74,7 +74,7 @@ def _cases(snapshot: Snapshot, names: Sequence[str] | None) -> list[Case]:
     catalog, filled = snapshot.catalog, snapshot.horizon.filled
     chosen = [catalog.view(name) for name in dict.fromkeys(names)] if names else catalog.views
     cases = []
-    for view in [view for view in chosen if names or view.node.table in filled]:
+    for view in [view for view in chosen if names or view.node.backfill in filled]:
         has_troubles = bool(set_aside(snapshot, view).count or degraded(snapshot, view).count)
         cases.append(Case(view, question_for(catalog, view, careful=False), has_troubles))
     return cases
@@ -82,7 +82,7 @@ def _cases(snapshot: Snapshot, names: Sequence[str] | None) -> list[Case]:
 
 def _deltas(snapshot: Snapshot, names: Sequence[str] | None) -> list[TableSchema]:
     """The tables with a DELTA; where views are named, those that they read."""
-    read = {source for name in names or () for source in snapshot.catalog.view(name).sources}
+    read = {source for name in names or () for source in snapshot.catalog.bases_of(snapshot.catalog.view(name))}
     tables = snapshot.catalog.tables
     return [table for table in tables if table.delta is not None and (not names or table.id in read)]
 

@@ -1,7 +1,7 @@
 """Reasons: why a view's SQL fails on a row that it sets aside.
 
-In: an edge of the plan and the key of a row. Out: what DuckDB says of that row when nothing catches the failure. Always:
-asked of single rows that are shown to somebody, so nothing is kept for it. A row that is well by now, and waits for the epoch
+In: a view, one of its lists, and the key of a row. Out: what DuckDB says of that row when nothing catches the failure.
+Always: asked of single rows that are shown to somebody, so nothing is kept for it. A row that is well by now, and waits for the epoch
 that takes it up again, has no reason; nor has a row that no table holds: one of a join, or of groups inside a query.
 """
 
@@ -13,21 +13,27 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from viewkeeper.plan.assign import placed_nodes
+from viewkeeper.plan.define import lower
 from viewkeeper.sql.duckdb_sql import unguarded
 from viewkeeper.views.duck import forget_relations, run_sql
 from viewkeeper.views.images import images_of_rows
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.plan.nodes import Feed
+    from viewkeeper.model.schema import TableId
+    from viewkeeper.plan.catalog import ViewDefinition
 
 _DIVISION = "division by zero"
 _TYPES = {"INT32": "INT", "INT64": "BIGINT", "INT128": "BIGINT", "VARCHAR": "STRING", "BLOB": "BINARY"}
 
 
-def reason_of(database: Database, feed: Feed, key: bytes) -> str | None:
-    """Why the row of the feed's source under `key` cannot be taken up."""
-    schema = next((table for table in database.catalog().tables if table.id == feed.source), None)
+def reason_of(database: Database, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
+    """Why the row under `key` that a table of a view's lists as set aside cannot be taken up."""
+    catalog = database.catalog()
+    nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
+    feed = next(feed for node in nodes for feed in node.feeds if feed.aside == listed)
+    schema = next((table for table in catalog.tables if table.id == feed.source), None)
     row = None if schema is None else database.store.get(schema.id, key)
     if schema is None or row is None:
         return None

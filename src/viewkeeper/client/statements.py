@@ -103,6 +103,7 @@ def _add_columns(database: Database, statement: sql.AddColumns) -> Result:
 
 def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:
     kind, there = "view" if isinstance(statement, sql.CreateView) else "index", False
+    stopped = database.store.read_epoch_record().stopped
 
     def change(catalog: Catalog) -> Catalog:
         nonlocal there
@@ -111,26 +112,29 @@ def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex
             _require_same_kind(catalog, statement.name, kind)
             return catalog
         if isinstance(statement, sql.CreateView):
-            return catalog.with_view(define_view(catalog, statement.name, statement.query_text))
-        index = define_index(catalog, statement.name, statement.table, statement.columns, statement.covered)
-        return catalog.with_view(index)
+            return catalog.with_view(*define_view(catalog, statement.name, statement.query_text, without=stopped))
+        names = (statement.table, statement.columns, statement.covered)
+        return catalog.with_view(*define_index(catalog, statement.name, *names, without=stopped))
 
     database.change_catalog(change)
     return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
 
 
 def _replace_view(database: Database, statement: sql.CreateView) -> Result:
-    epoch = database.store.read_horizon().committed
+    record = database.store.read_epoch_record()
     name, there = statement.name, False
 
     def change(catalog: Catalog) -> Catalog:
         nonlocal there
-        view, there = define_view(catalog, name, statement.query_text), catalog.has(name)
+        there = catalog.has(name)
+        # what it replaces is made anew, also by the same text; what other views need besides is not
+        own = catalog.own_nodes(catalog.view(name)) if there else ()
+        view, nodes = define_view(catalog, name, statement.query_text, without={*record.stopped, *own})
         if not there:
-            return catalog.with_view(view)
-        if any(meant == catalog.view(name).id for _, meant in view.names):
+            return catalog.with_view(view, nodes)
+        if view.reads(catalog.view(name).id):
             raise InputError(f"view {name} would read itself", "name its tables")
-        return catalog.with_replacement(view, epoch)
+        return catalog.with_replacement(view, nodes, record.committed)
 
     database.change_catalog(change)
     told = "is being replaced: the old one is read until the new one is filled" if there else "created"
@@ -179,7 +183,7 @@ def _show_views(database: Database) -> Result:
     filled, waiting = database.store.read_horizon().filled, database.catalog().replacements
     rows = []
     for view in database.catalog().views:
-        state = "ready" if view.id in filled else "to be filled"
+        state = "ready" if view.node.backfill in filled else "to be filled"
         state += ", being replaced" if any(other.replaces[-1] == view.id for other in waiting) else ""
         rows.append((view.name, view.kind, ", ".join(column.name for column in view.key), state))
     return Result(("view", "kind", "key", "state"), tuple(rows))
@@ -217,7 +221,7 @@ def _explain(database: Database, name: str | None, query: str | None) -> Result:
     if query is None:
         text = explain(catalog, name, before_images=images)
     else:
-        text = explain_view(catalog, define_view(catalog, "explained", query), before_images=images)
+        text = explain_view(catalog, define_view(catalog, "explained", query)[0], before_images=images)
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.troubles import NONE, Listed, degraded, set_aside
+from viewkeeper.client.views import why_stopped
 from viewkeeper.model.positions import count_between
 from viewkeeper.stores.embedded.lock import holder_of
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.epochs import EpochRecord
+    from viewkeeper.model.schema import TableId
     from viewkeeper.plan.catalog import Catalog, ViewDefinition
-    from viewkeeper.plan.nodes import Feed
 
 LAG_WARNING_CHANGES = 1_000_000
 
@@ -69,8 +70,12 @@ class Lag:
 def read_lag(database: Database) -> Lag:
     """What waits for the pipeline now."""
     record = database.store.read_epoch_record()
-    waiting = [view for view in database.catalog().kept if view.id not in record.filled | record.stopped]
+    waiting = [view for view in database.catalog().kept if _is_waiting(view, record)]
     return Lag(count_between(record.positions, database.store.ends()), len(waiting))
+
+
+def _is_waiting(view: ViewDefinition, record: EpochRecord) -> bool:
+    return view.node.backfill not in record.filled and why_stopped(view, record) is None
 
 
 def read_status(database: Database) -> Status:
@@ -100,32 +105,32 @@ def read_status(database: Database) -> Status:
 
 
 def _view_status(database: Database, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
-    table = view.node.table
-    filling = record.filling.get(table)
+    stopped, filling = why_stopped(view, record), record.filling.get(view.node.backfill)
     return ViewStatus(
         view.name,
         view.kind,
-        record.filled.get(table),
-        (filling.rows, filling.total) if filling else None,
-        record.stopped.get(table),
-        set_aside(snapshot, view, lambda feed, key: _reason(database, feed, key)),
+        record.filled.get(view.node.backfill) if stopped is None else None,
+        (filling.rows, filling.total) if filling and stopped is None else None,
+        stopped,
+        set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key)),
         degraded(snapshot, view),
         _replacement(snapshot.catalog, record, view),
     )
 
 
-def _reason(database: Database, feed: Feed, key: bytes) -> str | None:
+def _reason(database: Database, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
     from viewkeeper.client.reasons import reason_of  # with DuckDB, which no other part of a status needs
 
-    return reason_of(database, feed, key)
+    return reason_of(database, view, listed, key)
 
 
 def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> str | None:
     for other in catalog.replacements:
         if other.replaces[-1] == view.id:
-            if other.id in record.stopped:
-                return f"stopped: {record.stopped[other.id]}"
-            filling = record.filling.get(other.id)
+            stopped = why_stopped(other, record)
+            if stopped is not None:
+                return f"stopped: {stopped}"
+            filling = record.filling.get(other.node.backfill)
             return "waiting to be filled" if filling is None else f"{filling.rows:,} of about {filling.total:,} rows"
     return None
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.values import from_stored
-from viewkeeper.plan.nodes import FoldNode
 
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
+    from viewkeeper.model.schema import TableId
     from viewkeeper.plan.catalog import ViewDefinition
-    from viewkeeper.plan.nodes import Feed
+    from viewkeeper.plan.stored import Exceptions
 
 SHOWN_MAX = 5
 
@@ -37,24 +37,27 @@ NONE = Listed(0, ())
 
 
 def set_aside(
-    snapshot: Snapshot, view: ViewDefinition, why: Callable[[Feed, bytes], str | None] | None = None
+    snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None] | None = None
 ) -> Listed:
     """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped.
 
-    `why` is asked for the reason of those that are shown.
+    `why` is asked, with the table that lists a row, for the reason of those that are shown.
     """
-    feeds = [feed for node in view.nodes for feed in node.feeds]
     return _together(
-        _listed(snapshot.keys_of(feed.aside), feed.key, partial(why, feed) if why else None)
-        for feed in feeds
-        if feed.aside is not None
+        _listed(snapshot.keys_of(listed.table), listed.key, partial(why, listed.table) if why else None)
+        for listed in _exceptions(snapshot, view, "aside")
     )
 
 
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
     """The groups of which a value does not fit its type and reads NULL."""
-    folds = [node for node in view.nodes if isinstance(node, FoldNode)]
-    return _together(_listed(snapshot.keys_of(n.degraded), n.key) for n in folds if n.degraded is not None)
+    lists = _exceptions(snapshot, view, "degraded")
+    return _together(_listed(snapshot.keys_of(listed.table), listed.key) for listed in lists)
+
+
+def _exceptions(snapshot: Snapshot, view: ViewDefinition, kind: str) -> list[Exceptions]:
+    nodes = snapshot.catalog.stored(view)
+    return [listed for node in nodes for listed in node.exceptions if listed.kind == kind]
 
 
 def _together(lists: Iterable[Listed]) -> Listed:

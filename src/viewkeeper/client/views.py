@@ -21,7 +21,6 @@ from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.rows import decode_row
 from viewkeeper.model.values import from_stored
 from viewkeeper.plan.catalog import ViewDefinition
-from viewkeeper.plan.nodes import FoldNode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.changes import Change, Changes, Step
     from viewkeeper.client.database import Database
     from viewkeeper.client.reading import ReadMode
+    from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.horizon import Horizon
     from viewkeeper.stores.embedded.held import HeldViews
 
@@ -139,7 +139,7 @@ class View:
             if self._is_unfilled(definition, moment):
                 raise self._not_ready(definition)
             table = definition.node.table
-            since = require_kept(_label(definition), since, moment, moment.horizon.filled[table])
+            since = require_kept(_label(definition), since, moment, moment.horizon.filled[definition.node.backfill])
             indexed_from = moment.horizon.indexed_from
             if indexed_from is not None and since + 1 >= indexed_from:
                 pairs: Iterable[tuple[bytes, bytes]] = held.written_between(places, table, since, moment.epoch)
@@ -301,8 +301,10 @@ class View:
         return [store.place_of(first)] if is_one else range(store.places)
 
     def _is_unfilled(self, definition: ViewDefinition, moment: Moment) -> bool:
-        first = moment.horizon.filled.get(definition.node.table)
-        return first is None or (self._held is not None and first > moment.epoch)
+        horizon = moment.horizon
+        first = horizon.filled.get(definition.node.backfill)
+        is_stopped = not horizon.stopped.isdisjoint(definition.needs)
+        return first is None or is_stopped or (self._held is not None and first > moment.epoch)
 
     def _unfilled(self, definition: ViewDefinition, key: bytes) -> dict[str, object] | None:
         rows = [row for at, row in self._unfilled_pairs(definition) if at == key]
@@ -310,24 +312,34 @@ class View:
 
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
         """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
-        node, store = definition.node, self._database.store
-        always = [other for other in definition.nodes if isinstance(other, FoldNode) and other.always]
-        has_rows = any(next(store.scan(table, b"", None), None) is not None for table in definition.sources)
-        if has_rows or any(other is not node for other in always):
+        from viewkeeper.plan.define import lower
+        from viewkeeper.plan.nodes import FoldNode
+
+        catalog, store = self._database.catalog(), self._database.store
+        lowered = lower(catalog, definition)
+        always = [node for node in lowered.nodes if isinstance(node, FoldNode) and node.always]
+        bases = catalog.bases_of(definition)
+        has_rows = any(next(store.scan(table, b"", None), None) is not None for table in bases)
+        if has_rows or any(node is not lowered.root for node in always):
             raise self._not_ready(definition)
-        if isinstance(node, FoldNode) and node.always:
+        if always:
             from viewkeeper.views.groups import empty_row
 
-            row = empty_row(node)
+            row = empty_row(always[0])
             return [] if row is None else [(b"", row)]
         return []
 
     def _not_ready(self, definition: ViewDefinition) -> NotReady:
-        reason = self._database.store.read_epoch_record().stopped.get(definition.node.table)
+        reason = why_stopped(definition, self._database.store.read_epoch_record())
         if reason is not None:
             return NotReady(f"{_label(definition)} is stopped: {reason}", "DROP it and CREATE it again")
         hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
         return NotReady(f"{_label(definition)} is not filled yet", hint)
+
+
+def why_stopped(definition: ViewDefinition, record: EpochRecord) -> str | None:
+    """Why a view is not kept up any more, if it is not."""
+    return next((record.stopped[table] for table in definition.needs if table in record.stopped), None)
 
 
 def _label(definition: ViewDefinition) -> str:

@@ -85,4 +85,4 @@ class SparkRunner:
 
 
 def _feeds(plan: PhysicalPlan, chunk: Chunk) -> int:
-    return sum(plan.nodes[number].view in chunk.tables for number, _ in plan.readers(chunk.source))
+    return sum(plan.nodes[number].backfill in chunk.tables for number, _ in plan.readers(chunk.source))

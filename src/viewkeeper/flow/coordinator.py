@@ -31,8 +31,9 @@ from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.positions import Cut, Positions, count_between, covers
-from viewkeeper.plan.catalog import Catalog, physical_plan
+from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan, unfilled
 from viewkeeper.ports.store import Store
 
 CHANGES_PER_EPOCH_MAX = 1_000_000
@@ -130,8 +131,8 @@ class Coordinator:
         """Whether `goal` is committed, nothing is in flight and every view is filled."""
         record = self._store.read_epoch_record()
         catalog = Catalog.from_json(self._store.read_catalog())
-        filled = all(view.id in record.filled | record.stopped for view in catalog.kept)
-        return record.inflight is None and filled and covers(record.positions, goal)
+        is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
+        return record.inflight is None and is_filled and covers(record.positions, goal)
 
     def tell(self, event: Event) -> None:
         """Tell those who listen."""
@@ -185,11 +186,11 @@ class Coordinator:
             found = self._store.read_catalog()
             if found != known:  # the first time, or because it changed between two cuts
                 known, catalog = found, Catalog.from_json(found)
-                plan = physical_plan(catalog, without=record.stopped)
+                plan = physical_plan(catalog, filled=record.filled, stopped=record.stopped)
                 rows, size = self._sized(self._rows_max), self._sized(self._bytes_max)
                 chunks = plan_chunks(self._store, plan, record, rows_max=rows, bytes_max=size)
             if plan.reads_log(chunks) == is_read:
-                return stop, plan, chunks, frozenset(view.id for view in catalog.kept)
+                return stop, plan, chunks, frozenset(view.node.table for view in catalog.kept)
             is_read = not is_read
 
     def _run_or_void(self, epoch: Inflight) -> bool:
@@ -263,7 +264,7 @@ class Coordinator:
         failpoint("commit.synced")
         checksums = self._store.checksums(epoch.stop.positions)
         catalog = Catalog.from_json(self._store.read_catalog())
-        tables = frozenset(view.id for view in catalog.kept)
+        tables = frozenset(number for node in catalog.nodes for number in (node.table, node.backfill))
         record = swap_record(
             self._store, lambda record: epochs.commit(record, self._owner, epoch.epoch, checksums, tables)
         )

@@ -26,20 +26,20 @@ def plan_chunks(
     rows_max: int = ROWS_PER_EPOCH_MAX,
     bytes_max: int = BYTES_PER_EPOCH_MAX,
 ) -> tuple[Chunk, ...]:
-    """The rows to fill from next; views that have come equally far with a table share a chunk."""
+    """The rows to fill from next; backfills that have come equally far with a source share a chunk."""
     together: dict[tuple[int, tuple], list[int]] = {}
-    for view in plan.views:
-        if view in record.filled:
+    for backfill in plan.backfills:
+        if backfill in record.filled:
             continue
-        filling = record.filling.get(view)
-        for source in plan.sources_of(view):
+        filling = record.filling.get(backfill)
+        for source in plan.sources_of(backfill):
             cursors = None if filling is None else filling.cursors[source]
             if cursors is None or cursors:
-                together.setdefault((source, _state(cursors)), []).append(view)
+                together.setdefault((source, _state(cursors)), []).append(backfill)
 
     def chunk(key: tuple[int, tuple], shares: tuple[int, int]) -> Chunk:
-        views = together[key]
-        return _chunk(store, plan, record.filling.get(views[0]), key[0], tuple(views), *shares)
+        backfills = together[key]
+        return _chunk(store, plan, record.filling.get(backfills[0]), key[0], tuple(backfills), *shares)
 
     chunks: dict[tuple[int, tuple], Chunk] = {}
     left = rows_max, bytes_max
@@ -74,10 +74,10 @@ def _chunk(
     rows_max: int,
     bytes_max: int,
 ) -> Chunk:
-    """The next rows of a source: of the base by stream, or of its DELTA by place where it has one."""
-    delta = plan.table(source).delta
-    in_base = delta is None
-    read = source if delta is None else delta
+    """The next rows of a source: of the base by stream, or by place those of its DELTA, or of a node."""
+    stored = plan.stored_in(source)
+    in_base = stored is None
+    read = source if stored is None else stored
     parts: list[int] = [*sorted(store.ends())] if in_base else [*range(store.places)]
     borders_of, count = (
         (store.row_borders, store.count_rows) if in_base else (store.record_borders, store.count_records)

@@ -51,10 +51,10 @@ class EpochRecord:
     recent: tuple[int, ...]  # the newest committed epochs, newest first, at most K
     floor: int
     void: tuple[int, ...]
-    filled: dict[int, int]  # table -> the epoch from which on it is readable
-    filling: dict[int, Filling]  # table -> how far it has come
+    filled: dict[int, int]  # backfill -> the epoch from which on its tables are readable
+    filling: dict[int, Filling]  # backfill -> how far it has come
     rebuilt: Positions  # DELTA holds the base from here on; only behind a power loss not everywhere
-    stopped: dict[int, str]  # table -> why its view is not kept up any more
+    stopped: dict[int, str]  # table of a node -> why it is not kept up any more
     pins: dict[str, tuple[int, int]]  # who -> the epoch that is read, and the stamp until which it is kept
     inflight: Inflight | None
     keeping: Keeping = field(default_factory=Keeping)
@@ -88,7 +88,7 @@ def begin(
     chunks: tuple[Chunk, ...] = (),
     views: frozenset[int] = frozenset(),
 ) -> EpochRecord:
-    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views in it, `views` the tables of views."""
+    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views in it, `views` the tables they show."""
     _require_owner(record, owner)
     if record.inflight:
         raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
@@ -104,7 +104,7 @@ def begin(
 def commit(
     record: EpochRecord, owner: str, epoch: int, checksums: dict[int, int], tables: frozenset[int]
 ) -> EpochRecord:
-    """The epoch in flight becomes the committed one; `tables` are those that still exist."""
+    """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist."""
     _require_owner(record, owner)
     inflight = record.inflight
     if inflight is None or inflight.epoch != epoch:
@@ -136,8 +136,8 @@ def commit(
 def void(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingProxyType({})) -> EpochRecord:
     """Give the epoch in flight up: its number is never used again, and nobody sees what it wrote (R8).
 
-    `stopped` are the tables of views that made it fail, with the reason: they are not readable any more, and the next
-    epoch is planned without them.
+    `stopped` are the tables of nodes that made it fail, with the reason: views that need them are not readable any more,
+    and the next epoch is planned without them.
     """
     _require_owner(record, owner)
     if record.inflight is None:
@@ -145,8 +145,6 @@ def void(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingPr
     return _next(
         record,
         void=(*record.void, record.inflight.epoch),
-        filled={table: first for table, first in record.filled.items() if table not in stopped},
-        filling={table: fill for table, fill in record.filling.items() if table not in stopped},
         stopped=record.stopped | dict(stopped),
         inflight=None,
     )

@@ -1,8 +1,8 @@
-"""Fills: how far a view has come that is filled from rows which were there before it (`epochs.md`, R12).
+"""Fills: how far a backfill has come, from rows which were there before the views (`epochs.md`, R12).
 
 In: borders between keys. Out: frozen values of the epoch record. Always: a fill goes through each part of its source in key
-order; a part is a stream of the base table, or a place of its DELTA where the log has no before-images. What lies at or
-below the cursor is in the view and kept up by changes; what lies above it is not in the view yet.
+order; a part is a stream of the base table, or a place of its DELTA or of a node. What lies at or below the cursor is in
+the views and kept up by changes; what lies above it is not in them yet.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Borders:
 class Chunk:
     """Rows that one epoch brings into views: for each part that is not done, borders low < … <= high.
 
-    `tables` are the views. A high of None is the end of the part. `rows` and `bytes` are those of the chunk, `total` is about
-    how many rows the source has.
+    `tables` are the backfills. A high of None is the end of the part. `rows` and `bytes` are those of the chunk, `total` is
+    about how many rows the source has.
     """
 
     source: int

@@ -24,6 +24,7 @@ class Horizon:
     stamp: int
     positions: Positions
     filled: dict[int, int]
+    stopped: frozenset[int]  # tables of nodes: a view that needs one is not readable
     catalog_version: int
     indexed_from: int | None = None  # epochs from here on say which records they wrote
 
@@ -31,6 +32,7 @@ class Horizon:
 def horizon_bytes(record: dict, catalog: dict) -> bytes:
     """The horizon of an epoch record and a catalog, both as JSON values."""
     facts = {name: record[name] for name in ("committed", "floor", "void", "stamp", "positions", "filled")}
+    facts["stopped"] = sorted(map(int, record["stopped"]))
     more = {"catalog": catalog.get("version", 0), "indexed_from": record.get("keeping", {}).get("indexed_from")}
     return json.dumps(facts | more, sort_keys=True).encode()
 
@@ -47,7 +49,8 @@ def parse_horizon(value: bytes) -> Horizon:
         tuple(facts["void"]),
         facts["stamp"],
         positions_from_json(facts["positions"]),
-        {int(table): epoch for table, epoch in facts["filled"].items()},
+        {int(backfill): epoch for backfill, epoch in facts["filled"].items()},
+        frozenset(facts["stopped"]),
         facts["catalog"],
         facts.get("indexed_from"),
     )

@@ -74,6 +74,8 @@ class _Builder:
                 return self._add_base(table)
             case relations.Select(input=source, predicate=predicate):
                 return self._add_selections(source, predicate)
+            case relations.ViewRows(input=source):
+                return self.add_relation(source, feeds=feeds)
             case relations.Project(input=source, outputs=outputs):
                 return self.add(Project(self.add_relation(source, feeds=feeds), outputs))
             case relations.Union(inputs=inputs):

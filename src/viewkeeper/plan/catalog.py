@@ -7,26 +7,26 @@ views share one namespace, names are found in any case and keep their spelling, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.nodes import CopyNode, FoldNode, Node, Shown
-from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
+from viewkeeper.plan.nodes import Shown
 from viewkeeper.plan.plain import remembered
+from viewkeeper.plan.stored import StoredNode
 
 _SWAPS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """A view: its text as written, what it shows, and the nodes that keep it, its own last.
+    """A view: its text as written, and which columns of which records it shows.
 
-    `names` says which table or view each name in the text means, so that a later RENAME changes nothing about it.
-    `sources` are the base tables that it is computed from, also by way of other views. `replaces` are the views in whose
-    place it is, or will be once it is filled; the last is the one before it.
+    `names` says which table or view each name in the text means, so that a later RENAME changes nothing about it. `needs`
+    are the tables of the stored nodes that it is computed by, its own last; `node` is that one. `replaces` are the views in
+    whose place it is, or will be once it is filled; the last is the one before it.
     """
 
     id: TableId
@@ -34,23 +34,10 @@ class ViewDefinition:
     text: str
     kind: str  # "SELECTION", "PROJECTION", "AGGREGATE", "DISTINCT", "JOIN", "UNION", "TOP" or "INDEX"
     names: tuple[tuple[str, TableId], ...]
-    sources: tuple[TableId, ...]
     shown: tuple[Shown, ...]
-    nodes: tuple[Node, ...]
+    needs: tuple[TableId, ...]
+    node: StoredNode
     replaces: tuple[TableId, ...] = ()
-
-    @property
-    def node(self) -> CopyNode | FoldNode:
-        """The node that writes the view's own records."""
-        last = self.nodes[-1]
-        if not isinstance(last, (CopyNode, FoldNode)):
-            raise InvariantBroken(f"the last node of view {self.name} keeps no records for readers")
-        return last
-
-    @property
-    def tables(self) -> tuple[TableId, ...]:
-        """Every table that belongs to the view."""
-        return tuple(table for node in self.nodes for table in node.tables)
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -72,30 +59,30 @@ class ViewDefinition:
             "text": self.text,
             "kind": self.kind,
             "names": [list(pair) for pair in self.names],
-            "sources": list(self.sources),
             "shown": [shown.to_json() for shown in self.shown],
-            "nodes": [node_to_json(node) for node in self.nodes],
+            "needs": list(self.needs),
             "replaces": list(self.replaces),
         }
 
     @staticmethod
-    def from_json(value: dict) -> ViewDefinition:
+    def from_json(value: dict, nodes: Mapping[int, StoredNode]) -> ViewDefinition:
         return ViewDefinition(
             TableId(value["id"]),
             value["name"],
             value["text"],
             value["kind"],
             tuple((name, TableId(meant)) for name, meant in value["names"]),
-            tuple(TableId(source) for source in value["sources"]),
             tuple(Shown.from_json(shown) for shown in value["shown"]),
-            tuple(node_from_json(node) for node in value["nodes"]),
+            tuple(TableId(table) for table in value["needs"]),
+            nodes[value["needs"][-1]],
             tuple(TableId(other) for other in value["replaces"]),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """`dropped`: ids whose records wait to be removed, with the epoch at which they were dropped.
+    """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records wait to be removed, with the
+    epoch at which they were dropped.
 
     `replacements` are views that are filled beside those they will replace; readers do not know them yet. `swaps` are the
     nonces of the newest swaps: one who lost the answer looks for its own.
@@ -105,6 +92,7 @@ class Catalog:
     next_id: int = 1
     tables: tuple[TableSchema, ...] = ()
     views: tuple[ViewDefinition, ...] = ()
+    nodes: tuple[StoredNode, ...] = ()
     dropped: tuple[tuple[int, int], ...] = ()
     replacements: tuple[ViewDefinition, ...] = ()
     swaps: tuple[str, ...] = ()
@@ -149,6 +137,22 @@ class Catalog:
         entries: tuple[TableSchema | ViewDefinition, ...] = (*self.tables, *self.views)
         return next(entry for entry in entries if entry.id == meant)
 
+    def bases_of(self, view: ViewDefinition) -> tuple[TableId, ...]:
+        """The base tables that a view is computed from, also by way of other views."""
+        own = {node.table: node for node in self.nodes}
+        read = {source for table in view.needs for source in own[table].reads}
+        return tuple(sorted(read - own.keys()))
+
+    def stored(self, view: ViewDefinition) -> tuple[StoredNode, ...]:
+        """The stored nodes that a view needs, its own last."""
+        own = {node.table: node for node in self.nodes}
+        return tuple(own[table] for table in view.needs)
+
+    def own_nodes(self, view: ViewDefinition) -> frozenset[TableId]:
+        """The tables of the nodes that a view alone needs."""
+        others = {table for other in self.kept if view.id not in (other.id, *other.replaces) for table in other.needs}
+        return frozenset(view.needs) - others
+
     def as_of(self, view: TableId) -> Catalog:
         """The tables as a view with that id was written for them: `SELECT *` means the columns of then."""
         return replace(self, tables=tuple(table.as_of(view) for table in self.tables))
@@ -170,41 +174,47 @@ class Catalog:
         behind = max(table.tables) + 1
         return replace(self, version=self.version + 1, next_id=behind, tables=(*self.tables, table))
 
-    def with_view(self, view: ViewDefinition) -> Catalog:
-        """Add a view that was defined against this catalog."""
+    def with_view(self, view: ViewDefinition, nodes: Sequence[StoredNode]) -> Catalog:
+        """Add a view that was defined against this catalog, and the nodes that it needs."""
         self._refuse_taken(view.name)
         self._refuse_changing(view)
         self._check_id(view.id, view.name)
-        behind = max(view.tables) + 1
-        return replace(self, version=self.version + 1, next_id=behind, views=(*self.views, view))
+        return self._with_nodes(view, nodes, views=(*self.views, view))
 
-    def with_replacement(self, view: ViewDefinition, epoch: int) -> Catalog:
+    def with_replacement(self, view: ViewDefinition, nodes: Sequence[StoredNode], epoch: int) -> Catalog:
         """Let a view be filled beside the one of its name, to take its place; one that was on its way there goes."""
         old = self.view(view.name)
         self._check_id(view.id, view.name)
         self._refuse_changing(view)
         self._refuse_read(f"view {old.name}", old.id)
-        waiting = [other for other in self.replacements if other.replaces[-1] == old.id]
-        gone = tuple((table, epoch) for other in waiting for table in other.tables)
-        kept = tuple(other for other in self.replacements if other not in waiting)
+        kept = tuple(other for other in self.replacements if other.replaces[-1] != old.id)
         new = replace(view, name=old.name, replaces=(*old.replaces, old.id))
-        behind = max(view.tables) + 1
-        version, dropped = self.version + 1, (*self.dropped, *gone)
-        return replace(self, version=version, next_id=behind, replacements=(*kept, new), dropped=dropped)
+        return self._with_nodes(view, nodes, replacements=(*kept, new))._without_unneeded(epoch)
+
+    def _with_nodes(self, view: ViewDefinition, nodes: Sequence[StoredNode], **changes: Any) -> Catalog:
+        known = {node.table for node in self.nodes}
+        added = tuple(node for node in nodes if node.table not in known)
+        next_id = max(view.id, *(table for node in added for table in node.tables)) + 1 if added else view.id + 1
+        return replace(self, version=self.version + 1, next_id=next_id, nodes=(*self.nodes, *added), **changes)
+
+    def _without_unneeded(self, epoch: int) -> Catalog:
+        """The same version of the catalog without the nodes that no view needs: their tables are dropped."""
+        needed = {table for view in self.kept for table in view.needs}
+        kept = tuple(node for node in self.nodes if node.table in needed)
+        gone = tuple((table, epoch) for node in self.nodes if node.table not in needed for table in node.tables)
+        return replace(self, nodes=kept, dropped=(*self.dropped, *gone))
 
     def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
         """Put the replacements that are filled in the place of what they replace; the same catalog when there are none."""
-        ready = {view.replaces[-1]: view for view in self.replacements if view.id in filled}
+        ready = {view.replaces[-1]: view for view in self.replacements if view.node.backfill in filled}
         if not ready:
             return self
-        gone = tuple((table, epoch) for view in self.views if view.id in ready for table in view.tables)
         return replace(
             self,
             version=self.version + 1,
             views=tuple(ready.get(view.id, view) for view in self.views),
             replacements=tuple(view for view in self.replacements if view.replaces[-1] not in ready),
-            dropped=(*self.dropped, *gone),
-        )
+        )._without_unneeded(epoch)
 
     def with_name(self, name: str, new: str, *, is_table: bool) -> Catalog:
         """Give a table or view another name; those that read it know it by its id."""
@@ -241,11 +251,8 @@ class Catalog:
         view = self.view(name)
         self._refuse_read(f"view {view.name}", view.id)
         views = tuple(other for other in self.views if other.id != view.id)
-        waiting = tuple(other for other in self.replacements if other.replaces[-1] == view.id)
         kept = tuple(other for other in self.replacements if other.replaces[-1] != view.id)
-        gone = tuple((table, epoch) for other in (view, *waiting) for table in other.tables)
-        dropped = (*self.dropped, *gone)
-        return replace(self, version=self.version + 1, views=views, replacements=kept, dropped=dropped)
+        return replace(self, version=self.version + 1, views=views, replacements=kept)._without_unneeded(epoch)
 
     def swapped_by(self, nonce: str) -> Catalog:
         """The same catalog, about to be swapped in by the one who knows the nonce."""
@@ -284,6 +291,7 @@ class Catalog:
             "next_id": self.next_id,
             "tables": [table.to_json() for table in self.tables],
             "views": [view.to_json() for view in self.views],
+            "nodes": [node.to_json() for node in self.nodes],
             "dropped": [list(entry) for entry in self.dropped],
             "replacements": [view.to_json() for view in self.replacements],
             "swaps": list(self.swaps),
@@ -294,29 +302,21 @@ class Catalog:
     def from_json(value: dict) -> Catalog:
         if not value:  # a store that has none yet
             return Catalog()
+        nodes = tuple(StoredNode.from_json(node) for node in value["nodes"])
+        by_table: dict[int, StoredNode] = {node.table: node for node in nodes}
         return Catalog(
             value["version"],
             value["next_id"],
             tuple(TableSchema.from_json(table) for table in value["tables"]),
-            tuple(ViewDefinition.from_json(view) for view in value["views"]),
+            tuple(ViewDefinition.from_json(view, by_table) for view in value["views"]),
+            nodes,
             tuple((entry[0], entry[1]) for entry in value["dropped"]),
-            tuple(ViewDefinition.from_json(view) for view in value["replacements"]),
+            tuple(ViewDefinition.from_json(view, by_table) for view in value["replacements"]),
             tuple(value["swaps"]),
         )
 
 
 Named = TypeVar("Named", TableSchema, ViewDefinition)
-
-
-def physical_plan(catalog: Catalog, *, without: Collection[int] = ()) -> PhysicalPlan:
-    """What an epoch runs to keep all views: their nodes in order of id, and the tables they read.
-
-    A table that has a DELTA is read in any case: DELTA must know every row. `without`: views that are not kept up.
-    """
-    views = [view for view in catalog.kept if view.id not in without]
-    read = {source for view in views for source in view.sources}
-    tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
-    return PhysicalPlan(tables, tuple(node for view in views for node in view.nodes))
 
 
 def _find(entries: Iterable[Named], name: str) -> Named | None:

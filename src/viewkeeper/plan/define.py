@@ -6,23 +6,32 @@ is there. Always: pure; the same catalog and text give the same definition.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from viewkeeper.errors import DuplicateName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.plan.assign import assign
 from viewkeeper.plan.build import build_index, build_view
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.compile import compile_index, compile_view
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.logical import Base, LogicalPlan
+from viewkeeper.plan.lower import Lowered, lower_index, lower_view
+from viewkeeper.plan.stored import StoredNode
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import FoldRef
-from viewkeeper.sql.relations import Fold, Grouping, Join, Project, Relation, Scan, Select, Top, Union, tables_of
+from viewkeeper.sql.relations import Fold, Grouping, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
 from viewkeeper.sql.statements import CreateIndex, parse_statements
 
+Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
 
-def define_view(catalog: Catalog, name: str, query_text: str) -> ViewDefinition:
-    """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes."""
+
+def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collection[int] = ()) -> Defined:
+    """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes, and the stored nodes that it needs.
+
+    `without`: tables of stored nodes that it does not use, for they are stopped, or to be made anew.
+    """
     names: dict[str, TableId] = {}
 
     def relation_named(named: str) -> Relation:
@@ -32,17 +41,30 @@ def define_view(catalog: Catalog, name: str, query_text: str) -> ViewDefinition:
 
     relation = bind_query(query_text, relation_named)
     refuse_failing_constants(relation)
+    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(relation), without)
+
+
+def _defined(
+    catalog: Catalog,
+    name: str,
+    text: str,
+    kind: str,
+    names: Mapping[str, TableId],
+    lowered: Lowered,
+    without: Collection[int],
+) -> Defined:
     view_id = TableId(catalog.next_id)
-    nodes, shown = compile_view(relation, view_id)
-    sources = tuple(table.id for table in tables_of(relation))
-    return ViewDefinition(view_id, name, query_text, kind_of(relation), tuple(names.items()), sources, shown, nodes)
+    nodes = assign(lowered, catalog.nodes, view_id, without=without)
+    needs = tuple(node.table for node in nodes)
+    view = ViewDefinition(view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1])
+    return view, nodes
 
 
 def kind_of(relation: Relation) -> str:
     """What a view is called: by what stands on top of it."""
     below = relation.input if isinstance(relation, Project) else relation
     predicates = 0
-    while isinstance(below, (Select, Project)):
+    while isinstance(below, (Select, Project, ViewRows)):
         predicates += isinstance(below, Select)
         below = below.input
     match below:
@@ -75,19 +97,39 @@ def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation
         return Scan(entry)
     if entry.kind == "INDEX":
         raise UnsupportedSql(f"{entry.name} is an index, which a view cannot read", "read its table")
-    return relation_of(catalog, entry)
+    return ViewRows(relation_of(catalog, entry))
 
 
 def define_index(
-    catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...] = ()
-) -> ViewDefinition:
+    catalog: Catalog,
+    name: str,
+    table: str,
+    columns: tuple[str, ...],
+    covered: tuple[str, ...] = (),
+    *,
+    without: Collection[int] = (),
+) -> Defined:
     """The index that `CREATE INDEX name ON table (columns) INCLUDE (covered)` makes."""
     schema = catalog.table(table)
     text = _index_text(catalog, name, table, columns, covered)
-    view_id = TableId(catalog.next_id)
-    places = [schema.position(column) for column in columns]
-    nodes, shown = compile_index(schema, places, [schema.position(column) for column in covered], view_id)
-    return ViewDefinition(view_id, name, text, "INDEX", ((table.lower(), schema.id),), (schema.id,), shown, nodes)
+    return _defined(
+        catalog, name, text, "INDEX", {table.lower(): schema.id}, _lower_index(schema, columns, covered), without
+    )
+
+
+def _lower_index(schema: TableSchema, columns: Sequence[str], covered: Sequence[str]) -> Lowered:
+    return lower_index(schema, *([schema.position(column) for column in part] for part in (columns, covered)))
+
+
+def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
+    """The nodes of a view, from its text."""
+    if view.kind != "INDEX":
+        return _lower(relation_of(catalog, view))
+    statement, schema = _index_of(catalog.as_of(view.id), view)
+    return _lower_index(schema, statement.columns, statement.covered)
+
+
+_lower = lru_cache(maxsize=1024)(lower_view)
 
 
 def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
@@ -117,10 +159,7 @@ def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...
 
 
 def _index_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
-    statement = parse_statements(view.text)[0]
-    if not isinstance(statement, CreateIndex):
-        raise UnsupportedSql(f"index {view.name} has no definition", None)
-    schema = catalog.table_by_id(view.sources[0])
+    statement, schema = _index_of(catalog, view)
     return build_index(
         schema,
         view_id=view.id,
@@ -129,3 +168,10 @@ def _index_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool =
         covered=tuple(schema.position(column) for column in statement.covered),
         before_images=before_images,
     )
+
+
+def _index_of(catalog: Catalog, view: ViewDefinition) -> tuple[CreateIndex, TableSchema]:
+    statement = parse_statements(view.text)[0]
+    if not isinstance(statement, CreateIndex):
+        raise UnsupportedSql(f"index {view.name} has no definition", None)
+    return statement, catalog.table_by_id(view.names[0][1])

@@ -20,11 +20,10 @@ def fold_node(
     layout: FoldLayout,
     rows: Sequence[Rows],
     table: TableId,
-    view: TableId,
+    backfill: TableId,
     ids: Iterator[TableId],
     *,
     rollup: bool,
-    gives: bool,
 ) -> FoldNode:
     """The node; `ids` are those of the tables beside its own, `rollup`: whether its source is a base table."""
     expressions = [*layout.groups, *layout.arguments]
@@ -37,7 +36,7 @@ def fold_node(
     feeds = tuple(_feed(one, wanted, expressions, ids, can_fail=can_fail) for one in rows)
     return FoldNode(
         table=table,
-        view=view,
+        backfill=backfill,
         feeds=feeds,
         key=tuple(Column(_name(group), group.type, group.nullable) for group in layout.groups),
         contribute=_grouped(layout, layout.state_sqls, [], "NOT fails" if can_fail else ""),
@@ -52,7 +51,6 @@ def fold_node(
         groups=groups,
         degraded=next(ids) if layout.can_fail else None,
         rollup=_rollup(rows[0], layout) if rollup and len(rows) == 1 else None,
-        gives=layout.shown if gives else (),
     )
 
 

@@ -56,7 +56,7 @@ class CopyNode:
     """
 
     table: TableId
-    view: TableId
+    backfill: TableId
     feeds: tuple[Feed, ...]
     key: tuple[Column, ...]
     row: tuple[Column, ...]
@@ -123,11 +123,11 @@ class FoldNode:
     with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table `degraded`. A
     group's record is the states, sums, entries' facts and values. With `having` the groups stand in the table `groups`,
     and the view has a record of the values alone for each group that is shown. `always`: the group stays when its row
-    count is 0 (aggregates without GROUP BY). `gives`: where the columns stand that the node gives to those that read it.
+    count is 0 (aggregates without GROUP BY).
     """
 
     table: TableId
-    view: TableId
+    backfill: TableId
     feeds: tuple[Feed, ...]
     key: tuple[Column, ...]
     contribute: str
@@ -142,7 +142,6 @@ class FoldNode:
     groups: TableId | None
     degraded: TableId | None
     rollup: Rollup | None
-    gives: tuple[Shown, ...]
 
     @property
     def group_table(self) -> TableId:
@@ -210,7 +209,7 @@ class JoinNode:
     """
 
     table: TableId
-    view: TableId
+    backfill: TableId
     kind: str
     on: tuple[Column, ...]
     sides: tuple[Side, ...]
@@ -277,7 +276,7 @@ class TopNode:
     """
 
     table: TableId
-    view: TableId
+    backfill: TableId
     feeds: tuple[Feed, ...]
     order: tuple[Column, ...]
     descending: tuple[bool, ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.fills import Chunk
-from viewkeeper.model.schema import TableSchema
-from viewkeeper.plan.nodes import NODE_KINDS, Node
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, FoldNode, Node
 from viewkeeper.plan.plain import from_plain, remembered, to_plain
 
 
@@ -50,23 +51,39 @@ class PhysicalPlan:
             if feed.source == source
         ]
 
-    def sources_of(self, view: int) -> tuple[int, ...]:
-        """The base tables that a view is computed from, in the order in which they were made."""
-        bases = {table.id for table in self.tables}
-        return tuple(sorted({f.source for node in self.nodes if node.view == view for f in node.feeds} & bases))
+    def sources_of(self, backfill: int) -> tuple[int, ...]:
+        """What a backfill reads rows from, in the order in which that was made: base tables, and nodes that are filled."""
+        own = {node.table for node in self.nodes if node.backfill == backfill}
+        return tuple(sorted({f.source for node in self.nodes if node.backfill == backfill for f in node.feeds} - own))
 
     @property
-    def views(self) -> tuple[int, ...]:
-        """The views that the nodes belong to."""
-        return tuple(dict.fromkeys(node.view for node in self.nodes))
+    def backfills(self) -> tuple[int, ...]:
+        """The backfills that the nodes are, or were, filled by."""
+        return tuple(dict.fromkeys(node.backfill for node in self.nodes))
 
     def reads_log(self, chunks: tuple[Chunk, ...]) -> bool:
         """Whether a change can matter: not when all views are only about to be filled, and no DELTA is kept."""
-        waiting = {view for chunk in chunks if chunk.opens for view in chunk.tables}
-        return bool(self.deltas) or any(view not in waiting for view in self.views)
+        waiting = {backfill for chunk in chunks if chunk.opens for backfill in chunk.tables}
+        return bool(self.deltas) or any(backfill not in waiting for backfill in self.backfills)
 
-    def table(self, table_id: int) -> TableSchema:
-        return next(table for table in self.tables if table.id == table_id)
+    def schema(self, source: int) -> TableSchema:
+        """The columns that a base table, or a node with records, gives to those that read it."""
+        table = next((table for table in self.tables if table.id == source), None)
+        return self._records(source) if table is None else table
+
+    def stored_in(self, source: int) -> int | None:
+        """The table whose records are the rows of a source; None for a base table whose log tells what they were."""
+        table = next((table for table in self.tables if table.id == source), None)
+        return source if table is None else table.delta
+
+    def _records(self, source: int) -> TableSchema:
+        """The records of a node: the columns of their key, then those of their row."""
+        node = next(node for node in self.nodes if node.table == source)
+        if not isinstance(node, (CopyNode, FoldNode)):
+            raise InvariantBroken(f"node {source} has no records for readers")
+        parts = (("k", node.key), ("v", node.row))
+        columns = tuple(Column(f"{name}{i}", c.type, c.nullable) for name, part in parts for i, c in enumerate(part))
+        return TableSchema(TableId(source), "", columns, tuple(f"k{place}" for place in range(len(node.key))))
 
     def to_json(self) -> dict[str, object]:
         return {"tables": [table.to_json() for table in self.tables], "nodes": [node_to_json(n) for n in self.nodes]}

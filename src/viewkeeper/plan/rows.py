@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewkeeper.model.schema import Column, TableId
+from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import Feed
 from viewkeeper.sql.duckdb_sql import emit, guarded
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of
@@ -42,19 +43,21 @@ class Rows:
     fails: bool = False
     is_raw: bool = True
     predicates: tuple[Expression, ...] = field(default=())  # while raw
+    text: str = ""  # canonical
 
     def select(self, predicate: Expression) -> Rows:
         """σ."""
         read = self._reading(predicate)
         sql = emit(predicate)
         seen = (*self.predicates, predicate) if self.is_raw else ()
+        text = f"σ({spell(predicate)}) {self.text}"
         if not predicate.fallible:
-            return replace(self, where=(*self.where, self._unless_failed(sql)), read=read, predicates=seen)
+            return replace(self, where=(*self.where, self._unless_failed(sql)), read=read, predicates=seen, text=text)
         tried = self._unfailed(guarded([sql], _ORDER))
         inner = f"(SELECT *, {tried} AS w FROM {self._from})"
         hidden = "w, fails" if self.fails else "w"
         origin = f"(SELECT * EXCLUDE ({hidden}), (w IS NULL) AS fails FROM {inner} WHERE w IS NULL OR w.v0)"
-        return replace(self, origin=origin, where=(), read=read, fails=True, predicates=seen)
+        return replace(self, origin=origin, where=(), read=read, fails=True, predicates=seen, text=text)
 
     def project(self, outputs: Mapping[int, Expression]) -> Rows:
         """π: the expressions as the visible columns at the given positions."""
@@ -78,6 +81,7 @@ class Rows:
             fails=fails,
             is_raw=False,
             predicates=(),
+            text=f"π({', '.join(f'c{place}={spell(part)}' for place, part in outputs.items())}) {self.text}",
         )
 
     def rekeyed(self, key: tuple[Column, ...], key_sqls: tuple[str, ...]) -> Rows:

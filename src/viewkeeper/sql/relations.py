@@ -143,6 +143,17 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewRows:
+    """The rows of another view, whose text means `input`: what that view keeps is read, not computed again."""
+
+    input: Relation
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+@dataclass(frozen=True, slots=True)
 class Sorted:
     """ORDER BY, LIMIT and OFFSET of a SELECT that is answered once, each of which may be absent; a view has `Top`."""
 
@@ -156,7 +167,7 @@ class Sorted:
         return self.input.columns
 
 
-Relation = Scan | Select | Fold | Project | Join | Union | Top | Sorted
+Relation = Scan | Select | Fold | Project | Join | Union | Top | ViewRows | Sorted
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import pyarrow as pa
-
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.inputs import Gathering, Input, consolidate, deltas_for
-from viewkeeper.views.settle import Settling, differs, parts_by_node
+from viewkeeper.views.settle import Settling, parts_by_node
 
 
 def apply_deltas(
@@ -36,18 +33,7 @@ def apply_deltas(
         (tables,) = parts.values()
         found = settling.find(delta.delta or 0, consolidate(plan, number, 0, tables, store.places))
         after = found.input["row"].combine_chunks()
-        settling.put(found, after)
-        changed = np.flatnonzero(differs(found.rows, after))
-        changes = pa.table(
-            {
-                "position": pa.array(np.arange(len(changed))),
-                "key": found.input["key"].combine_chunks().take(pa.array(changed)),
-                "before": found.rows.take(pa.array(changed)),
-                "after": after.take(pa.array(changed)),
-            }
-        )
-        places = np.asarray(found.input["hash"])[changed] % store.places
-        deltas_for(plan, epoch, delta.id, changes, places, gathering)
+        deltas_for(plan, epoch, delta.id, *settling.put(found, after).table(), gathering)
     settling.write()
     failpoint("deltas.settled")
     return gathering.inputs()

@@ -7,7 +7,7 @@ contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +22,14 @@ from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.entries import settle_entries
 from viewkeeper.views.exact import add_exactly
 from viewkeeper.views.fold import first_contribution
-from viewkeeper.views.images import Images, images_of_output
 from viewkeeper.views.parts import MAIN, double_part, entries_part
-from viewkeeper.views.settle import Found, Settling, differs
+from viewkeeper.views.settle import Changes, Found, Settling
 
 
-def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Table]) -> Images | None:
-    """Put the new rows of all records that the contributions touch; answers what that gives to the node's readers."""
+def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Table]) -> Changes:
+    """Put the new rows of all records that the contributions touch; answers how those of the node's own table change."""
     found = settling.find(node.group_table, parts[MAIN])
-    known = len(node.group_row) - (0 if node.having or node.gives else len(node.values))
+    known = len(node.group_row) - (0 if node.having else len(node.values))
     old = decode_rows(node.group_row, found.rows, range(known))
     kept = [add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
     for place in range(len(node.doubles)):
@@ -42,36 +41,15 @@ def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[int, pa.Tab
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)
     rows = _where(live, encode_rows(node.group_row, columns, len(found.input)))
-    settling.put(found, rows)
+    changes = settling.put(found, rows)
     if node.having:
         shown = live & np.asarray(finished["shown"])
-        _put_copy(
-            settling, node.table, found, _where(shown, encode_rows(node.row, _values(node, finished), len(shown)))
-        )
+        values = encode_rows(node.row, _values(node, finished), len(shown))
+        changes = _put_copy(settling, node.table, found, _where(shown, values))
     if node.degraded is not None:
         failing = live & np.asarray(finished["fails"])
         _put_degraded(settling, node.degraded, found, failing)
-    return _given(node, found, old, columns, rows) if node.gives else None
-
-
-def _given(
-    node: FoldNode, found: Found, old: Sequence[pa.Array], new: Sequence[pa.Array | pa.ChunkedArray], rows: pa.Array
-) -> Images:
-    """The groups that changed, as they were and as they are."""
-    changed = differs(found.rows, rows)
-    keys = decode_keys(node.key, found.input["key"])
-
-    came, went = (changed & np.asarray(records.is_valid()) for records in (rows, found.rows))
-
-    def side(there: np.ndarray, columns: Sequence[pa.Array | pa.ChunkedArray]) -> dict[int, pa.Array]:
-        return {
-            place: (keys if shown.part == "key" else columns)[shown.index].filter(pa.array(there))
-            for place, shown in enumerate(node.gives)
-        }
-
-    columns = {place: shown.column for place, shown in enumerate(node.gives)}
-    counts = int(came.sum()), int(went.sum())
-    return images_of_output(side(came, new), side(went, old), columns, range(len(node.key)), counts=counts)
+    return changes
 
 
 def empty_row(node: FoldNode) -> bytes | None:
@@ -117,8 +95,8 @@ def _values(node: FoldNode, finished: pa.Table) -> list[pa.Array]:
     return [as_type(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
 
 
-def _put_copy(settling: Settling, table: int, groups: Found, rows: pa.Array) -> None:
-    settling.put(settling.find(table, groups.input.select(["key", "hash"])), rows)
+def _put_copy(settling: Settling, table: int, groups: Found, rows: pa.Array) -> Changes:
+    return settling.put(settling.find(table, groups.input.select(["key", "hash"])), rows)
 
 
 def _put_degraded(settling: Settling, table: int, groups: Found, failing: np.ndarray) -> None:

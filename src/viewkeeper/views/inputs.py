@@ -78,7 +78,7 @@ class Gathering:
                 self._add_side(number, place, side, sign)
         for number, place in waiting:
             if (number, place) not in simple:
-                with blamed(self._plan.nodes[number].view):
+                with blamed(self._plan.nodes[number].table):
                     self._add_rows(number, place, images)
 
     def _add_few(self, readers: Sequence[Reader], images: Images) -> list[Reader]:
@@ -86,7 +86,7 @@ class Gathering:
         for number, place in readers:
             node = self._plan.nodes[number]
             if isinstance(node, FoldNode):
-                with blamed(node.view):
+                with blamed(node.table):
                     self._contribute_each(number, place, node, images)
         return [reader for reader in readers if not isinstance(self._plan.nodes[reader[0]], FoldNode)]
 
@@ -113,7 +113,7 @@ class Gathering:
     def _add_side(self, number: int, place: int, side: pa.Table, sign: int) -> None:
         node = self._plan.nodes[number]
         if isinstance(node, FoldNode):
-            with blamed(node.view):
+            with blamed(node.table):
                 self.add(number, MAIN, contribute_side(node, node.feeds[place], side, sign))
 
     def _add_rows(self, number: int, place: int, images: Images) -> None:
@@ -210,13 +210,13 @@ def add_changes(
 ) -> None:
     """Changes (position, key, before, after) to the given readers."""
     if len(changes):
-        gathering.add_images(readers, images_of_changes(plan.table(source), changes, _wanted(plan, readers)))
+        gathering.add_images(readers, images_of_changes(plan.schema(source), changes, _wanted(plan, readers)))
 
 
 def deltas_for(
     plan: PhysicalPlan, epoch: Inflight, source: int, changes: pa.Table, places: np.ndarray, gathering: Gathering
 ) -> None:
-    """Deltas that came out of a DELTA; `places` says where each row's lies. A chunk's rows are as of the epoch before."""
+    """Deltas of records, of a DELTA or a node; `places` says where each lies. A chunk's rows are as of the epoch before."""
     for chunk, readers in _readers(plan, epoch, source):
         flowing = changes
         if chunk is not None:
@@ -230,30 +230,31 @@ def deltas_for(
 
 
 def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, gathering: Gathering) -> None:
-    """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from DELTA (R12)."""
+    """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from records (R12)."""
     chunk = epoch.chunks[unit.chunk or 0]
-    readers = [reader for reader in plan.readers(chunk.source) if plan.nodes[reader[0]].view in chunk.tables]
+    readers = [reader for reader in plan.readers(chunk.source) if plan.nodes[reader[0]].backfill in chunk.tables]
+    schema, wanted = plan.schema(chunk.source), _wanted(plan, readers)
     for batch in _rows(store, plan, epoch, unit, chunk.source):
         if len(batch):
-            gathering.add_images(readers, images_of_rows(plan.table(chunk.source), batch, _wanted(plan, readers)))
+            gathering.add_images(readers, images_of_rows(schema, batch, wanted))
     for number, node in enumerate(plan.nodes) if unit.opens else ():
-        is_first = node.view in chunk.tables and plan.sources_of(node.view)[0] == chunk.source
+        is_first = node.backfill in chunk.tables and plan.sources_of(node.backfill)[0] == chunk.source
         if isinstance(node, FoldNode) and node.always and is_first:
             gathering.add(number, MAIN, first_contribution(node))
 
 
 def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, source: int) -> Iterable[pa.RecordBatch]:
-    delta = next((table.delta for table in plan.deltas if table.id == source), None)
-    if delta is None:
+    stored = plan.stored_in(source)
+    if stored is None:
         return store.scan_as_of(source, Stream(unit.part), Position(unit.stop), unit.low, unit.high)
-    return store.scan_versions(unit.part, delta, epoch.epoch - 1, epoch.void, unit.low, unit.high)
+    return store.scan_versions(unit.part, stored, epoch.epoch - 1, epoch.void, unit.low, unit.high)
 
 
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
     """Who reads a table, by the chunk that fills them from it: one set of images serves all of one chunk."""
     found: dict[int | None, list[Reader]] = {}
     for reader in plan.readers(source):
-        found.setdefault(chunk_of(epoch, plan.nodes[reader[0]].view, source), []).append(reader)
+        found.setdefault(chunk_of(epoch, plan.nodes[reader[0]].backfill, source), []).append(reader)
     yield from found.items()
 
 

@@ -24,10 +24,10 @@ from viewkeeper.views.deltas import apply_deltas
 from viewkeeper.views.duck import forget_relations
 from viewkeeper.views.groups import settle_groups
 from viewkeeper.views.images import Images
-from viewkeeper.views.inputs import Gathering, Input, consolidate, read_unit
+from viewkeeper.views.inputs import Gathering, Input, consolidate, deltas_for, read_unit
 from viewkeeper.views.join import settle_join
 from viewkeeper.views.parts import MAIN, feed_of_aside
-from viewkeeper.views.settle import Settling, parts_by_node
+from viewkeeper.views.settle import Changes, Settling, parts_by_node
 from viewkeeper.views.top import settle_top
 from viewkeeper.views.units import plan_units
 
@@ -77,13 +77,16 @@ class Level:
         for number, parts in parts_by_node(mine).items():
             node = self._plan.nodes[number]
             readers = self._plan.readers(node.table)
-            with blamed(node.view):
+            with blamed(node.table):
                 whole = {
                     part: consolidate(self._plan, number, part, tables, self._store.places)
                     for part, tables in parts.items()
                 }
-                for images in _settle(settling, node, whole):
-                    gathering.add_images(readers, images)
+                for given in _settle(settling, node, whole):
+                    if isinstance(given, Images):
+                        gathering.add_images(readers, given)
+                    elif readers:
+                        deltas_for(self._plan, self._epoch, node.table, *given.table(), gathering)
                     if gathering.rows >= _ROWS_HANDED_ON:
                         yield gathering.inputs()
         yield gathering.inputs()
@@ -118,7 +121,7 @@ def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> list[Receipt]
     return [Receipt(0, tuple(unit.number for unit in units), written)]
 
 
-def _settle(settling: Settling, node: Node, parts: Mapping[int, pa.Table]) -> Iterator[Images]:
+def _settle(settling: Settling, node: Node, parts: Mapping[int, pa.Table]) -> Iterator[Images | Changes]:
     """Settle a node's records; gives what that means to its readers."""
     for part, table in parts.items():
         feed = feed_of_aside(part)
@@ -130,17 +133,13 @@ def _settle(settling: Settling, node: Node, parts: Mapping[int, pa.Table]) -> It
     elif MAIN not in parts:
         return
     elif isinstance(node, CopyNode):
-        _settle_events(settling, node.table, parts[MAIN])
+        yield _settle_events(settling, node.table, parts[MAIN])
+    elif isinstance(node, FoldNode):
+        yield settle_groups(settling, node, parts)
     else:
-        given = (
-            settle_groups(settling, node, parts)
-            if isinstance(node, FoldNode)
-            else settle_top(settling, node, parts[MAIN])
-        )
-        if given is not None:
-            yield given
+        yield from settle_top(settling, node, parts[MAIN])
 
 
-def _settle_events(settling: Settling, table: int, events: pa.Table) -> None:
+def _settle_events(settling: Settling, table: int, events: pa.Table) -> Changes:
     found = settling.find(table, events)
-    settling.put(found, found.input["row"].combine_chunks())
+    return settling.put(found, found.input["row"].combine_chunks())

@@ -51,7 +51,7 @@ def _serve(
 ) -> None:
     """Add what counted rows give to each node; one that fails on them leaves `rollups` and is served no more."""
     for number in list(rollups):
-        with blamed(nodes[number].view):
+        with blamed(nodes[number].table):
             grouped = run_sql(rollups[number].contribute, images=counted)
             if "failed" in grouped.column_names and pc.any(grouped["failed"]).as_py():
                 del rollups[number]

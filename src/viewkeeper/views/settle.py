@@ -34,6 +34,27 @@ class Found:
         return self.versions.rows
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Records as they were and as they shall be."""
+
+    found: Found
+    after: pa.Array
+
+    def table(self) -> tuple[pa.Table, np.ndarray]:
+        """Those that differ, as (position, key, before, after), and the places where they lie."""
+        found = self.found
+        changed = np.flatnonzero(differs(found.rows, self.after))
+        chosen = pa.array(changed)
+        columns = {
+            "position": pa.array(np.arange(len(changed))),
+            "key": found.input["key"].combine_chunks().take(chosen),
+            "before": found.rows.take(chosen),
+            "after": self.after.take(chosen),
+        }
+        return pa.table(columns), np.asarray(found.versions.places)[changed]
+
+
 class Settling:
     """One manager's part of an epoch: reads at once, writes all at the end."""
 
@@ -58,9 +79,10 @@ class Settling:
         failpoint("settle.read")
         return Found(table, input_, versions)
 
-    def put(self, found: Found, rows: pa.Array) -> None:
-        """Let the found records have these rows (NULL: none)."""
+    def put(self, found: Found, rows: pa.Array) -> Changes:
+        """Let the found records have these rows (NULL: none); answers what that changes."""
         self._writes.append(_write_of(found.table, found.versions, rows, self.epoch))
+        return Changes(found, rows)
 
     def write(self) -> int:
         """Store what was put; answers how many records changed."""

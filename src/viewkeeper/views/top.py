@@ -7,7 +7,7 @@ number of those that went.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -39,14 +39,14 @@ def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
     return events(keys, hashes, rows, node.row)
 
 
-def settle_top(settling: Settling, node: TopNode, part: pa.Table) -> Images | None:
-    """Put the entries; answers the rows that left or came to a rank."""
+def settle_top(settling: Settling, node: TopNode, part: pa.Table) -> Iterator[Images]:
+    """Put the entries; gives the rows that left or came to a rank."""
     found = settling.find(node.table, part)
     after = found.input["row"].combine_chunks()
     settling.put(found, after)
     changed = np.flatnonzero(differs(found.rows, after))
     if not len(changed):
-        return None
+        return
     keys = found.input["key"].combine_chunks().take(pa.array(changed))
     rows = after.take(pa.array(changed))
     went = int((np.asarray(found.rows.is_valid())[changed]).sum())
@@ -58,7 +58,7 @@ def settle_top(settling: Settling, node: TopNode, part: pa.Table) -> Images | No
     now_rows = pa.concat_arrays([old_rows.filter(pa.array(stays)), rows.filter(pa.array(there))])
     order = pc.sort_indices(now_keys)[: node.limit]
     before = [array[: node.limit] for array in (old_keys, old_rows)]
-    return _images(node, before, [now_keys.take(order), now_rows.take(order)])
+    yield _images(node, before, [now_keys.take(order), now_rows.take(order)])
 
 
 def _first_entries(settling: Settling, node: TopNode, place: int, wanted: int) -> tuple[pa.Array, pa.Array]:

@@ -41,7 +41,7 @@ def plan_units(plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit
                 if low < high:
                     units.append(Unit(len(units), stream, low, high))
     for number, chunk in enumerate(epoch.chunks):
-        opens, is_stored = chunk.opens, any(table.id == chunk.source for table in plan.deltas)
+        opens, is_stored = chunk.opens, plan.stored_in(chunk.source) is not None
         for part, keys in sorted(chunk.borders.items()):
             for first, last in zip(keys, keys[1:], strict=False):
                 end = 0 if is_stored else epoch.stop.positions.get(Stream(part), Position(0))
@@ -50,7 +50,7 @@ def plan_units(plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit
     return units
 
 
-def chunk_of(epoch: Inflight, view: int, source: int) -> int | None:
-    """Which of the epoch's chunks fills a view from a table."""
+def chunk_of(epoch: Inflight, backfill: int, source: int) -> int | None:
+    """Which of the epoch's chunks brings rows of a source to a backfill."""
     chunks = enumerate(epoch.chunks)
-    return next((number for number, chunk in chunks if chunk.source == source and view in chunk.tables), None)
+    return next((number for number, chunk in chunks if chunk.source == source and backfill in chunk.tables), None)

@@ -8,7 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.flow.filling import plan_chunks
-from viewkeeper.plan.catalog import physical_plan
+from viewkeeper.plan.planner import physical_plan
 
 ROWS_MAX = 120
 

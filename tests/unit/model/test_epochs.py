@@ -103,7 +103,7 @@ def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_comm
 
 def test_a_stopped_view_is_not_readable_and_is_remembered_while_it_exists() -> None:
     record = epochs.void(begun(committed(begun(owned(), 3)), 4), "me", {5: "broken"})
-    assert (record.filled, record.stopped, record.void) == ({}, {5: "broken"}, (2,))
+    assert (record.stopped, record.void) == ({5: "broken"}, (2,))
     assert committed(begun(record, 4, ()), frozenset()).stopped == {}
 
 

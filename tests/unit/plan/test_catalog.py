@@ -6,13 +6,15 @@ import json
 
 import pytest
 
+from tests.support.plans import nodes_of, with_view
 from viewkeeper.errors import DuplicateName, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING
-from viewkeeper.plan.catalog import Catalog, physical_plan
+from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.nodes import Shown
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan
 
 COLUMNS = (Column("A", STRING, False), Column("b", INT, False), Column("c", DOUBLE), Column("d", BIGINT))
 
@@ -20,9 +22,9 @@ COLUMNS = (Column("A", STRING, False), Column("b", INT, False), Column("c", DOUB
 @pytest.fixture
 def catalog() -> Catalog:
     catalog = Catalog().with_table(TableSchema(TableId(1), "Base", COLUMNS, ("b", "A")))
-    catalog = catalog.with_view(define_view(catalog, "Sel", "SELECT a AS x, d FROM base WHERE c > 1"))
-    catalog = catalog.with_view(define_view(catalog, "agg", "SELECT COUNT(*) FROM base GROUP BY d, c"))
-    return catalog.with_view(define_index(catalog, "idx", "BASE", ("D", "a"), ("C",)))
+    catalog = with_view(catalog, "Sel", "SELECT a AS x, d FROM base WHERE c > 1")
+    catalog = with_view(catalog, "agg", "SELECT COUNT(*) FROM base GROUP BY d, c")
+    return catalog.with_view(*define_index(catalog, "idx", "BASE", ("D", "a"), ("C",)))
 
 
 def test_names_are_found_in_any_case_and_keep_their_spelling(catalog: Catalog) -> None:
@@ -48,13 +50,13 @@ def test_tables_and_views_share_one_namespace(catalog: Catalog) -> None:
     with pytest.raises(DuplicateName, match="there is a view Sel already"):
         catalog.with_table(TableSchema(TableId(catalog.next_id), "sel", COLUMNS, ("A",)))
     with pytest.raises(DuplicateName, match="there is a table Base already"):
-        catalog.with_view(define_view(catalog, "BASE", "SELECT d FROM base"))
+        with_view(catalog, "BASE", "SELECT d FROM base")
 
 
 def test_a_definition_for_another_catalog_is_refused(catalog: Catalog) -> None:
     view = define_view(catalog, "v", "SELECT d FROM base")
     with pytest.raises(InvariantBroken):
-        catalog.without_view("idx", 3).with_view(define_view(catalog, "w", "SELECT d FROM base")).with_view(view)
+        with_view(catalog.without_view("idx", 3), "w", "SELECT d FROM base").with_view(*view)
 
 
 def test_a_table_that_views_read_cannot_be_dropped(catalog: Catalog) -> None:
@@ -65,8 +67,8 @@ def test_a_table_that_views_read_cannot_be_dropped(catalog: Catalog) -> None:
 def test_ids_are_never_used_again(catalog: Catalog) -> None:
     smaller = catalog.without_view("idx", 5).without_view("agg", 6).without_view("SEL", 6).without_table("base", 7)
     assert (smaller.tables, smaller.views) == ((), ())
-    assert smaller.dropped == ((4, 5), (3, 6), (2, 6), (1, 7))
-    assert smaller.next_id == 5 and smaller.version == 8
+    assert smaller.dropped == ((7, 5), (5, 6), (3, 6), (1, 7))
+    assert smaller.next_id == 8 and smaller.version == 8
 
 
 def test_json_goes_both_ways_and_is_the_same_text(catalog: Catalog) -> None:
@@ -78,9 +80,9 @@ def test_json_goes_both_ways_and_is_the_same_text(catalog: Catalog) -> None:
 
 def test_the_physical_plan_goes_to_json_and_back(catalog: Catalog) -> None:
     plan = physical_plan(catalog)
-    assert [node.table for node in plan.nodes] == [2, 3, 4]
+    assert [node.table for node in plan.nodes] == [3, 5, 7]
     assert PhysicalPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    assert plan.table(TableId(1)).name == "Base"
+    assert plan.schema(TableId(1)).name == "Base"
 
 
 def test_a_selection_is_kept_under_the_base_key_shown_or_not(catalog: Catalog) -> None:
@@ -88,7 +90,7 @@ def test_a_selection_is_kept_under_the_base_key_shown_or_not(catalog: Catalog) -
     assert view.kind == "SELECTION"
     assert [column.name for column in view.key] == ["b", "x"]
     assert view.shown == (Shown(Column("x", STRING, False), "key", 1), Shown(Column("d", BIGINT), "row", 0))
-    assert view.node.feeds[0].columns == (0, 1, 2, 3)
+    assert nodes_of(catalog, "sel")[0].feeds[0].columns == (0, 1, 2, 3)
 
 
 def test_an_aggregate_is_kept_under_its_groups(catalog: Catalog) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.support.plans import nodes_of, tables_of, with_view
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, SqlType
-from viewkeeper.plan.catalog import Catalog, ViewDefinition, physical_plan
+from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, Feed, FoldNode, JoinNode, TopNode
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
 from viewkeeper.plan.plain import from_plain, to_plain
+from viewkeeper.plan.planner import physical_plan, unfilled
 
 A = (Column("k", STRING, False), Column("g", STRING), Column("x", INT), Column("f", DOUBLE))
 B = (Column("i", INT, False), Column("j", BIGINT, False), Column("g", STRING), Column("p", SqlType("DECIMAL", 9, 2)))
@@ -39,17 +41,17 @@ def catalog() -> Catalog:
     catalog = Catalog().with_table(TableSchema(TableId(1), "a", A, ("k",)))
     catalog = catalog.with_table(TableSchema(TableId(2), "b", B, ("j", "i"), TableId(3)))
     for name, text in TEXTS.items():
-        catalog = catalog.with_view(define_view(catalog, name, text))
-    return catalog.with_view(define_index(catalog, "idx", "a", ("g",), ("x",)))
+        catalog = with_view(catalog, name, text)
+    return catalog.with_view(*define_index(catalog, "idx", "a", ("g",), ("x",)))
 
 
 def names_of_nodes(catalog: Catalog, name: str) -> list[str]:
-    return [type(node).__name__ for node in catalog.view(name).nodes]
+    return [type(node).__name__ for node in nodes_of(catalog, name)]
 
 
 @pytest.mark.parametrize("name", [*TEXTS, "idx"])
 def test_every_node_goes_to_json_and_back(catalog: Catalog, name: str) -> None:
-    for node in catalog.view(name).nodes:
+    for node in nodes_of(catalog, name):
         text = json.dumps(node_to_json(node))
         again = node_from_json(json.loads(text))
 
@@ -60,7 +62,7 @@ def test_every_node_goes_to_json_and_back(catalog: Catalog, name: str) -> None:
 
 def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalog) -> None:
     """So that the test above says something about all of them."""
-    nodes = [node for view in catalog.views for node in view.nodes]
+    nodes = physical_plan(catalog).nodes
     feeds = [feed for node in nodes for feed in node.feeds]
     folds = [node for node in nodes if isinstance(node, FoldNode)]
     joins = [node for node in nodes if isinstance(node, JoinNode)]
@@ -74,7 +76,6 @@ def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalo
         "degraded": [node.degraded for node in folds],
         "groups": [node.groups for node in folds],
         "rollup": [node.rollup for node in folds],
-        "gives": [node.gives for node in folds],
         "always": [node.always for node in folds],
         "residual": [node.residual for node in joins],
         "counts": [node.counts for node in joins],
@@ -109,9 +110,8 @@ def test_pairs_options_and_nested_values_keep_their_types() -> None:
 
 def test_a_node_is_one_level_above_the_highest_that_it_reads(catalog: Catalog) -> None:
     def levels(name: str) -> list[int]:
-        view = catalog.view(name)
         plan = physical_plan(catalog)
-        return [plan.levels[plan.nodes.index(node)] for node in view.nodes]
+        return [plan.levels[plan.nodes.index(node)] for node in nodes_of(catalog, name)]
 
     assert levels("selected") == levels("folded") == levels("idx") == levels("united") == [1]
     assert (levels("joined"), names_of_nodes(catalog, "joined")) == ([1, 2], ["JoinNode", "CopyNode"])
@@ -121,33 +121,36 @@ def test_a_node_is_one_level_above_the_highest_that_it_reads(catalog: Catalog) -
 
 
 def test_levels_of_sides_of_different_depth(catalog: Catalog) -> None:
-    deep = define_view(
+    deep = with_view(
         catalog,
         "deep",
         "SELECT a.k, q.n FROM a JOIN (SELECT n, COUNT(*) AS c FROM (SELECT g, COUNT(*) AS n FROM b GROUP BY g) p "
         "GROUP BY n) q ON a.x = q.n",
     )
-    plan = PhysicalPlan(catalog.tables, deep.nodes)
+    nodes = nodes_of(deep, "deep")
+    plan = PhysicalPlan(catalog.tables, tuple(nodes))
 
     assert plan.levels == (1, 2, 3, 4)
-    assert [type(node).__name__ for node in deep.nodes] == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
-    assert plan.sources_of(deep.id) == (1, 2)  # the join reads a base table and a node
+    assert [type(node).__name__ for node in nodes] == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
+    assert plan.sources_of(deep.view("deep").id) == (1, 2)  # the join reads a base table and a node
 
 
 def test_nodes_stand_behind_all_that_they_read_and_the_views_own_is_last(catalog: Catalog) -> None:
     for view in catalog.views:
         known = {table.id for table in catalog.tables}
-        for node in view.nodes:
+        nodes = nodes_of(catalog, view.name)
+        for node in nodes:
             assert {feed.source for feed in node.feeds} <= known
             known.add(node.table)
-        assert view.nodes[-1].table == view.id == view.node.table
-        assert {node.view for node in view.nodes} == {view.id}
-        assert len(set(view.tables)) == len(view.tables) and min(view.tables) == view.id
+        assert [node.table for node in nodes] == list(view.needs)
+        assert nodes[-1].table == view.node.table
+        assert {node.backfill for node in nodes} == {view.id}
+        assert min(tables_of(catalog, view)) == view.id + 1
 
 
 def test_no_table_belongs_to_two_nodes(catalog: Catalog) -> None:
     """R6: a table has exactly one writing node."""
-    tables = [table for view in catalog.views for table in view.tables]
+    tables = [table for node in physical_plan(catalog).nodes for table in node.tables]
 
     assert len(set(tables)) == len(tables)
     assert not set(tables) & {1, 2, 3}
@@ -155,34 +158,33 @@ def test_no_table_belongs_to_two_nodes(catalog: Catalog) -> None:
 
 def test_readers_are_found_by_node_and_feed(catalog: Catalog) -> None:
     def plan_of(*names: str) -> PhysicalPlan:
-        nodes = [node for name in names for node in catalog.view(name).nodes]
+        nodes = [node for name in names for node in nodes_of(catalog, name)]
         return PhysicalPlan(catalog.tables, tuple(nodes))
 
-    joined: ViewDefinition = catalog.view("joined")
+    joined = catalog.view("joined")
     plan = plan_of("united", "joined", "total")
     assert plan.readers(TableId(1)) == [(0, 0), (1, 0), (3, 0)]
     assert plan.readers(TableId(2)) == [(0, 1), (1, 1)]
-    assert plan.readers(joined.nodes[0].table) == [(2, 0)]
-    assert plan.readers(joined.id) == plan.readers(TableId(999)) == []
-    assert plan.views == (catalog.view("united").id, joined.id, catalog.view("total").id)
+    assert plan.readers(joined.needs[0]) == [(2, 0)]
+    assert plan.readers(joined.node.table) == plan.readers(TableId(999)) == []
+    assert plan.backfills == (catalog.view("united").id, joined.id, catalog.view("total").id)
 
 
 def test_a_table_that_is_read_twice_by_one_node_has_two_readers(catalog: Catalog) -> None:
-    twice = define_view(catalog, "twice", "SELECT p.k, q.k AS l FROM a p JOIN a q ON p.g = q.g")
+    twice = with_view(catalog, "twice", "SELECT p.k, q.k AS l FROM a p JOIN a q ON p.g = q.g")
 
-    assert PhysicalPlan(catalog.tables, twice.nodes).readers(TableId(1)) == [(0, 0), (0, 1)]
+    assert PhysicalPlan(catalog.tables, tuple(nodes_of(twice, "twice"))).readers(TableId(1)) == [(0, 0), (0, 1)]
 
 
 def test_sources_are_base_tables_in_the_order_in_which_they_were_made(catalog: Catalog) -> None:
     plan = physical_plan(catalog)
-    backwards = define_view(catalog, "backwards", "SELECT b.i, a.k FROM b JOIN a ON a.g = b.g")
+    backwards = with_view(catalog, "backwards", "SELECT b.i, a.k FROM b JOIN a ON a.g = b.g")
 
     assert plan.sources_of(catalog.view("top").id) == (2,)
     assert plan.sources_of(catalog.view("both").id) == plan.sources_of(catalog.view("united").id) == (1, 2)
-    assert PhysicalPlan(catalog.tables, backwards.nodes).sources_of(backwards.id) == (1, 2)
-    assert backwards.sources == (2, 1)  # as written
+    assert physical_plan(backwards).sources_of(backwards.view("backwards").id) == (1, 2)
     for view in catalog.views:
-        assert set(plan.sources_of(view.id)) == set(view.sources)
+        assert plan.sources_of(view.id) == catalog.bases_of(view)
 
 
 def test_only_a_table_that_has_a_delta_goes_through_one(catalog: Catalog) -> None:
@@ -190,4 +192,91 @@ def test_only_a_table_that_has_a_delta_goes_through_one(catalog: Catalog) -> Non
 
     assert [table.name for table in plan.deltas] == ["b"]
     assert PhysicalPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    assert [table.name for table in physical_plan(catalog, without=[view.id for view in catalog.views]).tables] == ["b"]
+    assert [table.name for table in physical_plan(catalog, stopped=[n.table for n in catalog.nodes]).tables] == ["b"]
+
+
+@pytest.fixture
+def shared(catalog: Catalog) -> Catalog:
+    """Views that have a grouping in common, and views over views."""
+    plain = Catalog(next_id=4, tables=catalog.tables)
+    for name, text in {
+        "sums": "SELECT g, SUM(x) AS s, COUNT(*) AS n FROM a GROUP BY g",
+        "again": "SELECT COUNT(*) AS number, SUM(q.x) AS total, q.g AS label FROM a AS q GROUP BY q.g",
+        "inner": "SELECT n, COUNT(*) AS m FROM (SELECT g, COUNT(*) AS n, SUM(x) AS s FROM a GROUP BY g) q GROUP BY n",
+        "over": "SELECT label, total FROM again WHERE number > 1",
+        "top": "SELECT label, total FROM over ORDER BY total DESC, label LIMIT 2",
+    }.items():
+        plain = with_view(plain, name, text)
+    return plain
+
+
+def test_equal_parts_of_views_are_one_node(shared: Catalog) -> None:
+    sums, again = shared.view("sums"), shared.view("again")
+    assert again.node == sums.node and again.needs == sums.needs
+    assert [(item.column.name, item.part, item.index) for item in again.shown] == [
+        ("number", sums.shown[2].part, sums.shown[2].index),
+        ("total", sums.shown[1].part, sums.shown[1].index),
+        ("label", "key", 0),
+    ]
+    assert shared.view("inner").needs[0] == sums.node.table
+    plan = physical_plan(shared)
+    assert [type(node).__name__ for node in plan.nodes] == ["FoldNode", "FoldNode", "CopyNode", "TopNode", "CopyNode"]
+    assert sum(feed.source == 1 for node in plan.nodes for feed in node.feeds) == 1  # the base is read by one node
+
+
+def test_a_view_over_a_view_reads_what_that_one_keeps(shared: Catalog) -> None:
+    sums, over, top = (shared.view(name) for name in ("sums", "over", "top"))
+    assert over.needs == (sums.node.table, over.node.table)
+    assert over.node.reads == (sums.node.table,)
+    assert top.needs[:2] == over.needs
+    assert shared.bases_of(top) == (1,)
+
+
+def test_a_node_is_there_for_as_long_as_a_view_needs_it(shared: Catalog) -> None:
+    node = shared.view("sums").node
+    fewer = shared.without_view("sums", 7)
+    assert node in fewer.nodes and fewer.dropped == ()
+    for name in ("top", "over", "again"):
+        fewer = fewer.without_view(name, 8)
+    assert node in fewer.nodes
+    last = fewer.without_view("inner", 9)
+    assert (last.nodes, last.views) == ((), ())
+    assert {table for table, _ in last.dropped} == {table for one in shared.nodes for table in one.tables}
+
+
+def test_a_backfill_waits_for_the_nodes_that_it_reads(shared: Catalog) -> None:
+    order = [shared.view(name).id for name in ("sums", "inner", "over", "top")]
+    filled: list[int] = []
+    first = physical_plan(shared, filled=filled)
+    assert first.backfills == (order[0],)
+    filled.append(order[0])
+    assert physical_plan(shared, filled=filled).backfills == tuple(order[:3])
+    filled += order[1:3]
+    assert physical_plan(shared, filled=filled).backfills == tuple(order)
+    assert unfilled(shared, filled=filled, stopped=()) == {order[3]}
+    assert unfilled(shared, filled=[], stopped=[shared.view("over").node.table]) == set(order[:2])
+
+
+def test_what_is_stopped_is_left_out_with_all_that_reads_it_and_is_not_used_again(shared: Catalog) -> None:
+    stopped = [shared.view("over").node.table]
+    run = {node.table for node in physical_plan(shared, stopped=stopped).nodes}
+    assert run == {shared.view("sums").node.table, shared.view("inner").node.table}
+
+    catalog = shared.with_view(*define_view(shared, "anew", "SELECT label, total FROM again WHERE number > 1", without=stopped))
+    assert catalog.view("anew").node.text == shared.view("over").node.text
+    assert catalog.view("anew").node.table not in {node.table for node in shared.nodes}
+    assert catalog.view("anew").needs[0] == shared.view("sums").node.table
+
+
+def test_a_join_is_not_filled_from_so_a_new_reader_has_one_of_its_own(catalog: Catalog) -> None:
+    one = with_view(Catalog(next_id=4, tables=catalog.tables), "one", "SELECT a.k, b.p FROM a JOIN b ON a.g = b.g")
+    two = with_view(one, "two", "SELECT b.p, COUNT(a.k) AS n FROM a JOIN b ON a.g = b.g GROUP BY b.p")
+    first, second = (two.stored(two.view(name)) for name in ("one", "two"))
+    assert first[0].text == second[0].text
+    assert first[0].table != second[0].table
+
+    three = with_view(two, "three", "SELECT p, COUNT(k) AS n FROM one GROUP BY p")
+    assert three.view("three").needs[:2] == three.view("one").needs
+    four = with_view(three, "four", "SELECT u.k, u.p FROM (SELECT a.k, b.p FROM a JOIN b ON a.g = b.g) u")
+    assert len({node.text for node in four.stored(four.view("four"))}) == len(four.view("four").needs)
+    assert len(physical_plan(four).nodes) == len(four.nodes)

@@ -18,6 +18,7 @@ from tests.support.joining import (
     side_counts,
     wrong,
 )
+from tests.support.plans import nodes_of
 from tests.support.running import keep_up
 
 WITH_A_COUNT = ("left", "full", "semi", "anti")
@@ -193,7 +194,7 @@ def test_side_counts_are_those_of_the_rows_and_go_with_the_last_of_them(db: vk.D
 
 
 def test_an_inner_join_keeps_no_counts(db: vk.Database) -> None:
-    nodes = {name: db.catalog().view(f"{name}_v").nodes[0] for name in VIEWS}
+    nodes = {name: nodes_of(db.catalog(), f"{name}_v")[0] for name in VIEWS}
 
     assert {name for name, node in nodes.items() if node.counts is not None} == set(WITH_A_COUNT)
     assert {name for name, node in nodes.items() if node.matches is not None} == {f"{n}_if" for n in WITH_A_COUNT}

@@ -53,7 +53,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 
 def store_nodes(store: object) -> list:
-    from viewkeeper.plan.catalog import Catalog, physical_plan
+    from viewkeeper.plan.catalog import Catalog
+    from viewkeeper.plan.planner import physical_plan
 
     return list(physical_plan(Catalog.from_json(store.read_catalog())).nodes)
 

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import viewkeeper as vk
+from tests.support.plans import nodes_of
 from tests.support.running import ManagersRunner, keep_up
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.nodes import JoinNode
@@ -68,7 +69,7 @@ def wrong(db: vk.Database) -> list[str]:
 
 
 def tagged(db: vk.Database, name: str) -> bool:
-    return any(isinstance(node, JoinNode) and node.tag_place is not None for node in db.catalog().view(name).nodes)
+    return any(isinstance(node, JoinNode) and node.tag_place is not None for node in nodes_of(db.catalog(), name))
 
 
 def test_a_null_group_on_both_sides_is_two_rows(db: vk.Database) -> None:

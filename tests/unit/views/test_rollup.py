@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.plan.catalog import physical_plan
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan
 from viewkeeper.views import rollup
 from viewkeeper.views.images import Images
 from viewkeeper.views.inputs import Gathering

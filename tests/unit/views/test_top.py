@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import viewkeeper as vk
 from tests.support.dump import dump, written_by
+from tests.support.plans import nodes_of
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model.ragged import join
@@ -312,7 +313,7 @@ def test_only_the_first_entries_are_read(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_limit_of_one_record_is_kept_under_rank_1(tmp_path: Path) -> None:
     db = make(tmp_path, "INT", "x DESC", limit=1)
     put(db, {"a": 1, "b": 2})
-    node = db.catalog().view("top").nodes[0]
+    node = nodes_of(db.catalog(), "top")[0]
     assert isinstance(node, TopNode)
 
     assert (node.limit, db.view("top").get(1)) == (1, {"k": "b", "x": 2})

@@ -12,7 +12,7 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import INT, decimal
-from viewkeeper.plan.compile import compile_view
+from viewkeeper.plan.lower import lower_view
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.relations import Scan
 
@@ -70,8 +70,7 @@ def test_a_narrow_sum_keeps_one_accumulator_and_a_wide_one_two() -> None:
             TableId(1), "t", (Column("k", INT, nullable=False), Column("x", decimal(digits, 2))), ("k",)
         )
         query = bind_query("SELECT SUM(x) AS s, AVG(x) AS a FROM t", lambda _, table=table: Scan(table))
-        (node,), _ = compile_view(query, TableId(2))
-        kept[digits] = [column.name for column in node.state]
+        kept[digits] = [column.name for column in lower_view(query).root.state]
     narrow, wide = ["count(*)", "count(x)", "sum(x)"], ["count(*)", "count(x)", "sum(x)", "sum(x) low"]
 
     assert kept == {12: narrow, 28: narrow, 29: wide, 38: wide}

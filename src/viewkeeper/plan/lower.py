@@ -1,19 +1,23 @@
-"""From a bound relation to the nodes that an epoch runs for a view.
+"""Lowering: from a bound relation to the nodes that an epoch runs for a view.
 
-In: the relation of a view's text, or an index. Out: nodes in the order in which they are settled, the view's own last, and
-where each shown column stands in its records. Always: σ and π cost nothing of their own, they are part of the SQL of the
-node that reads them; γ, ⋈ and top-n have records. Tables beside the view's own have the ids behind the view's.
+In: the relation of a view's text, or an index. Out: nodes in the order in which they are settled, each with its canonical
+text, and where each shown column stands in the records of the last one. Always: pure. σ and π cost nothing of their own,
+they are part of the SQL of the node that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one node.
+Which tables the nodes have is not known here: a table is a negative number, until the catalog assigns one.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT
-from viewkeeper.plan.compile_fold import FoldLayout, lay_out_fold
+from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
+from viewkeeper.plan.compile_fold import lay_out_fold
 from viewkeeper.plan.fold_nodes import fold_node
 from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
 from viewkeeper.plan.rows import Rows, Wanted
@@ -30,22 +34,39 @@ from viewkeeper.sql.relations import (
     Select,
     Top,
     Union,
+    ViewRows,
 )
 
+Kept = TypeVar("Kept", bound=Node)
 RANK = Column("rank", INT, nullable=False)
 _BRANCH = Column("branch", INT, nullable=False)
 
 
-def compile_view(relation: Relation, view: TableId) -> tuple[tuple[Node, ...], tuple[Shown, ...]]:
-    """The nodes of a view with that id."""
-    compiler = _Compiler(view)
-    shown = compiler.finish(relation)
-    return tuple(compiler.nodes), shown
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The nodes of a view, its own last; `texts[i]` is the canonical text of `nodes[i]`."""
+
+    nodes: tuple[Node, ...]
+    texts: tuple[str, ...]
+    shown: tuple[Shown, ...]
+
+    @property
+    def root(self) -> CopyNode | FoldNode:
+        """The node that writes the records which the view shows."""
+        last = self.nodes[-1]
+        if not isinstance(last, (CopyNode, FoldNode)):
+            raise InvariantBroken("the last node of a view keeps no records for readers")
+        return last
 
 
-def compile_index(
-    table: TableSchema, columns: Sequence[int], covered: Sequence[int], view: TableId
-) -> tuple[tuple[Node, ...], tuple[Shown, ...]]:
+def lower_view(relation: Relation) -> Lowered:
+    """The nodes of the view whose text means `relation`."""
+    lowering = _Lowering()
+    root, shown = lowering.root(relation)
+    return lowering.lowered(root, shown)
+
+
+def lower_index(table: TableSchema, columns: Sequence[int], covered: Sequence[int]) -> Lowered:
     """Rows under the indexed columns, then what of the base key is not among them."""
     base_key = [table.position(name) for name in table.key]
     key = (*columns, *(part for part in base_key if part not in columns))
@@ -60,37 +81,82 @@ def compile_index(
     key_columns = tuple(table.columns[position] for position in key)
     shown = [Shown(column, "key", place) for place, column in enumerate(key_columns)]
     shown += [Shown(column, "row", place) for place, column in enumerate(row)]
-    node = CopyNode(view, view, (_scan(table).feed(wanted, None),), key_columns, row)
-    return (node,), tuple(shown)
+    lowering, rows = _Lowering(), _scan(table)
+    node = CopyNode(lowering.table(), lowering.backfill, (rows.feed(wanted, None),), key_columns, row)
+    text = f"index by ({', '.join(f'c{p}' for p in key)}) covering ({', '.join(f'c{p}' for p in covered)}) {rows.text}"
+    return lowering.lowered(lowering.keep(text, node), tuple(shown))
 
 
-class _Compiler:
+class _Lowering:
     """Collects the nodes of one view."""
 
-    def __init__(self, view: TableId) -> None:
-        self.nodes: list[Node] = []
-        self._view = view
-        self._ids: Iterator[TableId] = (TableId(number) for number in itertools.count(view + 1))
+    backfill = TableId(0)  # the catalog knows
 
-    def finish(self, relation: Relation) -> tuple[Shown, ...]:
-        """The view's own node; a γ on top with its HAVING and π is one node, anything else is a copy."""
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}  # by canonical text
+        self._texts: dict[TableId, str] = {}
+        self._ids: Iterator[TableId] = (TableId(-number) for number in itertools.count(1))
+
+    def table(self) -> TableId:
+        return next(self._ids)
+
+    def keep(self, text: str, node: Kept) -> Kept:
+        """The node, or the one like it that is there."""
+        whole = f"{text} | {_layout(node)}"
+        known = self._nodes.setdefault(whole, node)
+        self._texts[known.table] = whole
+        return cast(Kept, known)
+
+    def lowered(self, root: Node, shown: tuple[Shown, ...]) -> Lowered:
+        ordered = [node for node in self._nodes.values() if node is not root] + [root]
+        return Lowered(tuple(ordered), tuple(self._texts[node.table] for node in ordered), shown)
+
+    def root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
+        """The node that keeps a view's records; a γ on top with its HAVING and π is one node, anything else is a copy."""
         if not isinstance(relation, Project):
             columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
             relation = Project(relation, tuple(columns))
         below = relation.input
         if isinstance(below, Select) and isinstance(below.input, Fold):
-            return self._finish_fold(below.input, relation.outputs, below.predicate)
+            return self._fold(below.input, relation.outputs, below.predicate)
+        if isinstance(below, Fold) and all(isinstance(output.expression, FoldRef) for output in relation.outputs):
+            return self._plain_fold(below, relation.outputs)
         if isinstance(below, Fold):
-            return self._finish_fold(below, relation.outputs, None)
-        return self._finish_copy(relation)
+            return self._fold(below, relation.outputs, None)
+        return self._copy(relation)
 
-    def _finish_fold(self, fold: Fold, outputs: tuple[Output, ...], having: Expression | None) -> tuple[Shown, ...]:
-        layout = lay_out_fold(fold.grouping, outputs, having)
-        rows = self._rows(fold.input, _columns_read(fold.grouping))
-        self.nodes.append(self._fold_node(layout, rows, self._view, gives=False))
-        return layout.shown
+    def _plain_fold(self, fold: Fold, outputs: Sequence[Output]) -> tuple[FoldNode, tuple[Shown, ...]]:
+        """γ whose groups and aggregates are shown as they are: the same node for every view that shows some of them."""
+        groups = fold.grouping.groups
+        aggregates = sorted(fold.grouping.aggregates, key=spell)
+        node, stands = self._fold(
+            Fold(fold.input, Grouping(groups, tuple(aggregates))), _of_groups(groups, aggregates), None
+        )
+        shown = []
+        for output in outputs:
+            reference = output.expression
+            if not isinstance(reference, FoldRef):
+                raise InvariantBroken(f"{output.name} is neither a group nor an aggregate")
+            is_group = reference.source == "group"
+            meant = fold.grouping.aggregates[reference.position] if not is_group else None
+            place = reference.position if meant is None else len(groups) + aggregates.index(meant)
+            shown.append(Shown(_shown_column(output), stands[place].part, stands[place].index))
+        return node, tuple(shown)
 
-    def _finish_copy(self, relation: Project) -> tuple[Shown, ...]:
+    def _fold(
+        self, fold: Fold, outputs: Sequence[Output], having: Expression | None
+    ) -> tuple[FoldNode, tuple[Shown, ...]]:
+        grouping = fold.grouping
+        layout = lay_out_fold(grouping, outputs, having)
+        rows = self._rows(fold.input, _columns_read(grouping))
+        over_base = all(one.source > 0 for one in rows)
+        node = fold_node(layout, rows, self.table(), self.backfill, self._ids, rollup=over_base)
+        shown = dict.fromkeys(spell(output.expression) for output in outputs)
+        text = f"γ by ({spell_all(grouping.groups)}) of ({spell_all(grouping.aggregates)}) as ({', '.join(shown)})"
+        text += f" having {spell(having)}" if having is not None else ""
+        return self.keep(f"{text} {_texts(rows)}", node), layout.shown
+
+    def _copy(self, relation: Project) -> tuple[CopyNode, tuple[Shown, ...]]:
         """Under the row key; a part of the key that is shown is shown from the key."""
         rows = self._rows(relation, frozenset(range(len(relation.outputs))))
         in_key = rows[0].key_of if len(rows) == 1 else {}
@@ -108,8 +174,9 @@ class _Compiler:
         columns = relation.columns
         row = tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in stored)
         feeds = tuple(one.feed([*_key_wanted(one), *wanted], self._aside(one)) for one in rows)
-        self.nodes.append(CopyNode(self._view, self._view, feeds, rows[0].key, row))
-        return tuple(shown)
+        text = f"copy ({', '.join(f'c{place}' for place in stored)}) {_texts(rows)}"
+        node = self.keep(text, CopyNode(self.table(), self.backfill, feeds, rows[0].key, row))
+        return node, tuple(shown)
 
     def _rows(self, relation: Relation, needed: frozenset[int], values: Sequence[Expression] = ()) -> list[Rows]:
         """The relation over its sources, with the columns that are needed of it; several when it is a union.
@@ -131,8 +198,10 @@ class _Compiler:
                 kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
                 rows = self._rows(below, frozenset(columns_of(*kept.values())), values)
                 return [one.project(kept) for one in rows]
-            case Fold(input=below, grouping=grouping):
-                return [self._fold(below, grouping, values)]
+            case Fold():
+                return [self._groups(relation, needed, values)]
+            case ViewRows(input=below):
+                return [self._records(*self.root(below), below.columns, needed)]
             case Join():
                 return [self._join(relation, needed)]
             case Union(inputs=inputs):
@@ -141,29 +210,33 @@ class _Compiler:
                 return [self._top(relation, needed)]
         raise InvariantBroken(f"no rows for {relation!r}")
 
-    def _fold(self, below: Relation, grouping: Grouping, values: Sequence[Expression]) -> Rows:
+    def _groups(self, fold: Fold, needed: frozenset[int], values: Sequence[Expression]) -> Rows:
+        """What a γ inside a query gives: its groups, its aggregates, and the `values` over them."""
+        grouping = fold.grouping
         if not (grouping.groups or grouping.aggregates or values):
             grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it gives something: that it is there
-        groups = [Output(part.text, FoldRef("group", place, part)) for place, part in enumerate(grouping.groups)]
-        aggregates = [Output(p.text, FoldRef("aggregate", place, p)) for place, p in enumerate(grouping.aggregates)]
-        computed = [Output(part.text, part) for part in values]
-        layout = lay_out_fold(grouping, (*groups, *aggregates, *computed), None)
-        rows = self._rows(below, _columns_read(grouping))
-        table = next(self._ids)
-        node = self._fold_node(layout, rows, table, gives=True)
-        self.nodes.append(node)
-        key = node.key
-        return _output(table, key, tuple(range(len(key))), visible=len(key))
+        outputs = _of_groups(grouping.groups, grouping.aggregates)
+        if values:
+            node, shown = self._fold(Fold(fold.input, grouping), [*outputs, *(Output(v.text, v) for v in values)], None)
+        else:
+            node, shown = self._plain_fold(Fold(fold.input, grouping), outputs)
+        return self._records(node, shown, [item.column for item in shown], needed)
 
-    def _fold_node(self, layout: FoldLayout, rows: Sequence[Rows], table: TableId, *, gives: bool) -> FoldNode:
-        over_base = all(one.source not in {node.table for node in self.nodes} for one in rows)
-        return fold_node(layout, rows, table, self._view, self._ids, rollup=over_base, gives=gives)
+    def _records(
+        self, node: CopyNode | FoldNode, shown: Sequence[Shown], columns: Sequence[Column], needed: frozenset[int]
+    ) -> Rows:
+        """Records of a node as the source of others: the `columns` that are needed, from where they are `shown`."""
+        width = len(node.key)
+        places = tuple(range(width))
+        text = digest(self._texts[node.table])
+        rows = _output(node.table, node.key, places, text, {place: place for place in places})
+        at = [item.index + (0 if item.part == "key" else width) for item in shown]
+        return rows.project({place: _reference(columns[place], at[place]) for place in sorted(needed)})
 
     def _join(self, join: Join, needed: frozenset[int]) -> Rows:
-        table = next(self._ids)
         widths = [len(side.columns) for side in join.sides]
         starts = [sum(widths[:number]) for number in range(len(widths))]
-        residual = None if join.residual is None else join.residual
+        residual = join.residual
         needed |= frozenset(columns_of(residual)) if residual is not None else frozenset()
         rows = [self._side_rows(join, number, starts[number], needed) for number in range(len(widths))]
         behind = sum(widths)
@@ -175,17 +248,20 @@ class _Compiler:
         outer = join.kind != "inner"
         tagged = join.kind == "full" and all(all(part.nullable for part in side[0].key) for side in rows)
         node = JoinNode(
-            table=table,
-            view=self._view,
+            table=self.table(),
+            backfill=self.backfill,
             kind=join.kind,
             on=_join_key(join),
             sides=tuple(sides),
             residual=None if residual is None else emit(residual),
-            counts=next(self._ids) if outer and residual is None else None,
-            matches=next(self._ids) if outer and residual is not None else None,
+            counts=self.table() if outer and residual is None else None,
+            matches=self.table() if outer and residual is not None else None,
             tag_place=behind if tagged else None,
         )
-        self.nodes.append(node)
+        keys = " = ".join(f"({spell_all(part)})" for part in join.keys)
+        text = f"⋈ {join.kind} on {keys}" + ("" if residual is None else f" where {spell(residual)}")
+        text += f" of ({', '.join(map(str, sorted(needed)))})"
+        node = self.keep(f"{text} {'; '.join(map(_texts, rows))}", node)
         loose = join.kind in ("left", "full")
         key = tuple(
             Column(node.given[p].name, node.given[p].type, loose or node.given[p].nullable) for p in node.given_key
@@ -196,7 +272,7 @@ class _Compiler:
             side_keys = rows[number][0].key_of if len(rows[number]) == 1 else {}
             key_of |= {place + starts[number]: at + part for place, part in side_keys.items()}
             at += len(rows[number][0].key)
-        return _output(table, key, node.given_key, key_of=key_of)
+        return _output(node.table, key, node.given_key, digest(self._texts[node.table]), key_of)
 
     def _side_rows(self, join: Join, number: int, start: int, needed: frozenset[int]) -> list[Rows]:
         side = join.sides[number]
@@ -229,7 +305,6 @@ class _Compiler:
         )
 
     def _top(self, top: Top, needed: frozenset[int]) -> Rows:
-        table = next(self._ids)
         expressions = [_plain(part.expression, top.input) for part in top.order]
         rows = self._rows(top.input, needed | frozenset(columns_of(*expressions)))
         columns, kept = top.columns, tuple(sorted(needed))
@@ -238,8 +313,8 @@ class _Compiler:
         feeds = tuple(one.feed([*wanted, *_key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
         rank = len(columns)
         node = TopNode(
-            table=table,
-            view=self._view,
+            table=self.table(),
+            backfill=self.backfill,
             feeds=feeds,
             order=tuple(Column(part.text, part.type, nullable=True) for part in expressions),
             descending=tuple(part.descending for part in top.order),
@@ -251,11 +326,14 @@ class _Compiler:
             limit=top.limit,
             is_total=len(rows) == 1 and _covers_key(rows[0], expressions),
         )
-        self.nodes.append(node)
-        return _output(table, (RANK,), (rank,))
+        directions = zip(expressions, top.order, strict=True)
+        by = ", ".join(f"{spell(e)}{' desc' * o.descending}{' nulls first' * o.nulls_first}" for e, o in directions)
+        text = f"top {top.limit} by ({by}) of ({', '.join(map(str, kept))}) {_texts(rows)}"
+        table = self.keep(text, node).table
+        return _output(table, (RANK,), (rank,), digest(self._texts[table]), {})
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:
-        return next(self._ids) if rows.can_fail(expressions) else None
+        return self.table() if rows.can_fail(expressions) else None
 
 
 def _covers_key(rows: Rows, expressions: Sequence[Expression]) -> bool:
@@ -263,29 +341,45 @@ def _covers_key(rows: Rows, expressions: Sequence[Expression]) -> bool:
     return {rows.key_of[place] for place in places if place in rows.key_of} == set(range(len(rows.key)))
 
 
+def _layout(node: Node) -> str:
+    """How a node's records are laid out, and how many tables it has."""
+    match node:
+        case JoinNode(on=on, sides=sides):
+            records = [spell_record(on, ()), *(spell_record(side.key, side.row) for side in sides)]
+        case FoldNode(key=key, group_row=row):
+            records = [spell_record(key, row), *(spell_record(entries.values, ()) for entries in node.entries)]
+            records += [spell_record(key, node.row)] if node.having else []
+        case _:
+            records = [spell_record(node.key, node.row)]
+    return f"{'; '.join(records)} in {len(node.tables)}"
+
+
+def _texts(rows: Sequence[Rows]) -> str:
+    return "over " + " ∪ ".join(one.text for one in rows)
+
+
+def _of_groups(groups: Sequence[Expression], aggregates: Sequence[Aggregate]) -> list[Output]:
+    """The groups and the aggregates of a γ as its outputs."""
+    shown = [Output(part.text, FoldRef("group", place, part)) for place, part in enumerate(groups)]
+    return shown + [Output(part.text, FoldRef("aggregate", place, part)) for place, part in enumerate(aggregates)]
+
+
+def _shown_column(output: Output) -> Column:
+    expression = output.expression
+    return Column(output.name, expression.type, expression.nullable or expression.fallible)
+
+
 def _scan(table: TableSchema) -> Rows:
     places = tuple(table.position(name) for name in table.key)
-    return Rows(
-        table.id,
-        tuple(table.key_columns),
-        places,
-        tuple(table.key_columns),
-        tuple(f"c{place}" for place in places),
-        {place: part for part, place in enumerate(places)},
-    )
+    key_of = {place: part for part, place in enumerate(places)}
+    return _output(table.id, tuple(table.key_columns), places, f"#{table.id}", key_of)
 
 
 def _output(
-    table: TableId,
-    key: tuple[Column, ...],
-    places: tuple[int, ...],
-    *,
-    visible: int = 0,
-    key_of: Mapping[int, int] | None = None,
+    table: TableId, key: tuple[Column, ...], places: tuple[int, ...], text: str, key_of: Mapping[int, int]
 ) -> Rows:
-    """What a node gives, as the source of others; its first `visible` columns are the key itself."""
-    parts = {place: place for place in range(visible)} if key_of is None else key_of
-    return Rows(table, key, places, key, tuple(f"c{place}" for place in places), parts)
+    """What a table or a node gives, as the source of others; `places` are the positions of its row key."""
+    return Rows(table, key, places, key, tuple(f"c{place}" for place in places), key_of, text=text)
 
 
 def _united(branches: Sequence[Rows]) -> list[Rows]:

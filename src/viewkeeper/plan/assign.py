@@ -1,0 +1,110 @@
+"""Assigning tables: which nodes of a lowered view are stored already, and which get tables of their own.
+
+In: a catalog and a lowered view. Out: the stored nodes that the view needs, or the nodes themselves with their tables.
+Always: what is stored under the same canonical text is used, unless it could not be filled from: only copies and γ have
+records that say what they gave so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.schema import TableId
+from viewkeeper.plan.lower import Lowered
+from viewkeeper.plan.nodes import CopyNode, FoldNode, Node
+from viewkeeper.plan.stored import Exceptions, StoredNode, with_dependents
+
+
+def assign(
+    lowered: Lowered, stored: Collection[StoredNode], view: TableId, *, without: Collection[int] = ()
+) -> tuple[StoredNode, ...]:
+    """The stored nodes of a view that is made with the id `view`, its own last; new ones have the ids after it.
+
+    `without`: tables of stored nodes that are not to be used.
+    """
+    chosen = _usable(lowered, stored, without)
+    placed: dict[int, TableId] = {}
+    free = view + 1
+    for text, node in zip(lowered.texts, lowered.nodes, strict=True):
+        if text not in chosen:
+            own = tuple(TableId(free + place) for place in range(len(node.tables)))
+            free += len(own)
+            placed |= zip(node.tables, own, strict=True)
+            chosen[text] = _stored(with_tables(node, placed), text, view)
+        placed |= zip(node.tables, chosen[text].tables, strict=True)
+    return tuple(chosen[text] for text in lowered.texts)
+
+
+def placed_nodes(lowered: Lowered, needed: Sequence[StoredNode]) -> list[Node]:
+    """The nodes of a lowered view with the tables, and the backfill, of the stored nodes that it needs."""
+    by_text = {one.text: one for one in needed}
+    placed: dict[int, TableId] = {}
+    found: list[Node] = []
+    for text, node in zip(lowered.texts, lowered.nodes, strict=True):
+        if text not in by_text:
+            raise InvariantBroken(f"no table is assigned to {text}")
+        placed |= zip(node.tables, by_text[text].tables, strict=True)
+        found.append(replace(with_tables(node, placed), backfill=by_text[text].backfill))
+    return found
+
+
+def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collection[int]) -> dict[str, StoredNode]:
+    """The stored nodes that a view can use, by text: from the view's own downwards, each with all that it reads.
+
+    A new node can be filled from records only. So a join or top-n is used by those alone who have used it so far.
+    """
+    unusable = with_dependents(stored, without)
+    newest = {one.text: one for one in stored if one.table not in unusable}
+    by_table = {one.table: one for one in stored}
+    text_of = dict(zip((node.table for node in lowered.nodes), lowered.texts, strict=True))
+    readers: dict[str, list[str]] = {text: [] for text in lowered.texts}
+    for text, node in zip(lowered.texts, lowered.nodes, strict=True):
+        for feed in node.feeds:
+            if feed.source in text_of:
+                readers[text_of[feed.source]].append(text)
+    refused: set[str] = set()
+    while True:
+        chosen: dict[str, StoredNode] = {}
+        before = len(refused)
+        for text, node in zip(reversed(lowered.texts), reversed(lowered.nodes), strict=True):
+            users = [reader for reader in readers[text] if reader in chosen]
+            inputs = [by_table[source] for user in users for source in chosen[user].reads if source in by_table]
+            used = {one.table: one for one in inputs if one.text == text}
+            has_records = isinstance(node, (CopyNode, FoldNode))
+            shared = len(users) < len(readers[text]) and not has_records
+            if len(used) > 1 or (used and (shared or text in refused)):
+                refused |= set(users)
+                break
+            if used:
+                chosen[text] = next(iter(used.values()))
+            elif has_records and text in newest and text not in refused:
+                chosen[text] = newest[text]
+        if len(refused) == before:
+            return chosen
+
+
+def _stored(node: Node, text: str, view: TableId) -> StoredNode:
+    aside = [Exceptions("aside", feed.aside, feed.key) for feed in node.feeds if feed.aside is not None]
+    reads = tuple(dict.fromkeys(feed.source for feed in node.feeds))
+    if not isinstance(node, (CopyNode, FoldNode)):
+        return StoredNode(node.table, text, reads, node.tables, view, (), (), tuple(aside))
+    degraded = node.degraded if isinstance(node, FoldNode) else None
+    listed = [*aside, *([Exceptions("degraded", degraded, node.key)] if degraded is not None else [])]
+    return StoredNode(node.table, text, reads, node.tables, view, node.key, node.row, tuple(listed))
+
+
+def with_tables(value: Any, placed: Mapping[int, TableId]) -> Any:
+    """A node, or a part of one, with tables of its own in place of those that lowering gave it."""
+    if isinstance(value, tuple):
+        return tuple(with_tables(item, placed) for item in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changes = {}
+    for field in fields(value):
+        part = getattr(value, field.name)
+        is_table = field.type in ("TableId", "TableId | None")
+        changes[field.name] = placed.get(part, part) if is_table else with_tables(part, placed)
+    return replace(value, **changes)

@@ -1,0 +1,69 @@
+"""The plan of the next epoch: all views' nodes, each once.
+
+In: a catalog, and what the epoch record says of stored nodes. Out: a physical plan. Always: pure; made from the views'
+texts, so that SQL is never older than the code that makes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+
+from viewkeeper.model.schema import TableId
+from viewkeeper.plan.assign import placed_nodes
+from viewkeeper.plan.catalog import Catalog
+from viewkeeper.plan.define import lower
+from viewkeeper.plan.nodes import Node
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.stored import with_dependents
+
+
+def physical_plan(
+    catalog: Catalog, *, filled: Collection[int] | None = None, stopped: Collection[int] = ()
+) -> PhysicalPlan:
+    """What an epoch runs to keep all views, and the tables that it reads.
+
+    A table that has a DELTA is read in any case: DELTA must know every row. Nodes that are `stopped` are left out, and so
+    are those that read them; and a backfill from nodes that are not `filled` themselves (all are, when it is None).
+    """
+    left_out = _left_out(catalog, filled, stopped)
+    for known, without, plan in _planned:
+        if without == left_out and (known is catalog or known == catalog):
+            return plan
+    plan = _plan(catalog, left_out)
+    _planned.appendleft((catalog, left_out, plan))
+    return plan
+
+
+_planned: deque[tuple[Catalog, frozenset[int], PhysicalPlan]] = deque(maxlen=4)  # the newest: each epoch asks again
+
+
+def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
+    found: dict[TableId, Node] = {}
+    for view in catalog.kept:
+        if left_out.issuperset(view.needs):
+            continue
+        for node in placed_nodes(lower(catalog, view), catalog.stored(view)):
+            if node.table not in left_out:
+                found.setdefault(node.table, node)
+    read = {feed.source for node in found.values() for feed in node.feeds}
+    tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
+    return PhysicalPlan(tables, tuple(found.values()))
+
+
+def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[int]) -> frozenset[int]:
+    """The backfills that are still to be done; what is stopped, and what waits for that, will not be."""
+    left_out = _left_out(catalog, None, stopped)
+    return frozenset(node.backfill for node in catalog.nodes if node.table not in left_out).difference(filled)
+
+
+def _left_out(catalog: Catalog, filled: Collection[int] | None, stopped: Collection[int]) -> frozenset[int]:
+    nodes = {node.table: node for node in catalog.nodes}
+    waiting = set()
+    for node in nodes.values():
+        sources = [nodes[source] for source in node.reads if source in nodes]
+        others = [source.backfill for source in sources if source.backfill != node.backfill]
+        if filled is not None and any(backfill not in filled for backfill in others):
+            waiting.add(node.backfill)
+    gone = [node.table for node in nodes.values() if node.table in stopped or node.backfill in waiting]
+    return with_dependents(catalog.nodes, gone)
