@@ -1,8 +1,9 @@
 """Reasons: why a view's SQL fails on a row that it sets aside.
 
 In: a view, one of its lists, and the key of a row. Out: what DuckDB says of that row when nothing catches the failure.
-Always: asked of single rows that are shown to somebody, so nothing is kept for it. A row that is well by now, and waits for the epoch
-that takes it up again, has no reason; nor has a row that no table holds: one of a join, or of groups inside a query.
+Always: asked of single rows that are shown to somebody, so nothing is kept for it. A row that is well by now, and waits for
+the epoch that takes it up again, has no reason; nor has a row that no table holds: one of a join, or of groups inside a
+query.
 """
 
 from __future__ import annotations

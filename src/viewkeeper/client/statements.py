@@ -221,7 +221,8 @@ def _explain(database: Database, name: str | None, query: str | None) -> Result:
     if query is None:
         text = explain(catalog, name, before_images=images)
     else:
-        text = explain_view(catalog, define_view(catalog, "explained", query)[0], before_images=images)
+        view, nodes = define_view(catalog, "explained", query)
+        text = explain_view(catalog.with_view(view, nodes), view, before_images=images)
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

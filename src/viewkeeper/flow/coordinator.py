@@ -186,7 +186,7 @@ class Coordinator:
             found = self._store.read_catalog()
             if found != known:  # the first time, or because it changed between two cuts
                 known, catalog = found, Catalog.from_json(found)
-                plan = physical_plan(catalog, filled=record.filled, stopped=record.stopped)
+                plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped)
                 rows, size = self._sized(self._rows_max), self._sized(self._bytes_max)
                 chunks = plan_chunks(self._store, plan, record, rows_max=rows, bytes_max=size)
             if plan.reads_log(chunks) == is_read:

@@ -32,7 +32,7 @@ def plan_chunks(
         if backfill in record.filled:
             continue
         filling = record.filling.get(backfill)
-        for source in plan.sources_of(backfill):
+        for source in plan.sources_of(backfill, record.filled) if filling is None else filling.cursors:
             cursors = None if filling is None else filling.cursors[source]
             if cursors is None or cursors:
                 together.setdefault((source, _state(cursors)), []).append(backfill)

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.optimize.drop_delta import drop_delta
 from viewkeeper.optimize.merge_selections import merge_selections
-from viewkeeper.optimize.share_base_tables import share_base_tables
+from viewkeeper.optimize.share_equal_parts import share_equal_parts
 from viewkeeper.plan.logical import LogicalPlan
 from viewkeeper.plan.validate import validate_plan
 
 RULES: tuple[Callable[[LogicalPlan], LogicalPlan], ...] = (
     drop_delta,
-    share_base_tables,
+    share_equal_parts,
     merge_selections,
 )
 

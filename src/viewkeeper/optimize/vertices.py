@@ -70,8 +70,7 @@ def _own(plan: LogicalPlan, place: int) -> tuple[str, str, str]:
             (kept,) = tables_at(plan, place)
             return AUXILIARY, kept.name, kept.records
         case View(name=name):
-            (kept,) = tables_at(plan, place)
-            return VIEW, name, kept.records
+            return VIEW, name, " ".join(table.records for table in tables_at(plan, place))
     symbol, name, rest = node_parts(plan, place)
     bare = rest[1:-1] if symbol in _BARE else rest
     return EXPRESSION, symbol, f"{name.strip('[]')} {bare}".strip()

@@ -7,6 +7,9 @@ makes a new zone and feeds further nodes is followed by a δ.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.logical import (
     BEFORE_IMAGES,
@@ -31,10 +34,19 @@ from viewkeeper.sql.expressions import Expression, conjuncts
 from viewkeeper.sql.relations import Relation
 
 
-def build_view(relation: Relation, *, view_id: TableId, name: str, before_images: bool = True) -> LogicalPlan:
-    builder = _Builder(_old_rows(before_images=before_images))
-    top = builder.add_relation(relation, feeds=False)
-    builder.add(View(top, view_id, name))
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which stored node keeps a part of a query, and which view a stored node was first shown by."""
+
+    tables: Mapping[Relation, int] = field(default_factory=dict)
+    views: Mapping[int, tuple[TableId, str]] = field(default_factory=dict)
+
+
+def build_view(
+    relation: Relation, *, view_id: TableId, name: str, before_images: bool = True, keeping: Keeping | None = None
+) -> LogicalPlan:
+    builder = _Builder(_old_rows(before_images=before_images), keeping or Keeping())
+    builder.add_view(relation, view_id, name)
     return LogicalPlan(tuple(builder.nodes))
 
 
@@ -46,9 +58,10 @@ def build_index(
     columns: tuple[int, ...],
     covered: tuple[int, ...],
     before_images: bool = True,
+    stored: int | None = None,
 ) -> LogicalPlan:
     delta = Delta(0, _old_rows(before_images=before_images))
-    return LogicalPlan((Base(table), delta, Index(1, columns, covered), View(2, view_id, name)))
+    return LogicalPlan((Base(table), delta, Index(1, columns, covered), View(2, view_id, name, stored)))
 
 
 def _old_rows(*, before_images: bool) -> str:
@@ -58,34 +71,54 @@ def _old_rows(*, before_images: bool) -> str:
 class _Builder:
     """The nodes made so far."""
 
-    def __init__(self, old_rows: str) -> None:
+    def __init__(self, old_rows: str, keeping: Keeping) -> None:
         self.nodes: list[LogicalNode] = []
         self._old_rows = old_rows
+        self._keeping = keeping
         self._bases: dict[TableId, int] = {}
+        self._views: dict[TableId, int] = {}
 
     def add(self, node: LogicalNode) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
+    def add_view(self, relation: Relation, view_id: TableId, name: str) -> int:
+        if view_id not in self._views:
+            top = self.add_relation(relation, feeds=False)
+            self._views[view_id] = self.add(View(top, view_id, name, self._keeping.tables.get(relation)))
+        return self._views[view_id]
+
     def add_relation(self, relation: Relation, *, feeds: bool) -> int:
         """The place of the node that gives the rows of `relation`; `feeds`: whether more than π and a view reads them."""
+        stored = self._keeping.tables.get(relation)
         match relation:
             case relations.Scan(table=table):
                 return self._add_base(table)
             case relations.Select(input=source, predicate=predicate):
                 return self._add_selections(source, predicate)
             case relations.ViewRows(input=source):
-                return self.add_relation(source, feeds=feeds)
+                return self._add_rows_of_view(source, feeds=feeds)
             case relations.Project(input=source, outputs=outputs):
-                return self.add(Project(self.add_relation(source, feeds=feeds), outputs))
+                is_copy = stored is not None and stored != self._keeping.tables.get(_grouped(source))
+                place = self.add_relation(source, feeds=feeds)
+                return self.add(Project(place, outputs, stored if is_copy else None))
             case relations.Union(inputs=inputs):
                 return self.add(Union(tuple(self.add_relation(source, feeds=True) for source in inputs)))
             case relations.Fold(input=source, grouping=grouping):
-                place = self.add(Fold(self.add_relation(source, feeds=True), grouping))
+                place = self.add(Fold(self.add_relation(source, feeds=True), grouping, stored))
             case relations.Join():
                 place = self._add_join(relation)
             case relations.Top(input=source, order=order, limit=limit):
-                place = self.add(Top(self.add_relation(source, feeds=True), order, limit))
+                place = self.add(Top(self.add_relation(source, feeds=True), order, limit, stored))
+        return self.add(Delta(place, VERSIONS)) if feeds else place
+
+    def _add_rows_of_view(self, relation: Relation, *, feeds: bool) -> int:
+        """What another view stores, where it is known which one that is."""
+        stored = self._keeping.tables.get(relation)
+        view = None if stored is None else self._keeping.views.get(stored)
+        if view is None:
+            return self.add_relation(relation, feeds=feeds)
+        place = self.add_view(relation, *view)
         return self.add(Delta(place, VERSIONS)) if feeds else place
 
     def _add_base(self, table: TableSchema) -> int:
@@ -103,4 +136,10 @@ class _Builder:
     def _add_join(self, join: relations.Join) -> int:
         sides = tuple(self.add_relation(side, feeds=True) for side in join.sides)
         widths = tuple(len(side.columns) for side in join.sides)
-        return self.add(Join(self.add(ReverseJoin(sides, join.keys, widths)), join.kind, join.residual))
+        stored = self._keeping.tables.get(join)
+        return self.add(Join(self.add(ReverseJoin(sides, join.keys, widths, stored)), join.kind, join.residual, stored))
+
+
+def _grouped(relation: Relation) -> Relation:
+    """The γ directly below, under its HAVING."""
+    return relation.input if isinstance(relation, relations.Select) else relation

@@ -13,7 +13,7 @@ from functools import lru_cache
 from viewkeeper.errors import DuplicateName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.assign import assign
-from viewkeeper.plan.build import build_index, build_view
+from viewkeeper.plan.build import Keeping, build_index, build_view
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.logical import Base, LogicalPlan
@@ -138,10 +138,20 @@ def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool 
     if view.kind == "INDEX":
         plan = _index_plan(then, view, before_images=before_images)
     else:
-        plan = build_view(relation_of(catalog, view), view_id=view.id, name=view.name, before_images=before_images)
+        relation = relation_of(catalog, view)
+        keeping = _keeping(catalog, view, lower(catalog, view))
+        plan = build_view(relation, view_id=view.id, name=view.name, before_images=before_images, keeping=keeping)
     # The base is the table of today, whose first columns are those of then: views of any age share it.
     nodes = (replace(n, table=catalog.table_by_id(n.table.id)) if isinstance(n, Base) else n for n in plan.nodes)
     return LogicalPlan(tuple(nodes))
+
+
+def _keeping(catalog: Catalog, view: ViewDefinition, lowered: Lowered) -> Keeping:
+    """Which of the stored nodes keep the parts of a view's query, and by which view each was first shown."""
+    by_text = {node.text: node.table for node in catalog.stored(view)}
+    shown = [other for other in reversed(catalog.kept) if other.kind != "INDEX"]
+    views: dict[int, tuple[TableId, str]] = {other.node.table: (other.id, other.name) for other in shown}
+    return Keeping({part: by_text[text] for part, text in lowered.relations.items()}, views)
 
 
 def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:
@@ -167,6 +177,7 @@ def _index_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool =
         columns=tuple(schema.position(column) for column in statement.columns),
         covered=tuple(schema.position(column) for column in statement.covered),
         before_images=before_images,
+        stored=view.node.table,
     )
 
 

@@ -4,7 +4,8 @@ In: nothing; `build` makes it. Out: frozen nodes that name their inputs by place
 node that reads it, every node is read by another or is a view, and expressions speak of their input's columns.
 
 Base tables, REVERSE-JOINs and views are the paper's table vertices, all else its expression vertices; `tables` says which
-further tables an expression keeps.
+further tables an expression keeps. `stored` is the table of the stored node that a part belongs to: parts with one table
+are one, whichever view they stand under.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Fold:
 
     input: int
     grouping: Grouping
+    stored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Project:
 
     input: int
     outputs: tuple[Output, ...]
+    stored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class ReverseJoin:
     inputs: tuple[int, ...]
     keys: tuple[tuple[Expression, ...], ...]
     widths: tuple[int, ...]
+    stored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Join:
     input: int
     kind: str
     residual: Expression | None
+    stored: int | None = None
 
     @property
     def keeps_first(self) -> bool:
@@ -104,6 +109,7 @@ class Top:
     input: int
     order: tuple[Ordering, ...]
     limit: int
+    stored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +123,12 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The sink: what its input says is stored as the table of the view."""
+    """What its input says is stored as the table of the view, which further views may read."""
 
     input: int
     id: TableId
     name: str
+    stored: int | None = None
 
 
 LogicalNode = Base | Delta | Select | Fold | Project | ReverseJoin | Join | Union | Top | Index | View
@@ -233,4 +240,6 @@ def fold_position(plan: LogicalPlan, source: int, part: FoldRef) -> int:
         node = plan.nodes[node.input]
     if not isinstance(node, Fold):
         raise InvariantBroken(f"{part.text} speaks of groups, but r{source} is no γ")
-    return part.position + (len(node.grouping.groups) if part.source == "aggregate" else 0)
+    if part.source == "group":
+        return part.position
+    return len(node.grouping.groups) + node.grouping.aggregates.index(part.of)  # views order them differently

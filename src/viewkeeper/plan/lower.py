@@ -49,6 +49,7 @@ class Lowered:
     nodes: tuple[Node, ...]
     texts: tuple[str, ...]
     shown: tuple[Shown, ...]
+    relations: Mapping[Relation, str]  # what the nodes keep, and under which text
 
     @property
     def root(self) -> CopyNode | FoldNode:
@@ -95,6 +96,7 @@ class _Lowering:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}  # by canonical text
         self._texts: dict[TableId, str] = {}
+        self._relations: dict[Relation, str] = {}
         self._ids: Iterator[TableId] = (TableId(-number) for number in itertools.count(1))
 
     def table(self) -> TableId:
@@ -109,21 +111,28 @@ class _Lowering:
 
     def lowered(self, root: Node, shown: tuple[Shown, ...]) -> Lowered:
         ordered = [node for node in self._nodes.values() if node is not root] + [root]
-        return Lowered(tuple(ordered), tuple(self._texts[node.table] for node in ordered), shown)
+        return Lowered(tuple(ordered), tuple(self._texts[node.table] for node in ordered), shown, self._relations)
 
     def root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
         """The node that keeps a view's records; a γ on top with its HAVING and π is one node, anything else is a copy."""
+        node, shown = self._root(relation)
+        self._relations[relation] = self._texts[node.table]
+        return node, shown
+
+    def _root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
         if not isinstance(relation, Project):
             columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
             relation = Project(relation, tuple(columns))
-        below = relation.input
-        if isinstance(below, Select) and isinstance(below.input, Fold):
-            return self._fold(below.input, relation.outputs, below.predicate)
-        if isinstance(below, Fold) and all(isinstance(output.expression, FoldRef) for output in relation.outputs):
-            return self._plain_fold(below, relation.outputs)
-        if isinstance(below, Fold):
-            return self._fold(below, relation.outputs, None)
-        return self._copy(relation)
+        match relation:
+            case Project(input=Select(input=Fold() as fold, predicate=having), outputs=outputs):
+                found = self._fold(fold, outputs, having)
+            case Project(input=Fold() as fold, outputs=outputs):
+                is_plain = all(isinstance(output.expression, FoldRef) for output in outputs)
+                found = self._plain_fold(fold, outputs) if is_plain else self._fold(fold, outputs, None)
+            case _:
+                return self._copy(relation)
+        self._relations[fold] = self._texts[found[0].table]
+        return found
 
     def _plain_fold(self, fold: Fold, outputs: Sequence[Output]) -> tuple[FoldNode, tuple[Shown, ...]]:
         """γ whose groups and aggregates are shown as they are: the same node for every view that shows some of them."""
@@ -220,6 +229,7 @@ class _Lowering:
             node, shown = self._fold(Fold(fold.input, grouping), [*outputs, *(Output(v.text, v) for v in values)], None)
         else:
             node, shown = self._plain_fold(Fold(fold.input, grouping), outputs)
+        self._relations[fold] = self._texts[node.table]
         return self._records(node, shown, [item.column for item in shown], needed)
 
     def _records(
@@ -262,6 +272,7 @@ class _Lowering:
         text = f"⋈ {join.kind} on {keys}" + ("" if residual is None else f" where {spell(residual)}")
         text += f" of ({', '.join(map(str, sorted(needed)))})"
         node = self.keep(f"{text} {'; '.join(map(_texts, rows))}", node)
+        self._relations[join] = self._texts[node.table]
         loose = join.kind in ("left", "full")
         key = tuple(
             Column(node.given[p].name, node.given[p].type, loose or node.given[p].nullable) for p in node.given_key
@@ -330,6 +341,7 @@ class _Lowering:
         by = ", ".join(f"{spell(e)}{' desc' * o.descending}{' nulls first' * o.nulls_first}" for e, o in directions)
         text = f"top {top.limit} by ({by}) of ({', '.join(map(str, kept))}) {_texts(rows)}"
         table = self.keep(text, node).table
+        self._relations[top] = self._texts[table]
         return _output(table, (RANK,), (rank,), digest(self._texts[table]), {})
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:

@@ -22,6 +22,7 @@ from viewkeeper.plan.logical import (
     Select,
     Top,
     Union,
+    View,
     columns_at,
     fold_position,
 )
@@ -68,7 +69,7 @@ def owners_at(plan: LogicalPlan, place: int) -> tuple[str, ...]:
         case ReverseJoin(inputs=inputs, widths=widths):
             sides = zip(inputs, widths, strict=True)
             return tuple(owner for source, width in sides for owner in owners_at(plan, source)[:width])
-        case Delta(input=source) | Select(input=source) | Top(input=source) | Join(input=source):
+        case Delta(input=source) | Select(input=source) | Top(input=source) | Join(input=source) | View(input=source):
             return owners_at(plan, source)[: len(columns_at(plan, place))]
     return ("",) * len(columns_at(plan, place))
 

@@ -7,6 +7,7 @@ the same JSON for the same plan.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from viewkeeper.errors import InvariantBroken
@@ -51,10 +52,23 @@ class PhysicalPlan:
             if feed.source == source
         ]
 
-    def sources_of(self, backfill: int) -> tuple[int, ...]:
-        """What a backfill reads rows from, in the order in which that was made: base tables, and nodes that are filled."""
-        own = {node.table for node in self.nodes if node.backfill == backfill}
-        return tuple(sorted({f.source for node in self.nodes if node.backfill == backfill for f in node.feeds} - own))
+    def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
+        """What a backfill brings rows of, in the order in which that was made: base tables, and nodes that are `filled`.
+
+        From a node that is not, it reads what the rows of that one's own sources give: they are filled together.
+        """
+        nodes = {node.table: node for node in self.nodes}
+        found, waiting, seen = set(), [node for node in self.nodes if node.backfill == backfill], set()
+        while waiting:
+            node = waiting.pop()
+            seen.add(node.table)
+            for source in {feed.source for feed in node.feeds} - seen:
+                below = nodes.get(source)
+                if below is None or below.backfill in filled:
+                    found.add(source)
+                else:
+                    waiting.append(below)
+        return tuple(sorted(found))
 
     @property
     def backfills(self) -> tuple[int, ...]:

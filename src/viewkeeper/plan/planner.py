@@ -18,15 +18,13 @@ from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.stored import with_dependents
 
 
-def physical_plan(
-    catalog: Catalog, *, filled: Collection[int] | None = None, stopped: Collection[int] = ()
-) -> PhysicalPlan:
+def physical_plan(catalog: Catalog, *, filling: Collection[int] = (), stopped: Collection[int] = ()) -> PhysicalPlan:
     """What an epoch runs to keep all views, and the tables that it reads.
 
     A table that has a DELTA is read in any case: DELTA must know every row. Nodes that are `stopped` are left out, and so
-    are those that read them; and a backfill from nodes that are not `filled` themselves (all are, when it is None).
+    are those that read them. So is a backfill that has not begun, while one is `filling` that it reads from.
     """
-    left_out = _left_out(catalog, filled, stopped)
+    left_out = _left_out(catalog, filling, stopped)
     for known, without, plan in _planned:
         if without == left_out and (known is catalog or known == catalog):
             return plan
@@ -53,17 +51,12 @@ def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
 
 def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[int]) -> frozenset[int]:
     """The backfills that are still to be done; what is stopped, and what waits for that, will not be."""
-    left_out = _left_out(catalog, None, stopped)
+    left_out = _left_out(catalog, (), stopped)
     return frozenset(node.backfill for node in catalog.nodes if node.table not in left_out).difference(filled)
 
 
-def _left_out(catalog: Catalog, filled: Collection[int] | None, stopped: Collection[int]) -> frozenset[int]:
-    nodes = {node.table: node for node in catalog.nodes}
-    waiting = set()
-    for node in nodes.values():
-        sources = [nodes[source] for source in node.reads if source in nodes]
-        others = [source.backfill for source in sources if source.backfill != node.backfill]
-        if filled is not None and any(backfill not in filled for backfill in others):
-            waiting.add(node.backfill)
-    gone = [node.table for node in nodes.values() if node.table in stopped or node.backfill in waiting]
+def _left_out(catalog: Catalog, filling: Collection[int], stopped: Collection[int]) -> frozenset[int]:
+    begun = {node.table for node in catalog.nodes if node.backfill in filling}
+    late = {node.backfill for node in catalog.nodes if not begun.isdisjoint(node.reads)}.difference(filling)
+    gone = [node.table for node in catalog.nodes if node.table in stopped or node.backfill in late]
     return with_dependents(catalog.nodes, gone)

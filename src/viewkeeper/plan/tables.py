@@ -48,9 +48,17 @@ def tables_at(plan: LogicalPlan, place: int) -> tuple[KeptTable, ...]:
         case Top(input=source, order=order):
             parts = ", ".join((*(order_text(plan, source, part) for part in order), *key_at(plan, source)))
             return (KeptTable("TOP-N", f"({parts}) → row"),)
+        case View(stored=stored) if stored is not None and _shown_before(plan, place, stored) is not None:
+            return ()
         case View(input=source, name=name):
             return (KeptTable(f"view {name}", _records(plan, place, ", ".join(_shown(plan, source)))),)
     return ()
+
+
+def _shown_before(plan: LogicalPlan, place: int, stored: int) -> str | None:
+    """The view before the node at `place` that has the same table."""
+    views = (node for node in plan.nodes[:place] if isinstance(node, View))
+    return next((view.name for view in views if view.stored == stored), None)
 
 
 def _records(plan: LogicalPlan, place: int, row: str) -> str:

@@ -31,8 +31,6 @@ def validate_plan(plan: LogicalPlan) -> None:
         for source in plan.inputs(place):
             if not 0 <= source < place:
                 raise InvariantBroken(f"node r{place} reads r{source}, which does not stand before it")
-            if isinstance(plan.nodes[source], View):
-                raise InvariantBroken(f"node r{place} reads the view r{source}")
             if isinstance(plan.nodes[source], ReverseJoin) and not isinstance(node, Join):
                 raise InvariantBroken(f"node r{place} reads the REVERSE-JOIN r{source}, but is no join")
         _check_node(plan, place)

@@ -20,6 +20,7 @@ from viewkeeper.plan.logical import (
     Select,
     Top,
     Union,
+    View,
 )
 from viewkeeper.plan.naming import names_at, order_text, text_over, told_apart
 
@@ -141,6 +142,6 @@ def _part_of_subject(plan: LogicalPlan, place: int) -> str:
 
 
 def _root(plan: LogicalPlan, place: int) -> int:
-    """The node at or below `place` that made the rows what they are; δ, σ and π leave their key alone."""
+    """The node at or below `place` that made the rows what they are; δ, σ, π and a view leave their key alone."""
     node = plan.nodes[place]
-    return _root(plan, node.input) if isinstance(node, Delta | Select | Project) else place
+    return _root(plan, node.input) if isinstance(node, Delta | Select | Project | View) else place

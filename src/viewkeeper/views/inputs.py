@@ -41,7 +41,7 @@ from viewkeeper.views.parts import MAIN, aside_part, kind_of
 from viewkeeper.views.rollup import RollingUp
 from viewkeeper.views.side_rows import entry_events
 from viewkeeper.views.top import ranked_events
-from viewkeeper.views.units import Unit, chunk_of
+from viewkeeper.views.units import Unit, chunk_of, opening_chunk
 
 _FEW_ROWS = 50_000  # are moved sooner than they are grouped
 
@@ -238,8 +238,7 @@ def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, ga
         if len(batch):
             gathering.add_images(readers, images_of_rows(schema, batch, wanted))
     for number, node in enumerate(plan.nodes) if unit.opens else ():
-        is_first = node.backfill in chunk.tables and plan.sources_of(node.backfill)[0] == chunk.source
-        if isinstance(node, FoldNode) and node.always and is_first:
+        if isinstance(node, FoldNode) and node.always and opening_chunk(epoch, node.backfill) == unit.chunk:
             gathering.add(number, MAIN, first_contribution(node))
 
 

@@ -54,3 +54,9 @@ def chunk_of(epoch: Inflight, backfill: int, source: int) -> int | None:
     """Which of the epoch's chunks brings rows of a source to a backfill."""
     chunks = enumerate(epoch.chunks)
     return next((number for number, chunk in chunks if chunk.source == source and backfill in chunk.tables), None)
+
+
+def opening_chunk(epoch: Inflight, backfill: int) -> int | None:
+    """The chunk with which a backfill begins in this epoch, if it does: one of those that open its sources."""
+    chunks = enumerate(epoch.chunks)
+    return next((number for number, chunk in chunks if chunk.opens and backfill in chunk.tables), None)

@@ -1,4 +1,4 @@
-"""Views over views: each is kept by itself from the base; what it reads cannot be taken away from it."""
+"""Views over views: each reads what the one below it keeps, which cannot be taken away from it."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.plans import nodes_of, with_view
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT128, decimal
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.define import define_view
 from viewkeeper.plan.nodes import FoldNode
 
 COLUMNS = (
@@ -30,9 +30,10 @@ ROWS = st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | BIG, st.non
 
 
 def define(query: str) -> tuple[ViewDefinition, FoldNode]:
-    view = define_view(CATALOG, "v", query)
-    assert isinstance(view.node, FoldNode)
-    return view, view.node
+    catalog = with_view(CATALOG, "v", query)
+    (node,) = nodes_of(catalog, "v")
+    assert isinstance(node, FoldNode)
+    return catalog.view("v"), node
 
 
 def records(

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.plans import with_view
 from viewkeeper.errors import InputError, InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING
 from viewkeeper.optimize.explain import explain
 from viewkeeper.optimize.rules import RULES, optimize
 from viewkeeper.plan.catalog import Catalog
-from viewkeeper.plan.define import define_view, logical_plan
+from viewkeeper.plan.define import logical_plan
 from viewkeeper.plan.logical import Delta, LogicalPlan, Project, Select, View, join_plans
 from viewkeeper.plan.text import plan_text
 from viewkeeper.plan.validate import validate_plan
@@ -26,8 +27,10 @@ QUERIES = ("SELECT k, n FROM t WHERE n > 1 AND r = 'x'", "SELECT r, SUM(n) FROM 
 
 
 def plan_of(*queries: str, before_images: bool = True) -> LogicalPlan:
-    views = [define_view(CATALOG, f"v{place}", query) for place, query in enumerate(queries)]
-    return join_plans(tuple(logical_plan(CATALOG, view, before_images=before_images) for view in views))
+    catalog = CATALOG
+    for place, query in enumerate(queries):
+        catalog = with_view(catalog, f"v{place}", query)
+    return join_plans(tuple(logical_plan(catalog, view, before_images=before_images) for view in catalog.views))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -76,7 +79,7 @@ def test_a_broken_plan_is_caught() -> None:
 def test_explain_says_who_shares_what() -> None:
     catalog = CATALOG
     for place, query in enumerate(QUERIES):
-        catalog = catalog.with_view(define_view(catalog, f"v{place}", query))
+        catalog = with_view(catalog, f"v{place}", query)
     told = explain(catalog, None).splitlines()
     assert [line for line in told if "shared" in line] == ["r0 := base t(k, r, n)  -- shared by v0, v1"]
     assert "shared" not in explain(catalog, "V1")
@@ -84,7 +87,7 @@ def test_explain_says_who_shares_what() -> None:
 
 
 def test_explain_has_three_forms() -> None:
-    catalog = CATALOG.with_view(define_view(CATALOG, "v0", QUERIES[0]))
+    catalog = with_view(CATALOG, "v0", QUERIES[0])
     assert explain(catalog, "v0", form="mermaid").startswith("flowchart LR\n")
     assert explain(catalog, None, form="dot").startswith("digraph plan {\n")
     assert explain(CATALOG, None, form="mermaid") == "flowchart LR"

@@ -244,17 +244,23 @@ def test_a_node_is_there_for_as_long_as_a_view_needs_it(shared: Catalog) -> None
     assert {table for table, _ in last.dropped} == {table for one in shared.nodes for table in one.tables}
 
 
-def test_a_backfill_waits_for_the_nodes_that_it_reads(shared: Catalog) -> None:
+def test_what_is_to_be_filled_at_one_time_is_filled_together(shared: Catalog) -> None:
     order = [shared.view(name).id for name in ("sums", "inner", "over", "top")]
-    filled: list[int] = []
-    first = physical_plan(shared, filled=filled)
-    assert first.backfills == (order[0],)
-    filled.append(order[0])
-    assert physical_plan(shared, filled=filled).backfills == tuple(order[:3])
-    filled += order[1:3]
-    assert physical_plan(shared, filled=filled).backfills == tuple(order)
-    assert unfilled(shared, filled=filled, stopped=()) == {order[3]}
+    plan = physical_plan(shared)
+    assert plan.backfills == tuple(order)
+    assert {plan.sources_of(backfill) for backfill in order} == {(1,)}
+    assert unfilled(shared, filled=order[:3], stopped=()) == {order[3]}
     assert unfilled(shared, filled=[], stopped=[shared.view("over").node.table]) == set(order[:2])
+
+
+def test_a_backfill_waits_for_one_that_has_begun_and_is_filled_from_its_nodes(shared: Catalog) -> None:
+    sums, inner, over, top = (shared.view(name) for name in ("sums", "inner", "over", "top"))
+    assert physical_plan(shared, filling=[sums.id]).backfills == (sums.id,)
+    assert physical_plan(shared, filling=[sums.id, over.id]).backfills == (sums.id, over.id)
+    plan = physical_plan(shared, filling=[inner.id])
+    assert plan.backfills == (sums.id, inner.id, over.id, top.id)
+    assert plan.sources_of(over.id, [sums.id]) == plan.sources_of(top.id, [sums.id]) == (sums.node.table,)
+    assert plan.sources_of(top.id, [sums.id, over.id]) == (over.node.table,)
 
 
 def test_what_is_stopped_is_left_out_with_all_that_reads_it_and_is_not_used_again(shared: Catalog) -> None:
@@ -262,7 +268,9 @@ def test_what_is_stopped_is_left_out_with_all_that_reads_it_and_is_not_used_agai
     run = {node.table for node in physical_plan(shared, stopped=stopped).nodes}
     assert run == {shared.view("sums").node.table, shared.view("inner").node.table}
 
-    catalog = shared.with_view(*define_view(shared, "anew", "SELECT label, total FROM again WHERE number > 1", without=stopped))
+    catalog = shared.with_view(
+        *define_view(shared, "anew", "SELECT label, total FROM again WHERE number > 1", without=stopped)
+    )
     assert catalog.view("anew").node.text == shared.view("over").node.text
     assert catalog.view("anew").node.table not in {node.table for node in shared.nodes}
     assert catalog.view("anew").needs[0] == shared.view("sums").node.table

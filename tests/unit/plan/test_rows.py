@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
+from tests.support.plans import with_view
 from tests.support.running import ManagersRunner, keep_up
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DATE, INT, STRING, SqlType
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.define import define_view
+from viewkeeper.plan.catalog import Catalog
+from viewkeeper.plan.define import lower
+from viewkeeper.plan.lower import Lowered
 from viewkeeper.views.duck import run_sql
 
 MOST = 2**31 - 1
@@ -23,14 +25,15 @@ T = TableSchema(
 )
 
 
-def defined(text: str, *others: TableSchema) -> ViewDefinition:
+def lowered(text: str, *others: TableSchema) -> Lowered:
     catalog = Catalog().with_table(T)
     for table in others:
         catalog = catalog.with_table(table)
-    return define_view(catalog, "v", text)
+    catalog = with_view(catalog, "v", text)
+    return lower(catalog, catalog.view("v"))
 
 
-def rows_of(view: ViewDefinition, images: list[tuple[str, str | None, int | None, int | None]]) -> list[dict]:
+def rows_of(view: Lowered, images: list[tuple[str, str | None, int | None, int | None]]) -> list[dict]:
     """What the first feed of a view's first node makes of rows of t that came."""
     (feed, *_) = view.nodes[0].feeds
     relation = pa.table(
@@ -64,14 +67,14 @@ IMAGES = [("a", "g", MOST, 1), ("b", "g", 5, 1), ("c", None, None, 1), ("d", "g"
     ],
 )
 def test_an_image_fails_once_and_passes_nothing_behind_that(text: str, failing: list[int], passing: list[int]) -> None:
-    found = rows_of(defined(text), IMAGES)
+    found = rows_of(lowered(text), IMAGES)
 
     assert sorted(row["ord"] for row in found) == sorted(failing + passing)
     assert [row["ord"] for row in found if row.get("fails")] == failing
 
 
 def test_a_feed_in_which_nothing_can_fail_has_no_mark_and_no_list() -> None:
-    view = defined("SELECT k FROM (SELECT k, x FROM t WHERE x > 3) q WHERE x > 1")
+    view = lowered("SELECT k FROM (SELECT k, x FROM t WHERE x > 3) q WHERE x > 1")
 
     assert view.nodes[0].feeds[0].aside is None
     assert all("fails" not in row for row in rows_of(view, IMAGES))
@@ -79,7 +82,7 @@ def test_a_feed_in_which_nothing_can_fail_has_no_mark_and_no_list() -> None:
 
 def test_a_view_reads_the_columns_that_its_text_needs_and_no_others() -> None:
     def columns(text: str) -> tuple[int, ...]:
-        return defined(text).nodes[0].feeds[0].columns
+        return lowered(text).nodes[0].feeds[0].columns
 
     assert columns("SELECT g FROM (SELECT g, x, y FROM t) q WHERE x > 1") == (0, 1, 2)
     assert columns("SELECT g FROM (SELECT g, x + 1 AS z FROM t) q") == (0, 1, 2)  # x decides who is set aside
@@ -161,10 +164,10 @@ def other_table(*columns: Column) -> TableSchema:
     ids=["one type", "two types", "several parts", "decimal and date"],
 )
 def test_branches_of_a_union_share_key_columns_of_like_types(other: TableSchema, expected: list[str]) -> None:
-    view = defined("SELECT g FROM t UNION ALL SELECT g FROM u", other)
+    view = lowered("SELECT g FROM t UNION ALL SELECT g FROM u", other)
 
-    assert [f"{column.name} {column.type}" for column in view.node.key] == expected
-    assert [column.nullable for column in view.node.key] == [False] + [True] * (len(expected) - 1)
+    assert [f"{column.name} {column.type}" for column in view.root.key] == expected
+    assert [column.nullable for column in view.root.key] == [False] + [True] * (len(expected) - 1)
 
 
 def test_rows_of_branches_that_look_alike_are_kept_apart(db: vk.Database) -> None:

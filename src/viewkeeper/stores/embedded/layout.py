@@ -35,7 +35,7 @@ from viewkeeper.stores.embedded.newdirectory import (
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 
-FORMAT = 2
+FORMAT = 3
 PLACES = 8
 NODES_MAX = 64
 MANIFEST = "backup.json"  # what a backup has in the place of store.json
