@@ -81,7 +81,8 @@ def test_the_view_is_what_the_query_says(path: Path, catalog: Catalog, tmp_path:
         query = view.text
         if view.kind == "INDEX":
             query = f"SELECT {', '.join(shown.column.name for shown in view.shown)} FROM orders"
-        expected = Counter(map(repr, connection.sql(query).fetchall()))
+        connection.execute(f"CREATE VIEW {view.name} AS {query}")
+        expected = Counter(map(repr, connection.sql(f"FROM {view.name}").fetchall()))
         assert Counter(map(repr, _maintained(database, view))) == expected, view.name
         # the same text means the same when it is asked once, over the tables and over the view
         assert Counter(map(repr, database.execute(query))) == expected, view.name

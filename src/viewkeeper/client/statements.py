@@ -222,7 +222,7 @@ def _explain(database: Database, name: str | None, query: str | None) -> Result:
         text = explain(catalog, name, before_images=images)
     else:
         view, nodes = define_view(catalog, "explained", query)
-        text = explain_view(catalog.with_view(view, nodes), view, before_images=images)
+        text = explain_view(catalog.with_explained(view, nodes), view, before_images=images)
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

@@ -36,17 +36,18 @@ from viewkeeper.sql.relations import Relation
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Which stored node keeps a part of a query, and which view a stored node was first shown by."""
+    """Which stored node keeps a part of a query; of each view its name and the table that it shows."""
 
     tables: Mapping[Relation, int] = field(default_factory=dict)
-    views: Mapping[int, tuple[TableId, str]] = field(default_factory=dict)
+    views: Mapping[TableId, tuple[str, int]] = field(default_factory=dict)
 
 
 def build_view(
     relation: Relation, *, view_id: TableId, name: str, before_images: bool = True, keeping: Keeping | None = None
 ) -> LogicalPlan:
     builder = _Builder(_old_rows(before_images=before_images), keeping or Keeping())
-    builder.add_view(relation, view_id, name)
+    _, stored = builder.keeping.views.get(view_id, (name, None))
+    builder.add_view(relation, view_id, name, stored)
     return LogicalPlan(tuple(builder.nodes))
 
 
@@ -74,7 +75,7 @@ class _Builder:
     def __init__(self, old_rows: str, keeping: Keeping) -> None:
         self.nodes: list[LogicalNode] = []
         self._old_rows = old_rows
-        self._keeping = keeping
+        self.keeping = keeping
         self._bases: dict[TableId, int] = {}
         self._views: dict[TableId, int] = {}
 
@@ -82,26 +83,25 @@ class _Builder:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
-    def add_view(self, relation: Relation, view_id: TableId, name: str) -> int:
+    def add_view(self, relation: Relation, view_id: TableId, name: str, stored: int | None) -> int:
         if view_id not in self._views:
             top = self.add_relation(relation, feeds=False)
-            self._views[view_id] = self.add(View(top, view_id, name, self._keeping.tables.get(relation)))
+            self._views[view_id] = self.add(View(top, view_id, name, stored))
         return self._views[view_id]
 
     def add_relation(self, relation: Relation, *, feeds: bool) -> int:
         """The place of the node that gives the rows of `relation`; `feeds`: whether more than π and a view reads them."""
-        stored = self._keeping.tables.get(relation)
+        stored = self.keeping.tables.get(relation)
         match relation:
             case relations.Scan(table=table):
                 return self._add_base(table)
             case relations.Select(input=source, predicate=predicate):
                 return self._add_selections(source, predicate)
-            case relations.ViewRows(input=source):
-                return self._add_rows_of_view(source, feeds=feeds)
+            case relations.ViewRows(view=view, input=source):
+                place = self.add_view(source, view, *self.keeping.views[view])
+                return self.add(Delta(place, VERSIONS)) if feeds else place
             case relations.Project(input=source, outputs=outputs):
-                is_copy = stored is not None and stored != self._keeping.tables.get(_grouped(source))
-                place = self.add_relation(source, feeds=feeds)
-                return self.add(Project(place, outputs, stored if is_copy else None))
+                return self.add(Project(self.add_relation(source, feeds=feeds), outputs, stored))
             case relations.Union(inputs=inputs):
                 return self.add(Union(tuple(self.add_relation(source, feeds=True) for source in inputs)))
             case relations.Fold(input=source, grouping=grouping):
@@ -110,15 +110,6 @@ class _Builder:
                 place = self._add_join(relation)
             case relations.Top(input=source, order=order, limit=limit):
                 place = self.add(Top(self.add_relation(source, feeds=True), order, limit, stored))
-        return self.add(Delta(place, VERSIONS)) if feeds else place
-
-    def _add_rows_of_view(self, relation: Relation, *, feeds: bool) -> int:
-        """What another view stores, where it is known which one that is."""
-        stored = self._keeping.tables.get(relation)
-        view = None if stored is None else self._keeping.views.get(stored)
-        if view is None:
-            return self.add_relation(relation, feeds=feeds)
-        place = self.add_view(relation, *view)
         return self.add(Delta(place, VERSIONS)) if feeds else place
 
     def _add_base(self, table: TableSchema) -> int:
@@ -136,10 +127,5 @@ class _Builder:
     def _add_join(self, join: relations.Join) -> int:
         sides = tuple(self.add_relation(side, feeds=True) for side in join.sides)
         widths = tuple(len(side.columns) for side in join.sides)
-        stored = self._keeping.tables.get(join)
+        stored = self.keeping.tables.get(join)
         return self.add(Join(self.add(ReverseJoin(sides, join.keys, widths, stored)), join.kind, join.residual, stored))
-
-
-def _grouped(relation: Relation) -> Relation:
-    """The γ directly below, under its HAVING."""
-    return relation.input if isinstance(relation, relations.Select) else relation

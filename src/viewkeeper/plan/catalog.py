@@ -179,6 +179,10 @@ class Catalog:
         self._refuse_taken(view.name)
         self._refuse_changing(view)
         self._check_id(view.id, view.name)
+        return self.with_explained(view, nodes)
+
+    def with_explained(self, view: ViewDefinition, nodes: Sequence[StoredNode]) -> Catalog:
+        """The same for a view that shall only be looked at, whatever it is called."""
         return self._with_nodes(view, nodes, views=(*self.views, view))
 
     def with_replacement(self, view: ViewDefinition, nodes: Sequence[StoredNode], epoch: int) -> Catalog:

@@ -97,7 +97,7 @@ def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation
         return Scan(entry)
     if entry.kind == "INDEX":
         raise UnsupportedSql(f"{entry.name} is an index, which a view cannot read", "read its table")
-    return ViewRows(relation_of(catalog, entry))
+    return ViewRows(entry.id, relation_of(catalog, entry))
 
 
 def define_index(
@@ -147,11 +147,10 @@ def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool 
 
 
 def _keeping(catalog: Catalog, view: ViewDefinition, lowered: Lowered) -> Keeping:
-    """Which of the stored nodes keep the parts of a view's query, and by which view each was first shown."""
+    """Which of the stored nodes keep the parts of a view's query."""
     by_text = {node.text: node.table for node in catalog.stored(view)}
-    shown = [other for other in reversed(catalog.kept) if other.kind != "INDEX"]
-    views: dict[int, tuple[TableId, str]] = {other.node.table: (other.id, other.name) for other in shown}
-    return Keeping({part: by_text[text] for part, text in lowered.relations.items()}, views)
+    tables = {part: by_text[text] for part, text in lowered.relations.items()}
+    return Keeping(tables, {other.id: (other.name, other.node.table) for other in catalog.kept})
 
 
 def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:

@@ -115,11 +115,6 @@ class _Lowering:
 
     def root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
         """The node that keeps a view's records; a γ on top with its HAVING and π is one node, anything else is a copy."""
-        node, shown = self._root(relation)
-        self._relations[relation] = self._texts[node.table]
-        return node, shown
-
-    def _root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
         if not isinstance(relation, Project):
             columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
             relation = Project(relation, tuple(columns))
@@ -185,6 +180,7 @@ class _Lowering:
         feeds = tuple(one.feed([*_key_wanted(one), *wanted], self._aside(one)) for one in rows)
         text = f"copy ({', '.join(f'c{place}' for place in stored)}) {_texts(rows)}"
         node = self.keep(text, CopyNode(self.table(), self.backfill, feeds, rows[0].key, row))
+        self._relations[relation] = self._texts[node.table]
         return node, tuple(shown)
 
     def _rows(self, relation: Relation, needed: frozenset[int], values: Sequence[Expression] = ()) -> list[Rows]:

@@ -83,19 +83,22 @@ def _argument_text(plan: LogicalPlan, source: int, aggregate: Aggregate) -> str:
 
 
 def _groups(plan: LogicalPlan, place: int, fold: Fold) -> list[KeptTable]:
-    """The groups have a table of their own where the view's records are not theirs: with HAVING, and inside a query."""
-    if _is_shown(plan, place):
+    """The groups have a table of their own where no view's records are theirs: with HAVING, and inside a query."""
+    if _is_shown(plan, place, fold.stored):
         return []
     row = dict.fromkeys(("count(*)", *(text_over(plan, fold.input, part) for part in fold.grouping.aggregates)))
     return [KeptTable("groups", _records(plan, place, ", ".join(row)), passes_on=True)]
 
 
-def _is_shown(plan: LogicalPlan, place: int) -> bool:
-    """Whether nothing but π stands between the node and the views."""
-    readers = [(reader, plan.nodes[reader]) for reader in plan.readers(place)]
-    return all(
-        isinstance(node, View) or (isinstance(node, Project) and _is_shown(plan, reader)) for reader, node in readers
-    )
+def _is_shown(plan: LogicalPlan, place: int, stored: int | None) -> bool:
+    """Whether a view shows the records themselves: nothing but π stands between the node and that view."""
+    for reader in plan.readers(place):
+        node = plan.nodes[reader]
+        if isinstance(node, View) and node.stored == stored:
+            return True
+        if isinstance(node, Project) and _is_shown(plan, reader, stored):
+            return True
+    return False
 
 
 def _counts(plan: LogicalPlan, place: int, join: Join) -> tuple[KeptTable, ...]:

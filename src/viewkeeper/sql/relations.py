@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.sql.expressions import Aggregate, Expression, FoldRef, walk
 
 
@@ -144,8 +144,9 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class ViewRows:
-    """The rows of another view, whose text means `input`: what that view keeps is read, not computed again."""
+    """The rows of the view `view`, whose text means `input`: what that view keeps is read, not computed again."""
 
+    view: TableId
     input: Relation
 
     @property

@@ -8,6 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.dump import dump
+from tests.support.plans import tables_of
 from tests.support.running import HereRunner, Interrupted, keep_up
 from viewkeeper.client import views as client_views
 from viewkeeper.flow import coordinator as flow
@@ -70,7 +71,7 @@ def test_the_swap_comes_with_an_epoch_and_needs_no_other(db: vk.Database) -> Non
     before, epoch = db.catalog().view("v"), db.epoch
     replace(db)
     assert db.catalog().view("v") == before  # readers know nothing of it yet
-    assert [view.id for view in db.catalog().replacements] == [before.tables[-1] + 1]
+    assert [view.id for view in db.catalog().replacements] == [max(tables_of(db.catalog(), before)) + 1]
     keep_up(db)
     after = db.catalog().view("v")
 
@@ -263,6 +264,7 @@ def test_a_replacement_that_is_replaced_on_its_way_never_shows(db: vk.Database) 
     replace(db)
     filling(db).step()
     (first,) = db.catalog().replacements
+    tables = tables_of(db.catalog(), first)
     replace(db, "SELECT MAX(x) AS most FROM t")
     (second,) = db.catalog().replacements
     assert second.id != first.id and second.replaces == first.replaces
@@ -271,7 +273,7 @@ def test_a_replacement_that_is_replaced_on_its_way_never_shows(db: vk.Database) 
     assert opened.get() == {"most": 19}
     tidy_up(db.store)
 
-    assert not tables_held(db) & set(first.tables)
+    assert not tables_held(db) & tables
     assert db.catalog().view("v").replaces == first.replaces
 
 
@@ -279,7 +281,7 @@ def test_one_that_is_on_its_way_goes_with_the_view(db: vk.Database) -> None:
     replace(db)
     filling(db).step()
     (waiting,) = db.catalog().replacements
-    assert tables_held(db) & set(waiting.tables)
+    assert tables_held(db) & tables_of(db.catalog(), waiting)
     opened = db.view("v")
     db.execute("DROP MATERIALIZED VIEW v")
     assert db.catalog().views == db.catalog().replacements == ()
@@ -296,15 +298,15 @@ def test_one_that_is_on_its_way_goes_with_the_view(db: vk.Database) -> None:
 def test_the_records_of_the_old_one_are_gone_after_tidying(db: vk.Database) -> None:
     replace(db, "SELECT g, MIN(x) AS lo, COUNT(x + 1) AS n FROM t GROUP BY g HAVING COUNT(*) > 0")
     keep_up(db)
-    old = db.catalog().view("v")
+    old = tables_of(db.catalog(), db.catalog().view("v"))
     replace(db)
     keep_up(db)
-    assert set(db.catalog().dropped) >= {(table, db.epoch) for table in old.tables}
-    assert tables_held(db) & set(old.tables)
+    assert set(db.catalog().dropped) >= {(table, db.epoch) for table in old}
+    assert tables_held(db) & old
     tidy_up(db.store)
 
-    assert tables_held(db) == set(db.catalog().view("v").tables) & tables_held(db)
-    assert not tables_held(db) & set(old.tables)
+    assert tables_held(db) <= tables_of(db.catalog(), db.catalog().view("v"))
+    assert not tables_held(db) & old
     assert db.catalog().dropped == ()
     assert list(db.view("v").scan()) == NEW_RECORDS
 
@@ -404,7 +406,7 @@ def test_a_replacement_that_fails_is_stopped_and_the_old_one_goes_on(
     settle = program._settle
 
     def fail(settling: object, node: object, parts: object) -> object:
-        if node.view == waiting.id:
+        if node.backfill == waiting.id:
             raise InvariantBroken("no")
         return settle(settling, node, parts)
 
@@ -413,7 +415,7 @@ def test_a_replacement_that_fails_is_stopped_and_the_old_one_goes_on(
     db.table("t").put("more", {"x": 1})
     keep_up(db)
     assert db.view("v").get() == {"n": ROWS + 1}
-    assert waiting.id in db.store.read_epoch_record().stopped
+    assert waiting.node.table in db.store.read_epoch_record().stopped
     monkeypatch.undo()
     replace(db, "SELECT COUNT(*) AS many FROM t")  # another attempt takes its place
     keep_up(db)

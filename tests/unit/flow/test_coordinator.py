@@ -241,12 +241,12 @@ def test_without_a_receipt_of_every_manager_and_unit_an_epoch_failed(units: list
 def test_what_was_dropped_is_removed_between_epochs_and_only_that(db: vk.Database) -> None:
     write(db, changes := rounds(7, 1)[0])
     keep_up(db)
-    dropped = db.view("totals").definition.id
+    dropped = db.view("totals").definition.node.table
     db.execute("DROP MATERIALIZED VIEW totals")
     assert dropped in {table for table, _, _ in dump(db.store)}
     tidy_up(db.store)
 
-    assert {table for table, _, _ in dump(db.store)} == {db.view("counted").definition.id}
+    assert {table for table, _, _ in dump(db.store)} == {db.view("counted").definition.node.table}
     assert db.catalog().dropped == ()
     assert wrong_views(db, changes) == []
 

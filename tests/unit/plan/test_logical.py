@@ -22,7 +22,6 @@ from viewkeeper.plan.logical import (
     Select,
     Top,
     Union,
-    View,
     columns_at,
     inputs_of,
     join_plans,
@@ -154,7 +153,6 @@ def broken_plans() -> dict[str, LogicalPlan]:
         "different columns": changed(union, place_of(union, Union), inputs=(1, 5)),
         "nobody reads": LogicalPlan((*inner.nodes, Select(0, more(orders, "amount", 1)))),
         "the limit of": changed(top, place_of(top, Top), limit=-1),
-        "reads the view": LogicalPlan((*inner.nodes, View(len(inner.nodes) - 1, orders.table.id, "w"))),
     }
 
 

@@ -17,7 +17,7 @@ from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.positions import Cut
-from viewkeeper.model.schema import Column
+from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import STRING
 from viewkeeper.plan.nodes import CopyNode, Feed
 from viewkeeper.plan.physical import PhysicalPlan
@@ -39,8 +39,9 @@ def node(table: int, source: int) -> CopyNode:
 def test_units_cover_every_range_once_and_every_table_to_be_filled(
     ranges: dict, pieces: int, some_filled: bool, some_new: bool
 ) -> None:
+    tables = tuple(TableSchema(TableId(number), f"t{number}", (Column("k", STRING),), ("k",)) for number in (1, 2))
     plan = PhysicalPlan(
-        (), (*([node(10, 1)] if some_filled else []), *([node(11, 2), node(12, 2)] if some_new else []))
+        tables, (*([node(10, 1)] if some_filled else []), *([node(11, 2), node(12, 2)] if some_new else []))
     )
     start = {stream: low for stream, (low, _) in ranges.items()}
     stop = {stream: low + size for stream, (low, size) in ranges.items()}

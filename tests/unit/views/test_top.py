@@ -168,7 +168,7 @@ def test_only_ranks_that_hold_another_row_are_written(tmp_path: Path) -> None:
     db = make(tmp_path, "INT", "x", limit=5)
     put(db, {name: 10 * number for number, name in enumerate("abcdef")})
     put(db, {"z": 25})  # rank 4; those before it stay
-    view = db.catalog().view("top").id
+    view = db.catalog().view("top").node.table
     assert len([table for table, _, _ in written_by(db.store, db.epoch) if table == view]) == 2
     put(db, {"far": 1_000})
 
