@@ -22,7 +22,7 @@ def test_the_plan_of_a_papers_example_is_the_recorded_one(path: Path, recording:
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images=off") as db:
         db.execute(text)
         catalog = db.catalog()
-        plans = tuple(logical_plan(catalog, view, before_images=False) for view in catalog.views)
+        plans = tuple(logical_plan(catalog, view) for view in catalog.views)
         found = RULE.join([text, plan_text(join_plans(plans)), db.explain()]) + "\n"
     if recording:
         path.write_text(found, encoding="utf-8")

@@ -13,6 +13,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.golden.conftest import TABLES
+from tests.support.plans import with_deltas
 from tests.support.running import keep_up
 from viewkeeper.optimize.explain import explain_plan
 from viewkeeper.optimize.rules import optimize
@@ -50,8 +51,8 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_plan_is_the_recorded_one(path: Path, catalog: Catalog, recording: bool) -> None:
     text = path.read_text(encoding="utf-8").split(RULE)[0].strip()
-    catalog, images = _with_views(catalog, text), "stored" not in path.stem
-    before = join_plans(tuple(logical_plan(catalog, view, before_images=images) for view in catalog.views))
+    catalog = _with_views(with_deltas(catalog) if "stored" in path.stem else catalog, text)
+    before = join_plans(tuple(logical_plan(catalog, view) for view in catalog.views))
     found = RULE.join([text, plan_text(before), explain_plan(optimize(before))]) + "\n"
     if recording:
         path.write_text(found, encoding="utf-8")

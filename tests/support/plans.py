@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.define import define_view, lower
+from viewkeeper.plan.logical import STORED, Base, Delta, LogicalNode, LogicalPlan
 from viewkeeper.plan.nodes import Node
 
 
@@ -21,3 +25,19 @@ def with_view(catalog: Catalog, name: str, text: str) -> Catalog:
 def tables_of(catalog: Catalog, view: ViewDefinition) -> set[int]:
     """All tables of the nodes that a view needs."""
     return {table for node in catalog.stored(view) for table in node.tables}
+
+
+def with_deltas(catalog: Catalog) -> Catalog:
+    """The same tables over a log without before-images."""
+    tables = tuple(replace(table, delta=TableId(catalog.next_id + at)) for at, table in enumerate(catalog.tables))
+    return replace(catalog, tables=tables, next_id=catalog.next_id + len(tables))
+
+
+def with_stored_deltas(plan: LogicalPlan) -> LogicalPlan:
+    """The same plan over logs without before-images."""
+
+    def stored(node: LogicalNode) -> LogicalNode:
+        over_base = isinstance(node, Delta) and isinstance(plan.nodes[node.input], Base)
+        return replace(node, old_rows=STORED) if over_base else node
+
+    return LogicalPlan(tuple(map(stored, plan.nodes)))

@@ -5,6 +5,7 @@ In: names of `VIEWS`. Out: plans. Always: the same names give the same plan.
 
 from __future__ import annotations
 
+from tests.support.plans import with_stored_deltas
 from tests.support.relations import (
     ARCHIVE,
     CUSTOMERS,
@@ -64,7 +65,7 @@ VIEWS: dict[str, Relation] = {
 def plan_of(*names: str, before_images: bool = True) -> LogicalPlan:
     """The unoptimized plans of these views side by side; of all without names."""
     plans = (
-        build_view(VIEWS[name], view_id=TableId(100 + number), name=name, before_images=before_images)
-        for number, name in enumerate(names or VIEWS)
+        build_view(VIEWS[name], view_id=TableId(100 + number), name=name) for number, name in enumerate(names or VIEWS)
     )
-    return join_plans(tuple(plans))
+    plan = join_plans(tuple(plans))
+    return plan if before_images else with_stored_deltas(plan)

@@ -230,8 +230,7 @@ class Database:
         from viewkeeper.client.drawing import draw_svg
         from viewkeeper.optimize.explain import explain
 
-        images = self.store.capabilities.before_images
-        told = explain(self.catalog(), name, before_images=images, form="dot" if form == "svg" else form)
+        told = explain(self.catalog(), name, form="dot" if form == "svg" else form)
         return draw_svg(told) if form == "svg" else told
 
     def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:

@@ -217,12 +217,12 @@ def _describe(database: Database, name: str) -> Result:
 
 
 def _explain(database: Database, name: str | None, query: str | None) -> Result:
-    catalog, images = database.catalog(), database.store.capabilities.before_images
+    catalog = database.catalog()
     if query is None:
-        text = explain(catalog, name, before_images=images)
+        text = explain(catalog, name)
     else:
         view, nodes = define_view(catalog, "explained", query)
-        text = explain_view(catalog.with_explained(view, nodes), view, before_images=images)
+        text = explain_view(catalog.with_explained(view, nodes), view)
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

@@ -53,6 +53,11 @@ def plan_chunks(
     return tuple(chunks.values())
 
 
+def _ended(keys: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
+    """Borders of a part; behind the empty key, that of a total, stands no other: it would be taken for the start."""
+    return (START, None) if keys[-1] == START else keys
+
+
 def _reaches_the_end(chunk: Chunk) -> bool:
     return all(keys[-1] is None for keys in chunk.borders.values())
 
@@ -90,7 +95,8 @@ def _chunk(
         for part, cursor in sorted(cursors.items())
     }
     rows, size = (sum(getattr(borders, name) for borders in found.values()) for name in ("rows", "bytes"))
-    chunk = Chunk(source, tables, {part: one.keys for part, one in found.items()}, rows, size, 0, filling is None)
+    borders = {part: _ended(one.keys) for part, one in found.items()}
+    chunk = Chunk(source, tables, borders, rows, size, 0, filling is None)
     if filling is not None:
         return chunk
     return replace(chunk, total=rows if _reaches_the_end(chunk) else count(read))

@@ -21,21 +21,21 @@ from viewkeeper.plan.zones import zone_at
 FORMS = ("text", "mermaid", "dot")
 
 
-def explain(catalog: Catalog, name: str | None, *, before_images: bool = True, form: str = "text") -> str:
+def explain(catalog: Catalog, name: str | None, *, form: str = "text") -> str:
     """The plan of view `name`, or of all views merged, in one of `FORMS`."""
     if form not in FORMS:
         raise InputError(f"there is no form {form!r} of a plan", f"one of {', '.join((*FORMS, 'svg'))}")
     views = catalog.views if name is None else (catalog.view(name),)
-    plans = tuple(logical_plan(catalog, view, before_images=before_images) for view in views)
+    plans = tuple(logical_plan(catalog, view) for view in views)
     plan = optimize(join_plans(plans))
     if form == "text":
         return explain_plan(plan) if views else "no views"
     return mermaid_of(plan) if form == "mermaid" else dot_of(plan)
 
 
-def explain_view(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> str:
+def explain_view(catalog: Catalog, view: ViewDefinition) -> str:
     """The plan of a view that is defined against the catalog, and need not be in it."""
-    return explain_plan(optimize(join_plans((logical_plan(catalog, view, before_images=before_images),))))
+    return explain_plan(optimize(join_plans((logical_plan(catalog, view),))))
 
 
 def explain_plan(plan: LogicalPlan) -> str:

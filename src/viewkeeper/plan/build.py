@@ -42,10 +42,8 @@ class Keeping:
     views: Mapping[TableId, tuple[str, int]] = field(default_factory=dict)
 
 
-def build_view(
-    relation: Relation, *, view_id: TableId, name: str, before_images: bool = True, keeping: Keeping | None = None
-) -> LogicalPlan:
-    builder = _Builder(_old_rows(before_images=before_images), keeping or Keeping())
+def build_view(relation: Relation, *, view_id: TableId, name: str, keeping: Keeping | None = None) -> LogicalPlan:
+    builder = _Builder(keeping or Keeping())
     _, stored = builder.keeping.views.get(view_id, (name, None))
     builder.add_view(relation, view_id, name, stored)
     return LogicalPlan(tuple(builder.nodes))
@@ -58,23 +56,22 @@ def build_index(
     name: str,
     columns: tuple[int, ...],
     covered: tuple[int, ...],
-    before_images: bool = True,
     stored: int | None = None,
 ) -> LogicalPlan:
-    delta = Delta(0, _old_rows(before_images=before_images))
-    return LogicalPlan((Base(table), delta, Index(1, columns, covered), View(2, view_id, name, stored)))
+    return LogicalPlan(
+        (Base(table), Delta(0, _old_rows(table)), Index(1, columns, covered), View(2, view_id, name, stored))
+    )
 
 
-def _old_rows(*, before_images: bool) -> str:
-    return BEFORE_IMAGES if before_images else STORED
+def _old_rows(table: TableSchema) -> str:
+    return BEFORE_IMAGES if table.delta is None else STORED
 
 
 class _Builder:
     """The nodes made so far."""
 
-    def __init__(self, old_rows: str, keeping: Keeping) -> None:
+    def __init__(self, keeping: Keeping) -> None:
         self.nodes: list[LogicalNode] = []
-        self._old_rows = old_rows
         self.keeping = keeping
         self._bases: dict[TableId, int] = {}
         self._views: dict[TableId, int] = {}
@@ -114,7 +111,7 @@ class _Builder:
 
     def _add_base(self, table: TableSchema) -> int:
         if table.id not in self._bases:
-            self._bases[table.id] = self.add(Delta(self.add(Base(table)), self._old_rows))
+            self._bases[table.id] = self.add(Delta(self.add(Base(table)), _old_rows(table)))
         return self._bases[table.id]
 
     def _add_selections(self, source: Relation, predicate: Expression) -> int:

@@ -132,15 +132,15 @@ def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
 _lower = lru_cache(maxsize=1024)(lower_view)
 
 
-def logical_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
+def logical_plan(catalog: Catalog, view: ViewDefinition) -> LogicalPlan:
     """The unoptimized plan of a view, from its text."""
     then = catalog.as_of(view.id)
     if view.kind == "INDEX":
-        plan = _index_plan(then, view, before_images=before_images)
+        plan = _index_plan(then, view)
     else:
         relation = relation_of(catalog, view)
         keeping = _keeping(catalog, view, lower(catalog, view))
-        plan = build_view(relation, view_id=view.id, name=view.name, before_images=before_images, keeping=keeping)
+        plan = build_view(relation, view_id=view.id, name=view.name, keeping=keeping)
     # The base is the table of today, whose first columns are those of then: views of any age share it.
     nodes = (replace(n, table=catalog.table_by_id(n.table.id)) if isinstance(n, Base) else n for n in plan.nodes)
     return LogicalPlan(tuple(nodes))
@@ -167,7 +167,7 @@ def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...
     return f"CREATE INDEX {name} ON {schema.name} ({', '.join(spelled)}){include}"
 
 
-def _index_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool = True) -> LogicalPlan:
+def _index_plan(catalog: Catalog, view: ViewDefinition) -> LogicalPlan:
     statement, schema = _index_of(catalog, view)
     return build_index(
         schema,
@@ -175,7 +175,6 @@ def _index_plan(catalog: Catalog, view: ViewDefinition, *, before_images: bool =
         name=view.name,
         columns=tuple(schema.position(column) for column in statement.columns),
         covered=tuple(schema.position(column) for column in statement.covered),
-        before_images=before_images,
         stored=view.node.table,
     )
 

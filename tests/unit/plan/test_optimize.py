@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.plans import with_view
+from tests.support.plans import with_deltas, with_view
 from viewkeeper.errors import InputError, InvariantBroken
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING
@@ -27,10 +27,10 @@ QUERIES = ("SELECT k, n FROM t WHERE n > 1 AND r = 'x'", "SELECT r, SUM(n) FROM 
 
 
 def plan_of(*queries: str, before_images: bool = True) -> LogicalPlan:
-    catalog = CATALOG
+    catalog = CATALOG if before_images else with_deltas(CATALOG)
     for place, query in enumerate(queries):
         catalog = with_view(catalog, f"v{place}", query)
-    return join_plans(tuple(logical_plan(catalog, view, before_images=before_images) for view in catalog.views))
+    return join_plans(tuple(logical_plan(catalog, view) for view in catalog.views))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
