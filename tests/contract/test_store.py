@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.contract.conftest import TABLE, Subject
-from viewkeeper.errors import Fenced
+from viewkeeper.errors import CorruptStore, Fenced
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
@@ -185,3 +185,24 @@ def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:
     subject.store.close_views("nobody")
 
     assert subject.store.capabilities.snapshots
+
+
+def test_a_plan_is_kept_for_the_epoch_in_flight_and_goes_with_the_next_one(subject: Subject) -> None:
+    store = subject.store
+    store.keep_plan("first", {"nodes": [1]})
+    store.keep_plan("first", {"nodes": [1]})
+    assert store.read_plan("first") == {"nodes": [1]}
+    record = epochs.take_over(store.read_epoch_record(), "me")
+    assert store.swap_epoch_record(record.version - 1, record)
+    begun = epochs.begin(record, "me", Cut({}, 1), "first")
+    assert store.swap_epoch_record(record.version, begun)
+    store.keep_plan("second", {"nodes": [2]})  # by one who does not know of the epoch
+    assert store.read_plan("first") == {"nodes": [1]}
+    done = epochs.commit(begun, "me", begun.last, {}, frozenset())
+    assert store.swap_epoch_record(begun.version, done)
+    store.keep_plan("third", {"nodes": [3]})
+
+    assert store.read_plan("third") == {"nodes": [3]}
+    for digest in ("first", "second"):
+        with pytest.raises(CorruptStore, match=f"the plan {digest} of an epoch is not there"):
+            store.read_plan(digest)

@@ -98,7 +98,7 @@ def test_example_1_continued_two_drivers_that_read_before_either_writes_converge
         write_versions(store, writes, inflight)
 
     monkeypatch.setattr(type(db.store), "write_versions", write_late)
-    drivers = [threading.Thread(target=HereRunner(db.store).run, args=(plan(epoch), epoch)) for _ in range(2)]
+    drivers = [threading.Thread(target=HereRunner(db.store).run, args=(plan(db.store, epoch), epoch)) for _ in range(2)]
     for driver in drivers:
         driver.start()
     for driver in drivers:

@@ -55,10 +55,10 @@ def test_the_same_epoch_run_again_by_anyone_writes_the_same_bytes(tmp_path: Path
         write(db, part)
         done += part
         epoch = begin_epoch(store)
-        runner_of(store, choose.choice((0, 1, 3))).run(plan_of(epoch), epoch)
+        runner_of(store, choose.choice((0, 1, 3))).run(plan_of(db.store, epoch), epoch)
         first = stored(db)
         for managers in choose.sample((0, 1, 2, 3, 5, 8), 2):
-            runner_of(store, managers, choose.random()).run(plan_of(epoch), epoch)
+            runner_of(store, managers, choose.random()).run(plan_of(db.store, epoch), epoch)
             assert stored(db) == first
         commit_epoch(store, epoch)
 
@@ -101,7 +101,7 @@ def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path
     keep_up(db)
     write(db, second := rounds(3, 2)[1])
     store, epoch = db.store, begin_epoch(db.store)
-    plan = plan_of(epoch)
+    plan = plan_of(db.store, epoch)
     inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(store, plan, epoch, unit)]
     half = frozenset(range(0, store.places, managers))
     kept = []
@@ -122,7 +122,7 @@ def test_a_record_that_reaches_a_manager_that_does_not_own_its_place_stops_the_e
     db = make_database(tmp_path / "s", cases=("counted",))
     write(db, rounds(3, 1)[0])
     epoch = begin_epoch(db.store)
-    plan = plan_of(epoch)
+    plan = plan_of(db.store, epoch)
     inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
 
     with pytest.raises(ViewFailed, match="does not own"):
@@ -136,7 +136,7 @@ def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_
     changes = rounds(3, 1)[0]
     write(db, changes)
     epoch = begin_epoch(db.store)
-    plan = plan_of(epoch)
+    plan = plan_of(db.store, epoch)
     inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
     everywhere = frozenset(range(db.store.places))
     apply_inputs(db.store, plan, epoch, inputs, everywhere)
@@ -153,7 +153,7 @@ def test_a_driver_that_wakes_up_in_a_later_epoch_changes_nothing(tmp_path: Path)
     first, second = rounds(7, 2)
     write(db, first)
     late = begin_epoch(db.store)
-    HereRunner(db.store).run(plan_of(late), late)
+    HereRunner(db.store).run(plan_of(db.store, late), late)
     commit_epoch(db.store, late)
     write(db, second)
     current = begin_epoch(db.store)
@@ -161,10 +161,10 @@ def test_a_driver_that_wakes_up_in_a_later_epoch_changes_nothing(tmp_path: Path)
     run_late(db.store, late)
     assert everything(db) == before
 
-    HereRunner(db.store).run(plan_of(current), current)
+    HereRunner(db.store).run(plan_of(db.store, current), current)
     after = everything(db)
     with pytest.raises(Fenced):  # it meets records of the later epoch (R3)
-        ManagersRunner(db.store, 3).run(plan_of(late), late)
+        ManagersRunner(db.store, 3).run(plan_of(db.store, late), late)
     assert everything(db) == after
     commit_epoch(db.store, current)
     assert wrong_views(db, first + second) == []
@@ -173,7 +173,7 @@ def test_a_driver_that_wakes_up_in_a_later_epoch_changes_nothing(tmp_path: Path)
 def run_late(store: object, epoch: object) -> None:
     """A driver that finds all its work done writes nothing, and then need not notice that its time is over."""
     with contextlib.suppress(Fenced):
-        HereRunner(store).run(plan_of(epoch), epoch)
+        HereRunner(store).run(plan_of(store, epoch), epoch)
 
 
 @pytest.mark.parametrize("case", ["selected", "indexed", "counted", "totals"])
@@ -185,7 +185,7 @@ def test_a_driver_that_wakes_up_when_its_records_are_purged_is_fenced(tmp_path: 
     keep_up(db)
     table.put("k", {"x": "a", "y": 1})
     late = begin_epoch(db.store)
-    HereRunner(db.store).run(plan_of(late), late)
+    HereRunner(db.store).run(plan_of(db.store, late), late)
     commit_epoch(db.store, late)
     table.delete("k")
     for number in range(4):  # the tombstone is purged once the floor passed it, in whichever place it is
@@ -197,7 +197,7 @@ def test_a_driver_that_wakes_up_when_its_records_are_purged_is_fenced(tmp_path: 
     before = everything(db)
 
     with pytest.raises(Fenced):
-        HereRunner(db.store).run(plan_of(late), late)
+        HereRunner(db.store).run(plan_of(db.store, late), late)
     assert everything(db) == before
 
 
@@ -214,13 +214,13 @@ def test_a_driver_that_wakes_up_when_its_log_was_truncated_writes_nothing(tmp_pa
     table.put("l", {"x": "a", "y": 1})
     table.delete("l")
     late = begin_epoch(db.store)
-    HereRunner(db.store).run(plan_of(late), late)
+    HereRunner(db.store).run(plan_of(db.store, late), late)
     commit_epoch(db.store, late)
     assert db.store.truncate_log(late.stop.positions, older_than_seconds=0, entries_max=5_000)
     before = everything(db)
 
     with pytest.raises(PositionLost, match="no longer holds"):
-        runner_of(db.store, managers).run(plan_of(late), late)
+        runner_of(db.store, managers).run(plan_of(db.store, late), late)
     assert everything(db) == before
 
 
@@ -238,7 +238,7 @@ def test_two_drivers_that_run_the_same_epoch_at_once_do_no_harm(tmp_path: Path) 
         def drive(managers: int, epoch: object = epoch, start: object = start, failures: list = failures) -> None:
             try:
                 start.wait()
-                runner_of(db.store, managers).run(plan_of(epoch), epoch)
+                runner_of(db.store, managers).run(plan_of(db.store, epoch), epoch)
             except Exception as error:
                 failures.append(error)
 

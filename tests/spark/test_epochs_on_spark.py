@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, PipelineRunning
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,13 +238,21 @@ def test_a_view_is_filled_by_jobs_in_chunks_while_changes_flow(
     assert wrong_views(db, first + second + third) == []
 
 
-def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db = make_database(tmp_path / "s", cases=("counted", "summed"))
     write(db, changes := rounds(28, 1)[0])
-    catalog = db.store.read_catalog()
-    broken = next(view for view in catalog["views"] if view["name"] == "summed")
-    broken["nodes"][-1] |= dict.fromkeys(("contribute", "contribute_each"), "SELECT nonsense FROM rows")
-    assert db.store.swap_catalog(catalog["version"], catalog | {"version": catalog["version"] + 1})
+    table, nonsense = db.view("summed").definition.node.table, "SELECT nonsense FROM rows"
+
+    def broken_plan(*arguments: object, **options: object) -> PhysicalPlan:
+        plan = physical_plan(*arguments, **options)
+        nodes = (
+            replace(n, contribute=nonsense, contribute_each=nonsense) if n.table == table else n for n in plan.nodes
+        )
+        return PhysicalPlan(plan.tables, tuple(nodes))
+
+    monkeypatch.setattr("viewkeeper.flow.coordinator.physical_plan", broken_plan)
     with jobs_only(db, spark, view_managers=2) as pipeline:
         pipeline.run_available()
 

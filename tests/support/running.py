@@ -121,7 +121,8 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
     assert store.swap_epoch_record(record.version - 1, record)
     plan = physical_plan(Catalog.from_json(store.read_catalog()))
     stop = store.cut(record.positions, changes_max=changes_max, bytes_max=1 << 40)
-    begun = epochs.begin(record, owner, stop, plan.to_json(), plan_chunks(store, plan, record))
+    store.keep_plan(plan.digest, plan.to_json())
+    begun = epochs.begin(record, owner, stop, plan.digest, plan_chunks(store, plan, record))
     assert store.swap_epoch_record(record.version, begun)
     store.raise_fences(begun.inflight.epoch)
     return begun.inflight
@@ -136,5 +137,5 @@ def commit_epoch(store: EmbeddedStore, epoch: Inflight, *, owner: str = "test") 
     assert store.swap_epoch_record(record.version, done)
 
 
-def plan_of(epoch: Inflight) -> PhysicalPlan:
-    return PhysicalPlan.from_json(epoch.plan)
+def plan_of(store: EmbeddedStore, epoch: Inflight) -> PhysicalPlan:
+    return PhysicalPlan.from_json(store.read_plan(epoch.plan))

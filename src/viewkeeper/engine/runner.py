@@ -74,14 +74,14 @@ class SparkRunner:
         managers = self.view_managers
         owners = tuple(owners_of_places(self._store.places, managers))
         units = tuple(plan_units(plan, epoch, pieces=managers))
-        task = EpochTask(self._store.url, self._store.incarnation, epoch, units, owners)
+        task = EpochTask(self._store.url, self._store.incarnation, plan, epoch, units, owners)
         numbers = self._session.for_epochs().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
         blocks = numbers.mapInArrow(task.read, BLOCKS_SCHEMA).repartitionById(managers, "manager")
         for level in levels_of(plan)[:-1]:
             blocks = blocks.mapInArrow(partial(task.settle, level), BLOCKS_SCHEMA).repartitionById(managers, "manager")
         receipts = blocks.mapInArrow(task.apply, RECEIPTS_SCHEMA)
         got = [(row["manager"], row["units"]) for row in receipts.collect()]
-        require_receipts(task.acknowledgements(plan), range(managers), got)
+        require_receipts(task.acknowledgements(), range(managers), got)
 
 
 def _feeds(plan: PhysicalPlan, chunk: Chunk) -> int:

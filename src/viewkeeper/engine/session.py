@@ -127,15 +127,19 @@ def _let_others_go_first(session: SparkSession) -> None:
     process = getattr(session.sparkContext._gateway, "proc", None)
     tasks = Path(f"/proc/{process.pid}/task") if process is not None else None
     for task in tasks.iterdir() if tasks is not None and tasks.is_dir() else ():
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, int(task.name), _NICENESS)
+        _lower_priority(int(task.name))
 
 
 def let_others_go_first_here() -> None:
     """The same for the calling thread, for good."""
     if sys.platform == "linux":  # where a thread has a priority of its own
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        _lower_priority(threading.get_native_id())
+
+
+def _lower_priority(thread: int) -> None:
+    """Never raise it: who runs us may have lowered it further."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def epoch_session(session: SparkSession) -> SparkSession:

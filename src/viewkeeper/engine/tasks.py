@@ -39,19 +39,20 @@ class EpochTask:
 
     url: str
     incarnation: str
+    plan: PhysicalPlan
     epoch: Inflight
     units: tuple[Unit, ...]
     owners: tuple[int, ...]
 
-    def acknowledgements(self, plan: PhysicalPlan) -> list[int]:
+    def acknowledgements(self) -> list[int]:
         """What must have reached the managers: the end of every unit, and of every manager's part of every level."""
         managers = sorted(set(self.owners))
-        between = levels_of(plan)[:-1]
+        between = levels_of(self.plan)[:-1]
         return [unit.number for unit in self.units] + [_level_of(level, m) for level in between for m in managers]
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Units in, blocks out."""
-        store, plan = open_shared(self.url, self.incarnation), PhysicalPlan.from_json(self.epoch.plan)
+        store, plan = open_shared(self.url, self.incarnation), self.plan
         managers = max(self.owners) + 1
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -64,7 +65,7 @@ class EpochTask:
     def settle(self, level: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blocks in, blocks out: what came for a level goes on as what it means to the levels above."""
         manager = TaskContext.get().partitionId()
-        store, plan = open_shared(self.url, self.incarnation), PhysicalPlan.from_json(self.epoch.plan)
+        store, plan = open_shared(self.url, self.incarnation), self.plan
         units, inputs = _collect(batches)
         for handed_on in Level(store, plan, self.epoch, level, self._owned(manager)).settle(inputs):
             yield from self._blocks(handed_on, _level_of(level, manager))
@@ -77,7 +78,7 @@ class EpochTask:
     def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Blocks of the last level in, one receipt out."""
         manager = TaskContext.get().partitionId()
-        store, plan = open_shared(self.url, self.incarnation), PhysicalPlan.from_json(self.epoch.plan)
+        store, plan = open_shared(self.url, self.incarnation), self.plan
         units, inputs = _collect(batches)
         records = apply_inputs(store, plan, self.epoch, inputs, self._owned(manager))
         del inputs

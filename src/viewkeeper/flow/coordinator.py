@@ -81,6 +81,7 @@ class Coordinator:
         self._bytes_max = bytes_max
         self._share = 1.0  # of the sizes above; smaller behind an epoch that could not finish
         self._given_up: Inflight | None = None  # the last one
+        self._planned: tuple[str, PhysicalPlan] | None = None  # the newest plan, and its digest
         self._events = events or (lambda event: None)
         self._clock = clock
         self._owner = uuid.uuid4().hex
@@ -166,9 +167,8 @@ class Coordinator:
         if not chunks and not count_between(record.positions, stop.positions):
             return record
         failpoint("begin.cut")
-        begun = swap_record(
-            self._store, lambda record: epochs.begin(record, self._owner, stop, plan.to_json(), chunks, views)
-        )
+        digest = self._keep_plan(plan)
+        begun = swap_record(self._store, lambda record: epochs.begin(record, self._owner, stop, digest, chunks, views))
         failpoint("begin.swapped")
         self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
         return begun
@@ -256,8 +256,21 @@ class Coordinator:
         failpoint("run.synced")
         self._store.raise_fences(epoch.epoch)
         failpoint("run.fenced")
-        self._runner.run(PhysicalPlan.from_json(epoch.plan), epoch)
+        self._runner.run(self._plan_of(epoch), epoch)
         failpoint("run.receipts")
+
+    def _keep_plan(self, plan: PhysicalPlan) -> str:
+        """Store the plan, unless it is that of the epoch before; answers its digest."""
+        if self._planned is None or self._planned[1] is not plan:
+            self._planned = plan.digest, plan
+            self._store.keep_plan(self._planned[0], plan.to_json())
+            failpoint("begin.planned")
+        return self._planned[0]
+
+    def _plan_of(self, epoch: Inflight) -> PhysicalPlan:
+        if self._planned is None or self._planned[0] != epoch.plan:
+            self._planned = epoch.plan, PhysicalPlan.from_json(self._store.read_plan(epoch.plan))
+        return self._planned[1]
 
     def _commit(self, epoch: Inflight) -> EpochRecord:
         self._store.sync_views()  # R10.5

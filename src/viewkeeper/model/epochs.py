@@ -28,7 +28,7 @@ class Inflight:
     epoch: int
     start: Positions
     stop: Cut
-    plan: dict
+    plan: str  # the digest under which it is stored
     floor: int
     void: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
@@ -84,7 +84,7 @@ def begin(
     record: EpochRecord,
     owner: str,
     stop: Cut,
-    plan: dict,
+    plan: str,
     chunks: tuple[Chunk, ...] = (),
     views: frozenset[int] = frozenset(),
 ) -> EpochRecord:

@@ -1,12 +1,14 @@
 """Physical plan: what an epoch runs, complete in itself.
 
-In: nothing but this value (it is stored in the epoch record at begin, `epochs.md` R9). Out: nodes in an order in which a
-node stands behind all that it reads. Always: a re-run needs no catalog, no parser and no planner, and two processes write
-the same JSON for the same plan.
+In: nothing but this value (it is stored before an epoch begins, whose record names it by its digest, `epochs.md` R9). Out:
+nodes in an order in which a node stands behind all that it reads. Always: a re-run needs no catalog, no parser and no
+planner, and two processes write the same JSON for the same plan.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -98,6 +100,11 @@ class PhysicalPlan:
         parts = (("k", node.key), ("v", node.row))
         columns = tuple(Column(f"{name}{i}", c.type, c.nullable) for name, part in parts for i, c in enumerate(part))
         return TableSchema(TableId(source), "", columns, tuple(f"k{place}" for place in range(len(node.key))))
+
+    @property
+    def digest(self) -> str:
+        """The name that it is stored under: equal plans have the same."""
+        return hashlib.blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, object]:
         return {"tables": [table.to_json() for table in self.tables], "nodes": [node_to_json(n) for n in self.nodes]}

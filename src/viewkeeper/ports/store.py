@@ -201,6 +201,17 @@ class Store(LogSource, VersionedTables, Protocol):
         """About how many rows a base table holds."""
         ...
 
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        """Store a plan, as JSON, before an epoch begins that runs it; others than that of an epoch in flight may go.
+
+        Durable when this returns.
+        """
+        ...
+
+    def read_plan(self, digest: str) -> dict:
+        """A plan that was stored for the epoch in flight; CorruptStore when it is not there."""
+        ...
+
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         """Replace the catalog if its version is still the expected one; durable when it answers True."""
         ...

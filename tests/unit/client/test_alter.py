@@ -121,15 +121,15 @@ def test_an_epoch_in_flight_with_the_older_plan_reads_rows_with_more_columns(db:
     epoch = begin_epoch(db.store)
     db.execute("ALTER TABLE t ADD COLUMN n INT")
     db.table("t").put("a", {"y": 5, "n": 7})  # behind the epoch, but read by its backfill to be taken back
-    run_here(db.store, plan_of(epoch), epoch)
+    run_here(db.store, plan_of(db.store, epoch), epoch)
     Coordinator(db.store, HereRunner(db.store)).catch_up()
     assert db.view("everything").get("a") == {"k": "a", "x": "eu", "y": 5}
 
     db.table("t").put("b", {"y": 3, "n": 8})
     older = begin_epoch(db.store)
-    plan = plan_of(older).to_json()
+    plan = plan_of(db.store, older).to_json()
     plan["tables"] = [dict(table, columns=table["columns"][:3]) for table in plan["tables"]]
-    run_here(db.store, type(plan_of(older)).from_json(plan), older)  # a plan of before, a log of after
+    run_here(db.store, type(plan_of(db.store, older)).from_json(plan), older)  # a plan of before, a log of after
     Coordinator(db.store, HereRunner(db.store)).catch_up()
     assert db.view("everything").get("b") == {"k": "b", "x": "us", "y": 3}
 

@@ -127,7 +127,7 @@ def test_an_epoch_that_was_begun_before_a_rename_ends_behind_it(db: vk.Database)
     db.table("t").put("d", {"g": "q", "x": 4})
     epoch = begin_epoch(db.store)
     db.execute("ALTER TABLE t RENAME TO orders; ALTER MATERIALIZED VIEW counts RENAME TO totals")
-    HereRunner(db.store).run(plan_of(epoch), epoch)
+    HereRunner(db.store).run(plan_of(db.store, epoch), epoch)
     commit_epoch(db.store, epoch)
 
     assert db.view("totals").get("q") == {"g": "q", "n": 2}

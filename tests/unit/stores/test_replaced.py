@@ -31,8 +31,8 @@ class Worker:
         self._process = CONTEXT.Process(target=_work, args=(there,))
         self._process.start()
 
-    def run(self, store: EmbeddedStore, epoch: Inflight) -> None:
-        self._here.send((store.url, store.incarnation, epoch))
+    def run(self, store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight) -> None:
+        self._here.send((store.url, store.incarnation, plan, epoch))
         if failure := self._here.recv():
             raise failure
 
@@ -43,9 +43,9 @@ class Worker:
 
 def _work(pipe: object) -> None:
     while job := pipe.recv():
-        url, incarnation, epoch = job
+        url, incarnation, plan, epoch = job
         try:
-            run_here(open_shared(url, incarnation), PhysicalPlan.from_json(epoch.plan), epoch)
+            run_here(open_shared(url, incarnation), plan, epoch)
             pipe.send(None)
         except vk.ViewKeeperError as error:
             pipe.send(error)
@@ -58,7 +58,7 @@ class WorkerRunner:
         self._store, self._worker = store, worker
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        self._worker.run(self._store, epoch)
+        self._worker.run(self._store, plan, epoch)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_who_holds_the_store_before_is_told_and_nothing_is_written_anywhere(tmp_
         lambda: old.execute("CREATE TABLE u (k INT PRIMARY KEY)"),
         coordinator.catch_up,
         old.status,
-        lambda: worker.run(old.store, Inflight(1, {}, None, PhysicalPlan((), ()).to_json(), 0, (), ())),
+        lambda: worker.run(old.store, PhysicalPlan((), ()), Inflight(1, {}, None, "", 0, (), ())),
     ):
         with pytest.raises(vk.StoreReplaced, match="connect again"):
             act()

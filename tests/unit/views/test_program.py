@@ -123,7 +123,7 @@ def test_a_group_that_would_lose_rows_it_does_not_have_stops_the_epoch(tmp_path:
     keep_up(db)
     db.table("t").delete("k")
     epoch = begin_epoch(db.store)
-    plan, everywhere = plan_of(epoch), frozenset(range(db.store.places))
+    plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.places))
     (unit,) = plan_units(plan, epoch, pieces=1)
     inputs = read_unit(db.store, plan, epoch, unit)
 
@@ -165,7 +165,7 @@ def test_changes_that_cancel_write_nothing(tmp_path: Path) -> None:
     table.put("k", {"x": "a", "y": 2})
     table.put("l", {"y": 1})
     epoch = begin_epoch(db.store)
-    plan = plan_of(epoch)
+    plan = plan_of(db.store, epoch)
     inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
 
     assert apply_inputs(db.store, plan, epoch, inputs, frozenset(range(db.store.places))) == 0
@@ -177,7 +177,7 @@ def test_a_unit_that_holds_nothing_of_a_views_table_gives_it_nothing(tmp_path: P
     keep_up(db)
     db.table("other").put(1, {})
     epoch = begin_epoch(db.store)
-    plan = plan_of(epoch)
+    plan = plan_of(db.store, epoch)
 
     assert [read_unit(db.store, plan, epoch, unit) for unit in plan_units(plan, epoch, pieces=2)] == [[]]
     HereRunner(db.store).run(plan, epoch)

@@ -20,6 +20,7 @@ from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.stores.embedded.environment import Environment
 
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
+_PLAN = b"plan "  # and its digest
 
 
 class Meta:
@@ -77,6 +78,26 @@ class Meta:
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         return self._swap(_CATALOG, expected_version, catalog)
+
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        """Store a plan under its digest; of those that are there the one of the epoch in flight stays."""
+        name = _PLAN + digest.encode()
+        if self._read(name) is not None:
+            return
+        with self.environment.write("meta") as transaction:
+            inflight = json.loads(transaction.get(_EPOCH))["inflight"]
+            kept = _PLAN + inflight["plan"].encode() if inflight else b""
+            cursor = transaction.cursor()
+            there = cursor.set_range(_PLAN)
+            while there and cursor.key().startswith(_PLAN):
+                there = cursor.next() if cursor.key() == kept else cursor.delete()
+            transaction.put(name, _dump(plan))
+
+    def read_plan(self, digest: str) -> dict:
+        plan = self._read(_PLAN + digest.encode())
+        if plan is None:
+            raise CorruptStore(f"the plan {digest} of an epoch is not there", "restore the whole store from a backup")
+        return plan
 
     def sync(self) -> None:
         self.environment.sync()

@@ -275,6 +275,12 @@ class EmbeddedStore:
     def read_catalog(self) -> dict:
         return self._meta.read_catalog()
 
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        self._meta.keep_plan(digest, plan)
+
+    def read_plan(self, digest: str) -> dict:
+        return self._meta.read_plan(digest)
+
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         return self._meta.swap_catalog(expected_version, catalog)
 
