@@ -114,6 +114,8 @@ class BlockMaker:
             value = self._values.value(source.values, type_, self._choose.choice((0, 0, 1)))
             if value.type != type_ and common_type(value.type, type_) is None:
                 value = self._values.literal(type_)
+            if common_type(value.type, type_) is None:  # a DECIMAL as wide as a sum's
+                value = Value(sql(f"CAST(2 AS DECIMAL({type_.digits}, {type_.scale}))"), type_, 2, constant=True)
             if type_.kind == "BIGINT" and self._chance(0.2):
                 value = self._values.value(source.values, INT, 0)
             items.append(value)
