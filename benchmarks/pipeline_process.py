@@ -19,7 +19,7 @@ from typing import IO
 
 import viewkeeper as vk
 from benchmarks.results import ROOT
-from viewkeeper.events import Event
+from viewkeeper.events import Committed, Event
 
 READY = "ready"
 _PATIENCE_SECONDS = 120.0
@@ -82,12 +82,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--view-managers", type=int, default=2)
     parser.add_argument("--changes-per-epoch", type=int)
     given = parser.parse_args(arguments)
-    committed: list[dict] = []
+    committed: list[Committed] = []
     at_work = threading.Event()
 
     def listen(event: Event) -> None:
-        if event.name == "committed":
-            committed.append(dict(event.facts))
+        if isinstance(event, Committed):
+            committed.append(event)
             at_work.set()
 
     with vk.connect(given.url) as db:
@@ -109,8 +109,8 @@ def main(arguments: list[str]) -> int:
         json.dumps(
             {
                 "epochs": len(committed),
-                "changes": sum(facts["changes"] for facts in committed),
-                "seconds": round(sum(facts["seconds"] for facts in committed), 3),
+                "changes": sum(epoch.changes for epoch in committed),
+                "seconds": round(sum(epoch.seconds for epoch in committed), 3),
             }
         )
     )

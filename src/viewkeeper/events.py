@@ -1,21 +1,76 @@
-"""Events: one stream of what the system did.
+"""Events: one stream of what the pipeline did.
 
-In: a name and plain facts. Out: whoever listens: the live line, the checker, later metrics and the dashboard. Always: an
-event is a frozen value made after the fact it tells of.
+In: facts. Out: whoever listens: the live line, benchmarks, later metrics and the dashboard. Always: an event is a frozen
+value of a class of its own, made after the fact that it tells of; as JSON it can be read by another process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from viewkeeper.model.positions import Positions, positions_from_json
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened."""
+class TookOver:
+    """A pipeline took the store over."""
 
-    name: str
-    facts: Mapping[str, object] = field(default_factory=dict)
+    owner: str
 
 
+@dataclass(frozen=True, slots=True)
+class Began:
+    """An epoch was begun, up to these positions."""
+
+    epoch: int
+    stop: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An epoch was committed, with so many changes, in so many seconds."""
+
+    epoch: int
+    changes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """An epoch could not finish and was given up."""
+
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """So many backfills are under way, with so many rows in of about `total`."""
+
+    backfills: int
+    rows: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The pipeline waits for something to pass: a full disk, a writer that does not let go."""
+
+    reason: str
+
+
+Event = TookOver | Began | Committed | Voided | Filling | Waiting
 EventSink = Callable[[Event], None]
+_KINDS = {kind.__name__: kind for kind in (TookOver, Began, Committed, Voided, Filling, Waiting)}
+
+
+def event_to_json(event: Event) -> dict[str, object]:
+    return {"event": type(event).__name__, **asdict(event)}
+
+
+def event_from_json(value: dict) -> Event:
+    facts = {name: fact for name, fact in value.items() if name != "event"}
+    if "stop" in facts:
+        facts["stop"] = positions_from_json(facts["stop"])
+    return _KINDS[value["event"]](**facts)

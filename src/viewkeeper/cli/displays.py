@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Protocol
 
 from viewkeeper.cli.gauge import Gauge
@@ -101,7 +102,7 @@ class JsonLines:
 
     def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
         for event in gauge.committed():
-            print_json(event.facts)
+            print_json(asdict(event))
 
     def end(self, words: str) -> None:
         if words:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from viewkeeper.events import Event
+from viewkeeper.events import Began, Committed, Event, Filling, Voided, Waiting
 
 _WINDOW_SECONDS = 5.0
 
@@ -23,7 +23,7 @@ class Gauge:
         self._clock = clock
         self._lock = threading.Lock()
         self._started = clock()
-        self._untold: list[Event] = []
+        self._untold: list[Committed] = []
         self._recent: deque[tuple[float, int]] = deque()
         self.epoch: int | None = None
         self.under_way: int | None = None
@@ -36,23 +36,24 @@ class Gauge:
     def take(self, event: Event) -> None:
         """An event of the pipeline."""
         with self._lock:
-            self.waiting = str(event.facts["reason"]) if event.name == "waiting" else None
-            if event.name == "began":
-                self.under_way = int(str(event.facts["epoch"]))
-            elif event.name == "committed":
-                changes = int(str(event.facts["changes"]))
-                self.epoch, self.under_way = int(str(event.facts["epoch"])), None
-                self.changes += changes
-                self._recent.append((self._clock(), changes))
-                self._untold.append(event)
-                self.filling = None
-            elif event.name == "filling":
-                self.filling = (int(str(event.facts["rows"])), int(str(event.facts["total"])))
-            elif event.name == "voided":
-                self.under_way = None
-                self.given_up = f"epoch {event.facts['epoch']} was given up: {event.facts['reason']}"
+            self.waiting = None
+            match event:
+                case Waiting(reason=reason):
+                    self.waiting = reason
+                case Began(epoch=epoch):
+                    self.under_way = epoch
+                case Committed(epoch=epoch, changes=changes):
+                    self.epoch, self.under_way, self.filling = epoch, None, None
+                    self.changes += changes
+                    self._recent.append((self._clock(), changes))
+                    self._untold.append(event)
+                case Filling(rows=rows, total=total):
+                    self.filling = rows, total
+                case Voided(epoch=epoch, reason=reason):
+                    self.under_way = None
+                    self.given_up = f"epoch {epoch} was given up: {reason}"
 
-    def committed(self) -> list[Event]:
+    def committed(self) -> list[Committed]:
         """The epochs committed since the last time this was asked."""
         with self._lock:
             told, self._untold = self._untold, []

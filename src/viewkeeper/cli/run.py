@@ -21,7 +21,7 @@ from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.client.status import read_lag
 from viewkeeper.errors import EpochFailed, SparkLost
-from viewkeeper.events import Event, EventSink
+from viewkeeper.events import Committed, Event, EventSink
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -117,7 +117,7 @@ def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
     def take(event: Event) -> None:
         gauge.take(event)
         # Stopping is safe at any moment; after a commit nothing has to be done again.
-        if settings.until_caught_up and event.name == "committed" and stop.is_set():
+        if settings.until_caught_up and isinstance(event, Committed) and stop.is_set():
             raise _StopNow
 
     return take

@@ -19,7 +19,7 @@ from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.wakeup import NAME, WakeupSource
 from viewkeeper.errors import EpochFailed, StoreBusy, StoreError, StoreFull, StoreReplaced, ViewKeeperError
-from viewkeeper.events import Event
+from viewkeeper.events import Waiting
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.ports.store import Store
@@ -140,7 +140,7 @@ class StreamingLoop:
                 return
             except (StoreFull, StoreBusy) as error:
                 self.trouble = error
-                self._coordinator.tell(Event("waiting", {"reason": str(error)}))
+                self._coordinator.tell(Waiting(str(error)))
                 self._stopping.wait(self._retry_seconds)
             except ViewKeeperError as error:
                 self._failure = error

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from viewkeeper.errors import (
@@ -23,7 +22,7 @@ from viewkeeper.errors import (
     LogDiverged,
     ViewFailed,
 )
-from viewkeeper.events import Event, EventSink
+from viewkeeper.events import Began, Committed, Event, EventSink, Filling, TookOver, Voided
 from viewkeeper.failpoints import failpoint
 from viewkeeper.flow.filling import BYTES_PER_EPOCH_MAX, ROWS_PER_EPOCH_MAX, plan_chunks
 from viewkeeper.flow.swaps import swap_catalog, swap_record
@@ -49,15 +48,6 @@ class Runner(Protocol):
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         """Apply the epoch to all view tables; return only with every receipt in hand, raise otherwise."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """An epoch that this coordinator committed."""
-
-    epoch: int
-    changes: int
-    seconds: float
 
 
 class Coordinator:
@@ -104,7 +94,7 @@ class Coordinator:
         self._replace_views(record)
         changes = count_between(epoch.start, epoch.stop.positions)
         done = Committed(epoch.epoch, changes, self._clock() - started)
-        self._events(Event("committed", {"epoch": done.epoch, "changes": changes, "seconds": done.seconds}))
+        self._events(done)
         self._tell_filling(record)
         self._share = min(1.0, 2 * self._share)
         return done
@@ -159,7 +149,7 @@ class Coordinator:
             )
         if record.inflight is None:
             self._replace_views(record)  # one that died behind its commit may have left this
-        self._events(Event("took over", {"owner": self._owner}))
+        self._events(TookOver(self._owner))
 
     def _begin(self, record: EpochRecord) -> EpochRecord:
         self._require_same_log(record)
@@ -170,7 +160,7 @@ class Coordinator:
         digest = self._keep_plan(plan)
         begun = swap_record(self._store, lambda record: epochs.begin(record, self._owner, stop, digest, chunks, views))
         failpoint("begin.swapped")
-        self._events(Event("began", {"epoch": begun.last, "stop": dict(stop.positions)}))
+        self._events(Began(begun.last, dict(stop.positions)))
         return begun
 
     def _cut(self, record: EpochRecord) -> tuple[Cut, PhysicalPlan, tuple[Chunk, ...], frozenset[int]]:
@@ -241,7 +231,7 @@ class Coordinator:
             parts = zip(self._sizes(epoch), (self._changes_max, self._rows_max, self._bytes_max), strict=True)
             self._share = min(self._share, max(size / most for size, most in parts)) / 2
             self._given_up = epoch
-        self._events(Event("voided", {"epoch": epoch.epoch, "reason": failure.fact}))
+        self._events(Voided(epoch.epoch, failure.fact))
 
     def _sized(self, most: int) -> int:
         return max(1, int(most * self._share))
@@ -249,7 +239,7 @@ class Coordinator:
     def _tell_filling(self, record: EpochRecord) -> None:
         if record.filling:
             rows, total = (sum(getattr(fill, name) for fill in record.filling.values()) for name in ("rows", "total"))
-            self._events(Event("filling", {"views": len(record.filling), "rows": rows, "total": total}))
+            self._events(Filling(len(record.filling), rows, total))
 
     def _run(self, epoch: Inflight) -> None:
         self._store.sync_epoch_record()  # R10.3, also when another process began the epoch

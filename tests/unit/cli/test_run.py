@@ -21,7 +21,7 @@ from viewkeeper.cli.quiet import is_noise, quiet_java
 from viewkeeper.client.database import Database
 from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.errors import EpochFailed
-from viewkeeper.events import Event, EventSink
+from viewkeeper.events import Began, Committed, EventSink, Waiting
 from viewkeeper.flow.coordinator import Coordinator
 
 Run = Callable[..., Result]
@@ -159,15 +159,15 @@ def test_without_java_the_demo_writes_nothing(run: Run, url: str, monkeypatch: p
     assert not os.path.exists(directory)
 
 
-def committed(epoch: int, changes: int) -> Event:
-    return Event("committed", {"epoch": epoch, "changes": changes, "seconds": 0.5})
+def committed(epoch: int, changes: int) -> Committed:
+    return Committed(epoch, changes, 0.5)
 
 
 def test_the_gauge_knows_the_rate_of_the_last_seconds() -> None:
     now = [100.0]
     gauge = Gauge(clock=lambda: now[0])
     now[0] = 110.0
-    gauge.take(Event("began", {"epoch": 1}))
+    gauge.take(Began(1, {}))
     assert gauge.under_way == 1
     gauge.take(committed(1, 500))
     assert (gauge.epoch, gauge.under_way, gauge.changes, gauge.changes_per_second()) == (1, None, 500, 100.0)
@@ -183,7 +183,7 @@ def test_every_epoch_is_told_once() -> None:
     for thread in threads:
         thread.join()
 
-    assert sorted(int(str(event.facts["epoch"])) for event in gauge.committed()) == list(range(20))
+    assert sorted(event.epoch for event in gauge.committed()) == list(range(20))
     assert gauge.committed() == []
     assert gauge.changes == 20
 
@@ -193,7 +193,7 @@ def test_the_line_says_epoch_lag_and_rate() -> None:
     assert describe(gauge, NOTHING, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
     gauge.is_running = True
     assert describe(gauge, NOTHING, stopping=False).startswith("waiting for changes · ")
-    gauge.take(Event("began", {"epoch": 7}))
+    gauge.take(Began(7, {}))
     assert describe(gauge, Lag(1_200, 1), stopping=True) == (
         "epoch 7 under way · 1,200 changes behind · 0 changes/s · 0:00:00 · "
         "stopping after the epoch under way; Ctrl-C again stops at once"
@@ -218,7 +218,7 @@ def test_the_lag_counts_changes_and_views_that_are_not_filled(tmp_path: Path) ->
 def test_what_a_run_waits_for_is_told_once_and_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     gauge, lines = Gauge(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
     for _ in range(3):
-        gauge.take(Event("waiting", {"reason": "no space left for place-1; free space on the disk"}))
+        gauge.take(Waiting("no space left for place-1; free space on the disk"))
         lines.update(gauge, Lag(5, 0), stopping=False)
     assert capsys.readouterr().out == "waiting: no space left for place-1; free space on the disk\n"
     assert describe(gauge, Lag(5, 0), stopping=False).endswith(
@@ -231,7 +231,7 @@ def test_what_a_run_waits_for_is_told_once_and_in_the_line(capsys: pytest.Captur
 def test_plain_lines_are_not_silent_while_the_first_epoch_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     gauge, lines = Gauge(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
-    gauge.take(Event("began", {"epoch": 1}))
+    gauge.take(Began(1, {}))
     for second in range(25):
         now[0] = float(second)
         lines.update(gauge, Lag(0, 1), stopping=False)

@@ -11,7 +11,7 @@ from tests.support.dump import dump
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.errors import EpochFailed, Fenced, NotReady, ViewFailed
-from viewkeeper.events import Event
+from viewkeeper.events import Began, Committed, Event, TookOver, Voided
 from viewkeeper.flow.coordinator import Coordinator, require_receipts
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.positions import count_between
@@ -151,7 +151,7 @@ def test_an_epoch_that_is_too_large_is_given_up_and_its_changes_go_in_smaller_on
     Coordinator(db.store, LacksMemory(), events=told.append).catch_up()
     record = db.store.read_epoch_record()
 
-    assert [event.facts["epoch"] for event in told if event.name == "voided"] == list(record.void) != []
+    assert [event.epoch for event in told if isinstance(event, Voided)] == list(record.void) != []
     assert wrong_views(db, changes) == []
 
 
@@ -184,7 +184,7 @@ def test_a_view_whose_work_fails_is_stopped_and_the_others_go_on(db: vk.Database
     Coordinator(db.store, Breaks(), events=told.append).catch_up()
     (status,) = [view for view in db.status().views if view.name == broken.name]
 
-    assert [event.name for event in told if event.name == "voided"] == ["voided"]
+    assert [type(event) for event in told if isinstance(event, Voided)] == [Voided]
     assert (status.ready, status.stopped) == (None, "its sums leave 128 bits")
     with pytest.raises(vk.NotReady, match="its sums leave 128 bits; DROP it"):
         list(db.view(broken.name).scan())
@@ -202,9 +202,9 @@ def test_events_tell_what_happened_in_order(db: vk.Database) -> None:
     write(db, rounds(6, 1)[0])
     Coordinator(db.store, HereRunner(db.store), events=events.append).catch_up()
 
-    assert [event.name for event in events] == ["took over", "began", "committed"]
-    assert events[-1].facts["epoch"] == 1
-    assert events[-1].facts["changes"] == sum(db.store.ends().values())
+    assert [type(event) for event in events] == [TookOver, Began, Committed]
+    assert events[-1].epoch == 1
+    assert events[-1].changes == sum(db.store.ends().values())
 
 
 def test_epochs_have_about_the_size_asked_for(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.support.dump import dump
 from tests.support.oracle import CASES
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie, keep_up
 from tests.support.stores import NAME, make_database, rounds, write, wrong_views
-from viewkeeper.events import Event
+from viewkeeper.events import Event, Filling
 from viewkeeper.flow.coordinator import Coordinator
 
 LATE = ("summed", "extremes", "double_sums", "totals", "indexed", "shown_groups")
@@ -62,7 +62,7 @@ def test_a_view_that_is_being_filled_is_not_readable_and_status_says_how_far_it_
 
     rows, total = status.filling
     assert 0 < rows < total
-    assert [event.facts for event in told if event.name == "filling"] == [{"views": 1, "rows": rows, "total": total}]
+    assert [event for event in told if isinstance(event, Filling)] == [Filling(1, rows, total)]
     with pytest.raises(vk.NotReady, match="not filled"):
         list(db.view("summed").scan())
 

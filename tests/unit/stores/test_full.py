@@ -13,6 +13,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, keep_up
 from viewkeeper.engine.streaming import StreamingLoop
+from viewkeeper.events import Waiting
 from viewkeeper.flow.coordinator import Coordinator
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -85,7 +86,7 @@ def run_on_a_full_disk(path: Path, told: object, go: object) -> None:
     loop = StreamingLoop(
         NoSession(), Coordinator(db.store, HereRunner(db.store), events=events.append), db.store, retry_seconds=0.02
     )
-    while loop.trouble is None or "waiting" not in [event.name for event in events]:
+    while loop.trouble is None or not any(isinstance(event, Waiting) for event in events):
         os.sched_yield()
     told.send((type(loop.trouble).__name__, db.view("copied").get(1)))
     go.wait()
