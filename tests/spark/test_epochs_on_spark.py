@@ -71,7 +71,7 @@ def test_the_same_epoch_by_jobs_and_by_the_driver_writes_the_same_bytes(
         runners = [on_spark(db, spark, 1 + number), HereRunner(db.store), on_spark(db, spark, 4 - number)]
         dumps = []
         for runner in runners[number:] + runners[:number]:
-            runner.run(plan_of(epoch), epoch)
+            runner.run(plan_of(db.store, epoch), epoch)
             dumps.append(stored(db))
         assert dumps[0] == dumps[1] == dumps[2]
         commit_epoch(db.store, epoch)
@@ -185,7 +185,7 @@ def test_an_epoch_whose_task_is_fenced_says_so_and_commits_nothing(tmp_path: Pat
     db.store.raise_fences(epoch.epoch + 1)
 
     with pytest.raises(Fenced):
-        on_spark(db, spark, 2).run(plan_of(epoch), epoch)
+        on_spark(db, spark, 2).run(plan_of(db.store, epoch), epoch)
     assert dump(db.store) == []
     assert contents_or_nothing(db) == {}
 
