@@ -25,9 +25,9 @@ from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.directory import enter_directory
 from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.layout import Layout, open_layout
-from viewkeeper.stores.embedded.limits import LIMITS, Limits
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
+from viewkeeper.stores.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     import lmdb
@@ -301,7 +301,7 @@ class EmbeddedStore:
 
         from viewkeeper.ports.store import StoredVersions
         from viewkeeper.stores.embedded.place import runs, stored_keys
-        from viewkeeper.stores.embedded.versions import rows_before
+        from viewkeeper.stores.versions import rows_before
 
         spans = list(runs(places))
         if not any(self.has_records(place, table) for place, _, _ in spans):  # it is filled for the first time
