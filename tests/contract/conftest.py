@@ -14,6 +14,8 @@ TABLE = 1
 STORES = {
     "embedded, 1 node": "embedded:{folder}/store?sync=off",
     "embedded, 2 nodes": "embedded:{folder}/store?sync=off&nodes=2",
+    "memory, 1 node": "memory:{folder}/store",
+    "memory, 2 nodes": "memory:{folder}/store?nodes=2",
 }
 
 

@@ -25,6 +25,7 @@ from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.directory import enter_directory
 from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.layout import Layout, open_layout
+from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
@@ -101,7 +102,9 @@ class EmbeddedStore:
         from viewkeeper.ports.store import Capabilities
 
         images = self.layout.before_images
-        return Capabilities(before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True)
+        return Capabilities(
+            before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True, many_processes=True
+        )
 
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
@@ -398,6 +401,14 @@ class EmbeddedStore:
         return HeldViews([(node.stream, node) for node in self._nodes])
 
     # the store as a whole
+
+    def claim(self, *, take_over: bool) -> PipelineLock:
+        """The right to run the pipeline; PipelineRunning when another has it."""
+        return PipelineLock(self.layout.lock, take_over=take_over)
+
+    def claimed_by(self) -> int | None:
+        """The pid of the one who runs the pipeline; None when nobody does."""
+        return holder_of(self.layout.lock)
 
     def clear_stale_readers(self) -> int:
         return sum(environment.clear_stale_readers() for environment in self.environments().values())
