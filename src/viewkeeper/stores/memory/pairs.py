@@ -69,12 +69,9 @@ class Pairs:
 def _merged(chunk: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> Iterator[dict[bytes, bytes]]:
     """A chunk with changes, in pieces where it has become too long."""
     new = {key: value for key, value in (chunk | changes).items() if value is not None}
-    if len(new) == len(chunk) and new.keys() == chunk.keys():
-        yield new  # values alone have changed: a dict keeps the order of its keys
-        return
     pairs = sorted(new.items())
-    size = len(pairs) if len(pairs) <= CHUNK_KEYS else CHUNK_KEYS // 2
-    for at in range(0, len(pairs), max(1, size)):
+    size = CHUNK_KEYS if len(pairs) <= CHUNK_KEYS else CHUNK_KEYS // 2
+    for at in range(0, len(pairs), size):
         yield dict(pairs[at : at + size])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.errors import InputError, LogDiverged, NotOffered, PipelineRunning
+from viewkeeper.errors import InputError, LogDiverged, NotOffered, PipelineRunning, StoreInUse
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Borders
@@ -364,12 +364,14 @@ class MemoryStore(Store):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within the block no pipeline runs."""
+        """Within the block no pipeline runs; StoreInUse if the store is open more than once."""
         try:
             claim = self.claim(take_over=False)
         except PipelineRunning as error:
             raise PipelineRunning(error.fact, "stop it first") from None
         try:
+            if (users := len(self._contents.users)) > 1:
+                raise StoreInUse(f"this process has the store open {users} times", "close the other databases first")
             yield
         finally:
             claim.release()
