@@ -16,8 +16,8 @@ from unittest import mock
 # What is wrapped, by the name of the step: as `module:attribute` or `module:class.attribute`.
 STEPS: dict[str, tuple[str, ...]] = {
     "log read": ("viewkeeper.stores.embedded.node:_read_entries",),
-    "log checksum": ("viewkeeper.stores.embedded.logbatches:_verify",),
-    "log decode": ("viewkeeper.stores.embedded.logbatches:_decode_table",),
+    "log checksum": ("viewkeeper.stores.logbatches:_verify",),
+    "log decode": ("viewkeeper.stores.logbatches:_decode_table",),
     "row decode": (
         "viewkeeper.views.images:decode_rows",
         "viewkeeper.views.groups:decode_rows",

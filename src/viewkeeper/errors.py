@@ -8,6 +8,7 @@
     │   ├── UnknownName       a table, view or column that does not exist
     │   ├── DuplicateName     a name that is taken
     │   ├── NameInUse         dropping what others need
+    │   ├── NotOffered        something that this kind of store does not do
     │   ├── BadRow            a value of the wrong type, a key missing or NULL, a row too large
     │   └── TooMuchAtOnce     more bytes than one transaction may write
     ├── StoreError            the operator: the store's place, format or disk
@@ -80,6 +81,10 @@ class DuplicateName(InputError):
 
 class NameInUse(InputError):
     """Something others depend on cannot be dropped."""
+
+
+class NotOffered(InputError):
+    """This kind of store does not do what was asked for; the hint says which one does."""
 
 
 class BadRow(InputError):

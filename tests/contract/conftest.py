@@ -12,8 +12,10 @@ from viewkeeper.stores.open import open_store
 
 TABLE = 1
 STORES = {
-    "embedded, 1 node": "embedded:{folder}/store?sync=off",
+    "embedded, 1 node": "embedded:{folder}/store?sync=off&nodes=1",
     "embedded, 2 nodes": "embedded:{folder}/store?sync=off&nodes=2",
+    "memory, 1 node": "memory:{folder}/store?nodes=1",
+    "memory, 2 nodes": "memory:{folder}/store?nodes=2",
 }
 
 
@@ -43,3 +45,9 @@ class Subject:
 @pytest.fixture(params=list(STORES.values()), ids=list(STORES))
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     return Subject(open_store(request.param.format(folder=tmp_path)))
+
+
+@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
+def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    """A store whose log has no before-images."""
+    return Subject(open_store(request.param.format(folder=tmp_path) + "&before_images=off"))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.contract.conftest import Subject
+import pytest
+
+from tests.contract.conftest import TABLE, Subject
+from viewkeeper.errors import PositionLost
+from viewkeeper.model.writes import RowWrites
 from viewkeeper.ports.log import CHANGES_SCHEMA
 
 
@@ -61,6 +65,16 @@ def test_a_change_carries_the_row_before_and_after_it(subject: Subject) -> None:
     assert [row[2:] for row in rows] == [(b"k", None, b"1"), (b"k", b"1", b"2"), (b"k", b"2", None)]
 
 
+def test_a_plain_log_carries_the_row_after_a_change_alone(plain: Subject) -> None:
+    plain.put(b"k", b"1")
+    plain.put(b"k", b"2")
+    plain.put(b"k", None)
+    ((_, rows),) = changes_of(plain, {}, plain.store.ends()).items()
+
+    assert [row[2:] for row in rows] == [(b"k", None, b"1"), (b"k", None, b"2"), (b"k", None, None)]
+    assert not plain.store.capabilities.before_images
+
+
 def test_the_changes_of_one_row_are_in_one_stream_in_their_order(subject: Subject) -> None:
     for number in range(20):
         subject.put(b"k%d" % (number % 4), b"%d" % number)
@@ -78,6 +92,44 @@ def test_a_cut_lies_between_its_start_and_the_ends_and_stands_still_when_nothing
 
     assert cut.positions == subject.store.ends() == again.positions
     assert again.stamp >= cut.stamp
+
+
+def test_a_cut_never_parts_a_transaction(subject: Subject) -> None:
+    """Neither by changes nor by bytes, although each transaction here is more than is asked for."""
+    store, borders = subject.store, {stream: {0} for stream in subject.store.ends()}
+    for number in range(12):
+        rows = {b"%d-%d" % (number, place): b"v" * 100 for place in range(9)}
+        for node in store.ends():
+            keys = [key for key in rows if store.node_of(key) == node]
+            groups = [RowWrites(table, keys, lambda befores: [b"v" * 100] * len(befores)) for table in (1, 2)]
+            borders[node] |= set(store.write(node, groups).values())
+    for most in ({"changes_max": 4, "bytes_max": 1 << 40}, {"changes_max": 1 << 40, "bytes_max": 400}):
+        last, steps = dict.fromkeys(borders, 0), 0
+        while last != store.ends():
+            cut = store.cut(last, **most).positions
+            assert all(last[stream] <= cut[stream] and cut[stream] in borders[stream] for stream in borders)
+            assert sum(cut[stream] - last[stream] for stream in borders) <= 2 * 18
+            last, steps = cut, steps + 1
+        assert steps >= 6
+
+
+def test_the_bytes_of_ranges_add_up(subject: Subject) -> None:
+    subject.write(20)
+    ends, middle = subject.store.ends(), subject.store.cut({}, changes_max=9, bytes_max=1 << 40).positions
+    sizes = [subject.store.log_bytes(*between) for between in (({}, middle), (middle, ends), ({}, ends))]
+
+    assert all(sizes) and sizes[0] + sizes[1] == sizes[2]
+    assert subject.store.log_bytes(ends, ends) == 0
+
+
+def test_the_oldest_change_that_waits_has_a_stamp_between_two_cuts(subject: Subject) -> None:
+    subject.write(3)
+    before = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
+    assert subject.store.oldest_waiting(before.positions) is None
+    subject.write(4)
+    after = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
+
+    assert before.stamp < subject.store.oldest_waiting(before.positions) <= after.stamp <= subject.store.now()
 
 
 def test_checksums_tell_entries_apart_and_stay(subject: Subject) -> None:
@@ -104,3 +156,19 @@ def test_a_truncated_log_can_be_read_from_where_it_was_truncated(subject: Subjec
 
     assert changes_of(subject, cut, subject.store.ends()) == behind
     assert subject.store.checksums(cut) == sums  # still asked for
+    assert subject.store.log_entries() == len(cut) + 8
+    with pytest.raises(PositionLost):
+        changes_of(subject, {}, cut)
+    for stream, end in cut.items():
+        with pytest.raises(PositionLost):
+            list(subject.store.scan_as_of(TABLE, stream, end - 2))
+
+
+def test_a_log_is_truncated_a_few_entries_at_a_time_and_only_where_it_is_old(subject: Subject) -> None:
+    subject.write(20)
+    ends = subject.store.ends()
+
+    assert subject.store.truncate_log(ends, older_than_seconds=3_600, entries_max=5_000) == 0
+    assert subject.store.truncate_log(ends, older_than_seconds=0, entries_max=3) == 3 * len(ends)
+    assert subject.store.log_entries() == 20 - 3 * len(ends)
+    assert subject.store.ends() == ends

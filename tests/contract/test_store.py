@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.contract.conftest import TABLE, Subject
-from viewkeeper.errors import CorruptStore, Fenced
+from viewkeeper.errors import BadRow, CorruptStore, Fenced, InputError
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Cut
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.writes import RowWrites
 from viewkeeper.ports.store import VersionWrite
 from viewkeeper.stores.open import open_store
+from viewkeeper.stores.versions import versions_of
 
 VIEW = 9
 SCHEMA = TableSchema(TABLE, "t", (), ())
@@ -76,6 +81,86 @@ def test_a_table_can_be_read_as_of_any_cut(subject: Subject) -> None:
         assert found == rows
 
 
+def test_a_group_of_writes_is_there_or_not_at_all(subject: Subject) -> None:
+    subject.put(b"k", b"1")
+    node, ends = subject.store.node_of(b"k"), subject.store.ends()
+
+    def fail(befores: list) -> list:
+        assert befores == [b"2"]  # it sees what the group before it wrote
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        subject.store.write(node, [RowWrites(TABLE, [b"k"], lambda befores: [b"2"]), RowWrites(TABLE, [b"k"], fail)])
+    assert subject.store.get(TABLE, b"k") == b"1"
+    assert subject.store.ends() == ends
+
+
+def test_a_write_that_changes_nothing_leaves_nothing_in_the_log(subject: Subject) -> None:
+    subject.put(b"k", b"1")
+    ends = subject.store.ends()
+
+    assert subject.put(b"k", b"1") == {subject.store.node_of(b"k"): ends[subject.store.node_of(b"k")]}
+    subject.put(b"other", None)
+    assert subject.store.ends() == ends
+
+
+def test_rows_of_several_nodes_are_not_one_group(subject: Subject) -> None:
+    keys = [b"k%d" % number for number in range(20)]
+    nodes = {subject.store.node_of(key) for key in keys}
+    group = [RowWrites(TABLE, keys, lambda befores: [b"1"] * len(befores))]
+    if len(nodes) == 1:
+        subject.store.write(0, group)
+    else:
+        with pytest.raises(InputError, match="several nodes"):
+            subject.store.write(0, group)
+
+    assert subject.store.count_rows(TABLE) == (20 if len(nodes) == 1 else 0)
+
+
+def test_a_row_that_is_too_large_is_refused(subject: Subject) -> None:
+    with pytest.raises(BadRow, match="134,217,728"):
+        subject.put(b"k", bytes((128 << 20) + 1))
+    assert subject.store.get(TABLE, b"k") is None
+
+
+@pytest.mark.parametrize(("rows_max", "bytes_max"), [(7, 1 << 40), (1_000, 60), (1_000, 1 << 40)])
+def test_borders_cut_rows_and_records_in_pieces(subject: Subject, rows_max: int, bytes_max: int) -> None:
+    """From border to border everything is met once, in order, and no step is larger than was asked for."""
+    rows = {b"%03d" % number: b"x" * (number % 9) for number in range(50)}
+    for key, row in rows.items():
+        subject.put(key, row)
+    subject.store.raise_fences(1)
+    settle(subject, at(1), rows)
+    most = {"rows_max": rows_max, "bytes_max": bytes_max, "pieces": 3}
+    for stream in subject.store.ends():
+        mine = {key: row for key, row in rows.items() if subject.store.node_of(key) == stream}
+        ends = subject.store.ends()
+        spans = spans_of(lambda after, of=stream: subject.store.row_borders(TABLE, of, after, **most), rows_max)
+        scans = [list(subject.store.scan_as_of(TABLE, stream, ends[stream], low, high)) for low, high in spans]
+        assert [pair for batches in scans for pair in pairs_in(batches)] == list(mine.items())
+    spans = spans_of(lambda after: subject.store.record_borders(VIEW, 0, after, **most), rows_max)
+    scans = [list(subject.store.scan_versions(0, VIEW, 1, (), low, high)) for low, high in spans]
+
+    assert [pair for batches in scans for pair in pairs_in(batches)] == list(rows.items())
+    assert subject.store.count_records(VIEW) == subject.store.count_rows(TABLE) == 50
+
+
+def spans_of(borders_of: Callable[[bytes], Borders], rows_max: int) -> list[tuple[bytes, bytes | None]]:
+    """All pieces (low, high] from the start of a part to its end."""
+    spans: list[tuple[bytes, bytes | None]] = []
+    after: bytes | None = b""
+    while after is not None:
+        found = borders_of(after)
+        assert found.keys[0] == after and found.rows <= rows_max
+        spans += itertools.pairwise(found.keys)
+        after = found.keys[-1]
+    return spans
+
+
+def pairs_in(batches: list[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
+    return [(row["key"], row["row"]) for batch in batches for row in batch.to_pylist()]
+
+
 def test_a_version_is_seen_by_its_epoch_and_later_ones(subject: Subject) -> None:
     for epoch, row in ((1, b"1"), (3, b"3"), (4, None)):
         subject.store.raise_fences(epoch)
@@ -120,6 +205,60 @@ def test_what_a_void_epoch_wrote_is_not_seen(subject: Subject) -> None:
     subject.store.raise_fences(3)
 
     assert rows_of(subject, at(3, void=(2,)), [b"a", b"b"]) == [b"1", None]
+
+
+def test_a_tombstone_goes_when_the_floor_has_passed_it_and_not_before(subject: Subject) -> None:
+    for epoch, row in ((1, b"1"), (2, None)):
+        subject.store.raise_fences(epoch)
+        settle(subject, at(epoch), {b"a": row, b"b": b"%d" % epoch})
+    subject.store.raise_fences(3)
+    subject.store.open_epoch(0, at(3, floor=1))
+    assert subject.store.get_chain(0, VIEW, b"a") is not None
+    with pytest.raises(Fenced):  # only the epoch that is at the fence purges
+        subject.store.open_epoch(0, at(2, floor=2))
+    subject.store.open_epoch(0, at(3, floor=2))
+
+    assert subject.store.get_chain(0, VIEW, b"a") is None
+    assert rows_of(subject, at(3), [b"a", b"b"]) == [None, b"2"]
+    assert subject.store.count_records(VIEW) == 1
+
+
+def test_a_record_written_again_since_its_tombstone_is_not_purged(subject: Subject) -> None:
+    for epoch, row in ((1, b"1"), (2, None), (3, b"3")):
+        subject.store.raise_fences(epoch)
+        settle(subject, at(epoch), {b"a": row})
+    subject.store.raise_fences(4)
+    subject.store.open_epoch(0, at(4, floor=2))
+    subject.store.open_epoch(0, at(4, floor=3))
+
+    assert rows_of(subject, at(4), [b"a"]) == [b"3"]
+
+
+def test_versions_below_the_floor_go_with_the_next_write(subject: Subject) -> None:
+    for epoch in (1, 2, 3, 4):
+        subject.store.raise_fences(epoch)
+        settle(subject, at(epoch, floor=max(0, epoch - 2)), {b"a": b"%d" % epoch})
+
+    assert [epoch for epoch, _ in versions_of(subject.store.get_chain(0, VIEW, b"a"))] == [4, 3, 2]
+
+
+def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
+    keys = [b"a1", b"a2", b"a3", b"b1", b"\xff\xff1"]
+    subject.store.raise_fences(1)
+    settle(subject, at(1), dict.fromkeys(keys, b"1"))
+    subject.store.raise_fences(2)
+    settle(subject, at(2), {b"a2": None})
+
+    def found(ranges: list[tuple[bytes, bytes]], *left_out: bytes, epoch: int = 3, reverse: bool = False) -> list:
+        return subject.store.next_keys(0, VIEW, ranges, frozenset(left_out), at(epoch), reverse=reverse)
+
+    assert found([(b"a", b"a"), (b"a", b"a1"), (b"a", b"a3"), (b"c", b"c"), (b"\xff", b"\xff")]) == [
+        b"a1", b"a3", None, None, b"\xff\xff1",
+    ]  # fmt: skip
+    assert found([(b"a", b"a9"), (b"a", b"a3"), (b"a", b"a1")], reverse=True) == [b"a3", b"a1", None]
+    assert found([(b"a", b"a")], b"a1", epoch=2) == [b"a2"]
+    with pytest.raises(Fenced):
+        found([(b"a", b"a1")], epoch=1)
 
 
 def test_places_do_not_see_each_other(subject: Subject) -> None:
@@ -176,6 +315,7 @@ def test_a_dropped_view_and_a_dropped_table_leave_nothing(subject: Subject) -> N
     assert rows_of(subject, at(2), [b"a"]) == [None]
     assert list(subject.store.scan(TABLE, b"", None)) == []
     assert subject.store.count_rows(TABLE) == 0
+    assert not subject.store.has_records(0, VIEW)
 
 
 def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:

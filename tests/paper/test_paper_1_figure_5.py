@@ -20,7 +20,7 @@ from viewkeeper.model.rows import decode_row
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT
 from viewkeeper.plan.nodes import FoldNode, JoinNode
-from viewkeeper.stores.embedded.versions import versions_of
+from viewkeeper.stores.versions import versions_of
 
 PLAN = Path(__file__).parents[1] / "golden" / "papers" / "paper_1_figure_5.plan"
 A = [("k1", "x1", 30), ("k2", "x2", 20), ("k3", "x2", 50), ("k4", "x1", 40)]

@@ -12,6 +12,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
@@ -57,6 +58,7 @@ RUN_EVENTS = (
 SEEN: Counter[str] = Counter()
 HISTORIES: Counter[str | tuple[str, str]] = Counter()
 LOGS = ("images", "plain")
+STORES = ("embedded", "memory")
 WORLDS: dict[str, World] = {}
 
 
@@ -140,15 +142,19 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     for log in LOGS:
         option = "off" if log == "plain" else "on"
         for shape, nodes in ((TEXT, 1), (COMPOSITE, 2)):
-            url = f"embedded:{folder / shape.name}-{log}?sync=off&nodes={nodes}&before_images={option}"
-            WORLDS[f"{shape.name}, {log}"] = World(url, shape)
+            options = f"nodes={nodes}&before_images={option}"
+            for store, url in (("embedded", f"embedded:{folder / shape.name}-{log}?sync=off&"), ("memory", "memory:?")):
+                WORLDS[f"{store}, {shape.name}, {log}"] = World(url + options, shape)
     yield
     if set(HISTORIES) >= set(WORLDS):  # a run of some worlds alone is not judged
         assert [event for event in (*EVENTS, *RUN_EVENTS) if not SEEN[event]] == []
-        told = {(kind, log): HISTORIES[kind, log] for kind in KINDS for log in LOGS}
+        told = {
+            (kind, world): HISTORIES[kind, world] for kind in KINDS for world in map(", ".join, product(STORES, LOGS))
+        }
         assert {what: count for what, count in told.items() if count < HISTORIES_MIN} == {}
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("shape", ["text", "composite"])
 @settings(max_examples=10, phases=PHASES)
@@ -161,9 +167,9 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @example(seed=13, histories=60, steps=32)  # these two have views of all kinds between them
 @example(seed=44, histories=60, steps=32)
 def test_every_view_equals_its_recomputation_at_every_epoch(
-    shape: str, log: str, seed: int, histories: int, steps: int
+    shape: str, log: str, store: str, seed: int, histories: int, steps: int
 ) -> None:
-    world, choose = WORLDS[f"{shape}, {log}"], random.Random(seed)
+    world, choose = WORLDS[f"{store}, {shape}, {log}"], random.Random(seed)
     changes = HistoryMaker(world.shape, seed, SEEN).interleaved(0, histories, steps)
     names = {case.name for case in CASES if choose.random() < 0.75}
     late = {name for name in sorted(names) if choose.random() < 0.3}
@@ -180,9 +186,9 @@ def test_every_view_equals_its_recomputation_at_every_epoch(
     checker.run_some(choose, epochs=1_000)
 
     assert checker.is_done()
-    HISTORIES[f"{shape}, {log}"] += 1
+    HISTORIES[f"{store}, {shape}, {log}"] += 1
     for kind in {case.kind for case in CASES if case.name in names}:
-        HISTORIES[kind, log] += histories * (steps >= STEPS_MIN)
+        HISTORIES[kind, f"{store}, {log}"] += histories * (steps >= STEPS_MIN)
 
 
 class Checker:
@@ -274,8 +280,9 @@ class Checker:
 
 def test_the_model_says_what_a_table_holds(tmp_path: Path) -> None:
     """The base itself: what is read back is what the independent model says, on one node and on two."""
-    for shape, nodes in ((TEXT, 1), (COMPOSITE, 2)):
-        world = World(f"embedded:{tmp_path / shape.name}?sync=off&nodes={nodes}", shape)
+    urls = "embedded:{folder}/{name}?sync=off&nodes={nodes}", "memory:?nodes={nodes}"
+    for url, (shape, nodes) in product(urls, ((TEXT, 1), (COMPOSITE, 2))):
+        world = World(url.format(folder=tmp_path, name=shape.name, nodes=nodes), shape)
         world.start()
         changes = HistoryMaker(shape, 7).interleaved(0, 20, STEPS_MIN)
         for change in changes:

@@ -16,6 +16,7 @@ from tests.support import troubled
 from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.model.keys import encode_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +80,26 @@ def test_each_planted_error_is_named_and_nothing_else(shop: Database, spark: Spa
     }
     (changed,) = [finding for finding in report.findings if finding.kind == "wrong"]
     assert changed.expected["total"] != changed.found["total"]
+
+
+@pytest.mark.parametrize("log", ["on", "off"])
+def test_a_store_in_memory_is_judged_too(spark: SparkSession, log: str) -> None:
+    """Spark cannot reach it; a check writes what it compares to files."""
+    with vk.connect(f"memory:?nodes=2&before_images={log}") as shop:
+        shop.execute(VIEWS)
+        shop.table("orders").put_many([order(i) for i in range(120)])
+        Coordinator(shop.store, HereRunner(shop.store)).catch_up()
+        shop.table("orders").put("o2", {"region": "moon", "amount": -1})
+        report = shop.check(spark=spark)
+        assert report.ok and report.records > 300
+        us, eu = (encode_key(shop.view("revenue").definition.node.key, (region,)) for region in ("us", "eu"))
+        place, table = shop.store.place_of(us), shop.view("revenue").definition.node.table
+        found = shop.store._contents.places[place]
+        chain = shop.store.get_chain(shop.store.place_of(eu), table, eu)
+        found.state = ({**found.state[0], table: found.pairs(table).changed({us: chain})}, found.state[1])
+        (finding,) = shop.check(spark=spark).findings
+
+        assert (finding.view, finding.key, finding.kind) == ("revenue", ("us",), "wrong")
 
 
 def test_an_unknown_view_is_refused_before_spark_is_asked(shop: Database) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.versions import versions_of
+from viewkeeper.stores.versions import versions_of
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

@@ -21,7 +21,7 @@ from viewkeeper.model.rows import decode_row
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
 from viewkeeper.plan.nodes import JoinNode
-from viewkeeper.stores.embedded.versions import version_at
+from viewkeeper.stores.versions import version_at
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

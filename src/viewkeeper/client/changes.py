@@ -74,7 +74,7 @@ def require_kept(label: str, since: object, moment: Moment, filled: int) -> int:
 
 def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Moment) -> list[Step]:
     """The steps of all chains behind `since`, ordered by epoch and key."""
-    from viewkeeper.stores.embedded.versions import newest_epoch, versions_of
+    from viewkeeper.stores.versions import newest_epoch, versions_of
 
     steps: list[Step] = []
     for key, chain in pairs:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from viewkeeper.client.arguments import take_path, take_text
 from viewkeeper.client.database import Database
-from viewkeeper.stores.open import open_store
+from viewkeeper.stores.open import open_store, restore_store
 
 
 def connect(url: str, *, read_only: bool = False) -> Database:
@@ -18,7 +18,5 @@ def connect(url: str, *, read_only: bool = False) -> Database:
 
 def restore(backup: str | Path, url: str, *, progress: Callable[[int, int], None] | None = None) -> Database:
     """Make a new store at `url` from what `db.backup` wrote, and open it; tokens of the old store do not fit it."""
-    from viewkeeper.stores.embedded.restore import restore_store
-
     restore_store(take_path("the backup", backup), take_text("the URL of a store", url), progress)
     return connect(url)

@@ -168,11 +168,15 @@ class Database:
         changes_per_epoch: int | None = None,
         events: EventSink | None = None,
     ) -> Pipeline:
-        """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is handed in."""
+        """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is handed in.
+
+        Over a store that only this process reaches all work is done in it, without Spark.
+        """
         from viewkeeper.engine.session import require_spark
 
         self.require_writable()
-        require_spark()
+        if self.store.capabilities.many_processes:
+            require_spark()
         from viewkeeper.client.pipeline import Pipeline
 
         return Pipeline(

@@ -1,6 +1,6 @@
 """The pipeline's face: run what is there, or keep running.
 
-In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store (an OS lock tells);
+In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store, which claims it;
 stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
 """
 
@@ -19,7 +19,6 @@ from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX, Committed, Coordi
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.token import Token
-from viewkeeper.stores.embedded.lock import PipelineLock
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -45,7 +44,7 @@ class Pipeline:
         owners_of_places(database.store.places, view_managers)
         self._database = database
         self._session = StartingSession(spark, view_managers=view_managers)
-        self._lock = PipelineLock(database.store.layout.lock, take_over=take_over)
+        self._lock = database.store.claim(take_over=take_over)
         self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
         self._loop: StreamingLoop | None = None
         size = changes_per_epoch or CHANGES_PER_EPOCH_MAX
@@ -83,9 +82,13 @@ class Pipeline:
         return done
 
     def start(self) -> None:
-        """Keep running in the background, woken by Spark Structured Streaming once that is up, until `stop`."""
+        """Keep running in the background, woken by Spark Structured Streaming once that is up, until `stop`.
+
+        A store that only this process reaches needs no Spark: a thread looks for changes by itself.
+        """
         if self._loop is None:
-            self._session.begin()
+            if self._database.store.capabilities.many_processes:
+                self._session.begin()
             self._loop = StreamingLoop(self._session, self._coordinator, self._database.store)
 
     def stop(self) -> None:

@@ -90,7 +90,7 @@ class Snapshot:
 
     def keys_of(self, table: int) -> Iterator[bytes]:
         """The keys of the records of a table beside the views, in order."""
-        from viewkeeper.stores.embedded.versions import version_at
+        from viewkeeper.stores.versions import version_at
 
         places = range(self._database.store.places)
         for key, chain in self._held.scan(places, table, b"", None):

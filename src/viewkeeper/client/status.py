@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from viewkeeper.client.troubles import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
 from viewkeeper.model.positions import count_between
-from viewkeeper.stores.embedded.lock import holder_of
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -85,7 +84,7 @@ def read_status(database: Database) -> Status:
     lag = count_between(record.positions, store.ends())
     oldest = store.oldest_waiting(record.positions)
     seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
-    pid = holder_of(store.layout.lock)
+    pid = store.claimed_by()
     with database.snapshot() as snapshot:
         catalog = snapshot.catalog
         views = tuple(_view_status(database, snapshot, record, view) for view in catalog.views)

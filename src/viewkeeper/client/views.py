@@ -369,7 +369,7 @@ def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, ob
 
 def _rows_at(keys: pa.Array, chains: pa.Array, moment: Moment) -> tuple[pa.Array, pa.Array]:
     """The keys that have a record at the moment, and their rows."""
-    from viewkeeper.stores.embedded.versions import rows_at
+    from viewkeeper.stores.versions import rows_at
 
     rows = rows_at(chains, moment.epoch, moment.void)
     there = rows.is_valid()
@@ -377,6 +377,6 @@ def _rows_at(keys: pa.Array, chains: pa.Array, moment: Moment) -> tuple[pa.Array
 
 
 def _version_at(chain: bytes, moment: Moment) -> bytes | None:
-    from viewkeeper.stores.embedded.versions import version_at
+    from viewkeeper.stores.versions import version_at
 
     return version_at(chain, moment.epoch, moment.void)

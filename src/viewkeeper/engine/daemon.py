@@ -21,8 +21,8 @@ import pyspark.worker
 from pyspark.daemon import manager
 
 import viewkeeper.engine.tasks
-import viewkeeper.stores.embedded.logbatches
 import viewkeeper.stores.embedded.store
+import viewkeeper.stores.logbatches
 
 if __name__ == "__main__":
     manager()

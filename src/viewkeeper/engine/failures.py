@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from py4j.protocol import Py4JNetworkError
-from pyspark import SparkContext
 
 from viewkeeper import errors
 from viewkeeper.errors import (
@@ -73,7 +71,14 @@ def spark_lost_told() -> Iterator[None]:
 
 def is_jvm_gone(error: Exception) -> bool:
     """Whether a call to Spark failed because its JVM is no longer there."""
-    if isinstance(error, ConnectionError | Py4JNetworkError):
+    if isinstance(error, ConnectionError):
+        return True
+    if "pyspark" not in sys.modules:  # then nobody has called it
+        return False
+    from py4j.protocol import Py4JNetworkError
+    from pyspark import SparkContext
+
+    if isinstance(error, Py4JNetworkError):
         return True
     context = SparkContext._active_spark_context
     process = getattr(getattr(context, "_gateway", None), "proc", None)

@@ -2,7 +2,8 @@
 
 In: the plan and the epoch in flight. Out: nothing, once every receipt is in hand. Always: both run `views.program` over
 the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between epochs.
-While Spark is starting, the driver does what it can do in about that time.
+While Spark is starting, the driver does what it can do in about that time; over a store that no other process reaches it
+does all.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from functools import partial
 
 from viewkeeper.engine.failures import translate
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask
 from viewkeeper.flow.coordinator import require_receipts
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
@@ -43,6 +43,7 @@ class SparkRunner:
         meanwhile_work: int = MEANWHILE_WORK,
     ) -> None:
         self._store = store
+        self._is_bound_here = not store.capabilities.many_processes
         self._session = session
         self._small_work, self._meanwhile_work = small_work, meanwhile_work
         self._work_here = 0
@@ -52,7 +53,7 @@ class SparkRunner:
         changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
         work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
         try:
-            if work <= self._small_work or self._is_better_here(work):
+            if self._is_bound_here or work <= self._small_work or self._is_better_here(work):
                 run_here(self._store, plan, epoch)
             else:
                 self._run_job(plan, epoch)
@@ -71,6 +72,8 @@ class SparkRunner:
         return work <= self._meanwhile_work and not self._session.is_ready
 
     def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+        from viewkeeper.engine.tasks import BLOCKS_SCHEMA, RECEIPTS_SCHEMA, EpochTask  # with PySpark
+
         managers = self.view_managers
         owners = tuple(owners_of_places(self._store.places, managers))
         units = tuple(plan_units(plan, epoch, pieces=managers))

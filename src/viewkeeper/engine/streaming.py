@@ -2,7 +2,8 @@
 
 In: a Spark session that may still be starting, and a coordinator. Out: committed epochs, until stopped. Always: a batch of
 the query is only a wake-up call; its handler runs epochs until the store's committed positions cover the batch's end (R9).
-Until its second batch a thread looks for changes by itself, so that no view waits for Spark to start. The checkpoint is a
+Until its second batch a thread looks for changes by itself, so that no view waits for Spark to start; over a store that no
+other process reaches it does so to the end, without a query. The checkpoint is a
 temporary directory and may be deleted at any time.
 """
 
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
 from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.engine.wakeup import NAME, WakeupSource
 from viewkeeper.errors import EpochFailed, StoreBusy, StoreError, StoreFull, StoreReplaced, ViewKeeperError
 from viewkeeper.events import Waiting
 from viewkeeper.flow.coordinator import Coordinator
@@ -72,7 +72,8 @@ class StreamingLoop:
     def _open(self) -> None:
         """Keep the views fresh from here until Spark is there and its query awake, then leave that to the query."""
         let_others_go_first_here()
-        self._catch_up_until(lambda: self._session.is_ready)
+        reaches_store = self._store.capabilities.many_processes
+        self._catch_up_until(lambda: reaches_store and self._session.is_ready)
         if self._stopping.is_set() or self._failure:
             return
         try:
@@ -91,6 +92,8 @@ class StreamingLoop:
             self._stopping.wait(POLL_MS / 1000)
 
     def _start_query(self) -> StreamingQuery:
+        from viewkeeper.engine.wakeup import NAME, WakeupSource  # with PySpark
+
         session = self._session.get().newSession()
         session.conf.set("spark.sql.streaming.stopTimeout", "60000")
         session.dataSource.register(WakeupSource)

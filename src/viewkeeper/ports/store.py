@@ -27,6 +27,7 @@ class Capabilities:
     cell_timestamps: bool
     snapshots: bool
     atomic_multi_row: bool
+    many_processes: bool  # others reach the store by its URL, Spark's workers among them
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,44 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from viewkeeper.errors import InputError, StoreReplaced
+from viewkeeper.errors import InputError, NotOffered, StoreReplaced
 
-_ADAPTERS = {"embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore")}
+_ADAPTERS = {
+    "embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore"),
+    "memory": ("viewkeeper.stores.memory.store", "MemoryStore"),
+}
+_RESTORERS = {"embedded": ("viewkeeper.stores.embedded.restore", "restore_store")}
 _SHARED: dict[str, Any] = {}
 
 
 def open_store(url: str, *, create: bool = True, read_only: bool = False) -> Any:
     """A store of the adapter that the URL's scheme names; `read_only` is for one that cannot be written, or need not."""
+    return _load(_ADAPTERS[_scheme_of(url)])(url, create=create, read_only=read_only)
+
+
+def restore_store(backup: Path, url: str, progress: Callable[[int, int], None] | None = None) -> None:
+    """Make the store at `url` from a backup, where stores of that scheme have backups."""
+    scheme = _scheme_of(url)
+    if scheme not in _RESTORERS:
+        raise NotOffered(f"a store at {scheme}: is not made from a backup", "restore it to embedded:PATH")
+    _load(_RESTORERS[scheme])(backup, url, progress)
+
+
+def _scheme_of(url: str) -> str:
     scheme = url.partition(":")[0]
     if scheme not in _ADAPTERS:
-        known = ", ".join(f"{name}:" for name in _ADAPTERS)
-        raise InputError(f"no store is reached by {url!r}", f"the URL starts with {known} as in embedded:./shop")
-    module, name = _ADAPTERS[scheme]
-    return getattr(importlib.import_module(module), name)(url, create=create, read_only=read_only)
+        known = " or ".join(f"{name}:" for name in _ADAPTERS)
+        raise InputError(f"no store is reached by {url!r}", f"the URL starts with {known}, as in embedded:./shop")
+    return scheme
+
+
+def _load(found: tuple[str, str]) -> Any:
+    module, name = found
+    return getattr(importlib.import_module(module), name)
 
 
 def open_shared(url: str, incarnation: str) -> Any:

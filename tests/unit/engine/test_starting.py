@@ -161,7 +161,8 @@ def _loop(monkeypatch: pytest.MonkeyPatch, catch_up: Callable[[], None]) -> Stre
     monkeypatch.setattr(streaming, "tidy_up", lambda store: None)
     monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: _Query())
     coordinator = SimpleNamespace(catch_up=catch_up)
-    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, object())
+    store = SimpleNamespace(capabilities=SimpleNamespace(many_processes=True))
+    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
 
 
 def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,11 @@ from viewkeeper.errors import InputError
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.stores.embedded.environment import Environment
-from viewkeeper.stores.embedded.limits import Limits
-from viewkeeper.stores.embedded.logformat import decode_header
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.embedded.parts import make_part, part_of
 from viewkeeper.stores.embedded.store import EmbeddedStore
+from viewkeeper.stores.limits import Limits
+from viewkeeper.stores.logformat import decode_header
 
 LIMITS = Limits(row=5_000, transaction=10_000, entry=1_000)
 

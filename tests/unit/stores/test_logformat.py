@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from viewkeeper.errors import CorruptStore, NewerFormat
 from viewkeeper.ports.log import CHANGES_SCHEMA
-from viewkeeper.stores.embedded import logformat
-from viewkeeper.stores.embedded.logbatches import decode_entries
+from viewkeeper.stores import logformat
+from viewkeeper.stores.logbatches import decode_entries
 
 IMAGES = st.none() | st.binary(max_size=9)
 CHANGES = st.lists(st.tuples(st.binary(min_size=1, max_size=9), IMAGES, IMAGES), min_size=1, max_size=5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.errors import Fenced
-from viewkeeper.stores.embedded import versions
+from viewkeeper.stores import versions
 
 Chain = list[tuple[int, bytes | None]]  # newest first
 CHAINS = st.lists(

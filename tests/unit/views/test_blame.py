@@ -16,7 +16,7 @@ from viewkeeper.errors import EpochFailed, InvariantBroken
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.nodes import FoldNode, JoinNode, TopNode
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.versions import versions_of
+from viewkeeper.stores.versions import versions_of
 from viewkeeper.views import inputs, join, program
 
 VIEWS = {

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl
 
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
 from viewkeeper.failpoints import failpoint
@@ -34,13 +32,13 @@ from viewkeeper.stores.embedded.newdirectory import (
 )
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
+from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
 FORMAT = 3
 PLACES = 8
-NODES_MAX = 64
 MANIFEST = "backup.json"  # what a backup has in the place of store.json
 _FILE = "store.json"
-_SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
+_OPTIONS = ("nodes", "before_images", "sync", "busy_timeout")
 _FACTS = {"nodes": int, "places": int, "before_images": bool, "incarnation": str}
 
 
@@ -92,17 +90,7 @@ def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
         images, synced = options.get("before_images") != "off", options.get("sync") != "off"
         _create(path, int(options.get("nodes", 1)), before_images=images, synced=synced)
     facts = _read(path / _FILE)
-    if "nodes" in options and int(options["nodes"]) != facts["nodes"]:
-        raise InputError(
-            f"the store has {facts['nodes']} nodes, not {options['nodes']}",
-            "the number is fixed when the store is made: leave ?nodes out",
-        )
-    images = facts["before_images"]
-    if "before_images" in options and (options["before_images"] == "on") != images:
-        raise InputError(
-            f"the store's log is kept {'with' if images else 'without'} before-images",
-            "that is fixed when the store is made: leave ?before_images out",
-        )
+    require_same(options, nodes=facts["nodes"], before_images=facts["before_images"])
     needed = [path / name for name in ("", "meta", "meta/data.mdb")]
     is_writable = all(os.access(file, os.W_OK) for file in needed if file.exists())
     if not is_writable and not read_only:
@@ -123,25 +111,9 @@ def _require_place_for_store(path: Path) -> None:
 
 def parse_url(url: str) -> tuple[Path, dict[str, str]]:
     """The directory that a URL names, and its options."""
-    scheme, colon, rest = url.partition(":")
-    place, _, query = rest.partition("?")
-    if scheme != "embedded" or not colon or not place:
+    place, options = split_url(url, _OPTIONS)
+    if not url.startswith("embedded:") or not place:
         raise InputError(f"{url!r} is not the URL of a store", "write embedded:PATH")
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    for name, value in options.items():
-        if name == "nodes":
-            if not value.isdecimal() or not 1 <= int(value) <= NODES_MAX:
-                raise InputError(f"nodes={value} is not a number of nodes", f"use 1 to {NODES_MAX}")
-        elif name in ("sync", "before_images"):
-            if value not in ("on", "off"):
-                raise InputError(f"{name}={value} is not an option", f"use {name}=on or {name}=off")
-        elif name == "busy_timeout":
-            if not _SECONDS.fullmatch(value):
-                raise InputError(f"busy_timeout={value} is not a number of seconds", "use one above 0, as in 2.5")
-        else:
-            raise InputError(
-                f"the URL option {name} is unknown", "known are nodes, before_images, sync and busy_timeout"
-            )
     return Path(place).expanduser(), options
 
 

@@ -7,9 +7,8 @@ writer's lock, so that a cut by time (R17) is a state of the whole base.
 
 from __future__ import annotations
 
-import itertools
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -20,15 +19,15 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
-from viewkeeper.stores.embedded import logformat, tree
+from viewkeeper.stores import logformat
+from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import Environment
-from viewkeeper.stores.embedded.limits import LIMITS, Limits
-from viewkeeper.stores.embedded.logformat import EntryHeader, position_key, position_of, positions_of
+from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.logformat import Changes, EntryHeader, entries_of, position_key, position_of, positions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Changes = tuple[int, list[bytes], list[Image], list[Image]]  # table, keys, befores, afters
 _LAST = b"last"  # position and stamp of the last entry, and where the next begins: they outlive a truncated log
 _LAST_FACTS = struct.Struct(">QQQ")
 _INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
@@ -69,14 +68,14 @@ class Node:
         environment = self.environment
         with environment.write("rows") as transaction:
             applied = self._apply(transaction, groups)
-            position = self._append(environment, transaction, list(_entries(applied, self._limits.entry)), clock)
+            position = self._append(environment, transaction, list(entries_of(applied, self._limits.entry)), clock)
             failpoint("node.write.before_commit")
         if self._synced and not environment.synced:  # the process's handle was opened by one who asked for sync=off
             environment.sync()
         failpoint("node.write.committed")
         return Position(position)
 
-    def _apply(self, transaction: lmdb.Transaction, groups: Sequence[RowWrites]) -> list[_Changes]:
+    def _apply(self, transaction: lmdb.Transaction, groups: Sequence[RowWrites]) -> list[Changes]:
         size, applied = 0, []
         for group in groups:
             changes, bytes_told = _apply(transaction, group, self._limits, before_images=self._before_images)
@@ -128,7 +127,7 @@ class Node:
                         break
                     keys = [key[len(prefix) :] for key, _ in pairs]
                     rows: list[Image] = [row for _, row in pairs]
-                    told = list(_entries([(table, keys, [None] * len(keys), rows)], self._limits.entry))
+                    told = list(entries_of([(table, keys, [None] * len(keys), rows)], self._limits.entry))
                     self._append(environment, transaction, told, clock)
                 after = keys[-1]
 
@@ -220,7 +219,7 @@ class Node:
         """
         import pyarrow as pa
 
-        from viewkeeper.stores.embedded.logbatches import decode_entries
+        from viewkeeper.stores.logbatches import decode_entries
 
         pieces: dict[int, list[pa.RecordBatch]] = {}
         size, enough = 0, min(stop, start + _READ_CHANGES_MAX)
@@ -298,7 +297,7 @@ class Node:
 
 def _apply(
     transaction: lmdb.Transaction, group: RowWrites, limits: Limits, *, before_images: bool
-) -> tuple[_Changes, int]:
+) -> tuple[Changes, int]:
     """Write the rows of a group; answers what changed, and how many bytes the rows have."""
     prefix = tree.table_prefix(group.table)
     stored = [prefix + key for key in group.keys]
@@ -315,32 +314,6 @@ def _apply(
     keys = group.keys
     told: list[Image] = [befores[i] for i in changed] if before_images else [None] * len(changed)
     return (group.table, [keys[i] for i in changed], told, [afters[i] for i in changed]), size
-
-
-def _entries(changes: Iterable[_Changes], bytes_max: int) -> Iterator[tuple[int, int, bytes]]:
-    """(table, number of changes, log body): groups of one table that follow each other are one entry, if it is not long.
-
-    Rows that are written more than once in one transaction come in many groups, some of a single row.
-    """
-    for table, groups in itertools.groupby(changes, key=lambda group: group[0]):
-        keys, befores, afters = (list(itertools.chain(*column)) for column in list(zip(*groups, strict=True))[1:])
-        if keys:
-            for count, body in _bodies(keys, befores, afters, bytes_max):
-                yield table, count, body
-
-
-def _bodies(
-    keys: Sequence[bytes], befores: Sequence[Image], afters: Sequence[Image], bytes_max: int
-) -> Iterator[tuple[int, bytes]]:
-    """Changes as one body, or as several where that one would be too long."""
-    body = logformat.encode_changes(keys, befores, afters)
-    if len(body) <= bytes_max or len(keys) == 1:
-        yield len(keys), body
-        return
-    del body
-    half = len(keys) // 2
-    for part in (slice(half), slice(half, None)):
-        yield from _bodies(keys[part], befores[part], afters[part], bytes_max)
 
 
 def _read_last(transaction: lmdb.Transaction, info: object | None) -> tuple[int, int, int]:
@@ -372,26 +345,17 @@ def _images_before(
     transaction: lmdb.Transaction, log: object, table: int, position: int, low: bytes, high: bytes | None
 ) -> dict[bytes, Image]:
     """For each row with low < key <= high changed behind `position`: its image before the first such change."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from viewkeeper.stores.logbatches import decode_entries, images_before
 
-    from viewkeeper.stores.embedded.logbatches import decode_entries
+    def changes(start: int) -> Iterator[pa.RecordBatch]:
+        cursor = transaction.cursor(db=log)
+        end = position_of(cursor.key()) if cursor.last() else start
+        while start < end:
+            entries, positions = _read_entries(transaction.cursor(db=log), start, end)
+            yield from (batch for number, batch in decode_entries(entries, positions) if number == table)
+            start = positions[-1]
 
-    images: dict[bytes, Image] = {}
-    cursor = transaction.cursor(db=log)
-    end = position_of(cursor.key()) if cursor.last() else position
-    while position < end:
-        entries, positions = _read_entries(transaction.cursor(db=log), position, end)
-        for number, batch in decode_entries(entries, positions):
-            if number == table:
-                inside = pc.greater(batch["key"], pa.scalar(low, pa.binary()))
-                if high is not None:
-                    inside = pc.and_(inside, pc.less_equal(batch["key"], pa.scalar(high, pa.binary())))
-                found = batch.filter(inside)
-                for row, before in zip(found["key"].to_pylist(), found["before"].to_pylist(), strict=True):
-                    images.setdefault(row, before)
-        position = positions[-1]
-    return images
+    return images_before(changes(position), low, high)
 
 
 def _is_old(cursor: lmdb.Cursor, position: int, stamp: int) -> bool:

@@ -26,7 +26,8 @@ from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.ports.store import VersionWrite
-from viewkeeper.stores.embedded import tree, versions
+from viewkeeper.stores import versions
+from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import Environment
 
 _FENCE = b"fence"

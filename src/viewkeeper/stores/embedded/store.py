@@ -25,9 +25,10 @@ from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.directory import enter_directory
 from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.layout import Layout, open_layout
-from viewkeeper.stores.embedded.limits import LIMITS, Limits
+from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
+from viewkeeper.stores.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     import lmdb
@@ -101,7 +102,9 @@ class EmbeddedStore:
         from viewkeeper.ports.store import Capabilities
 
         images = self.layout.before_images
-        return Capabilities(before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True)
+        return Capabilities(
+            before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True, many_processes=True
+        )
 
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
@@ -307,7 +310,7 @@ class EmbeddedStore:
 
         from viewkeeper.ports.store import StoredVersions
         from viewkeeper.stores.embedded.place import runs, stored_keys
-        from viewkeeper.stores.embedded.versions import rows_before
+        from viewkeeper.stores.versions import rows_before
 
         spans = list(runs(places))
         if not any(self.has_records(place, table) for place, _, _ in spans):  # it is filled for the first time
@@ -404,6 +407,14 @@ class EmbeddedStore:
         return HeldViews([(node.stream, node) for node in self._nodes])
 
     # the store as a whole
+
+    def claim(self, *, take_over: bool) -> PipelineLock:
+        """The right to run the pipeline; PipelineRunning when another has it."""
+        return PipelineLock(self.layout.lock, take_over=take_over)
+
+    def claimed_by(self) -> int | None:
+        """The pid of the one who runs the pipeline; None when nobody does."""
+        return holder_of(self.layout.lock)
 
     def clear_stale_readers(self) -> int:
         return sum(environment.clear_stale_readers() for environment in self.environments().values())

@@ -12,12 +12,14 @@ import itertools
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 import lmdb
 
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
+from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.embedded import longkeys
 from viewkeeper.stores.embedded.longkeys import LAYERS, LIMIT
 
@@ -176,27 +178,9 @@ def borders(
     transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
 ) -> Borders:
     """Keys (without the prefix) that cut the next pairs behind `after` in about `pieces`; see `row_borders`."""
-    row_step, byte_step = max(1, -(-rows_max // pieces)), max(1, -(-bytes_max // pieces))
-    found: list[bytes | None] = [after]
-    rows = size = rows_cut = size_cut = 0  # so far, and up to the last border
-    for pairs in scan_lists(transaction, *range_behind(prefix, after, None), size=_LIST_PAIRS):
-        pairs = pairs[: rows_max - rows]
-        sizes = list(itertools.accumulate(map(len, map(_VALUE_OF, pairs)), initial=size))
-        is_light = sizes[-1] < min(bytes_max, size_cut + byte_step)
-        for at in range(row_step - 1 - (rows - rows_cut), len(pairs), row_step) if is_light else range(len(pairs)):
-            heft, count = sizes[at + 1], rows + at + 1
-            if is_light or count - rows_cut >= row_step or heft - size_cut >= byte_step or heft >= bytes_max:
-                found.append(pairs[at][0][len(prefix) :])
-                rows_cut, size_cut = count, heft
-            if heft >= bytes_max:
-                return Borders(tuple(found), count, heft)
-        rows, size = rows + len(pairs), sizes[-1]
-        if rows >= rows_max:
-            last = () if rows_cut == rows else (pairs[-1][0][len(prefix) :],)
-            return Borders((*found, *last), rows, size)
-    if rows and rows_cut == rows:
-        found.pop()
-    return Borders((*found, None), rows, size)
+    lists = scan_lists(transaction, *range_behind(prefix, after, None), size=_LIST_PAIRS)
+    found = cut_in_pieces(lists, prefix + after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+    return replace(found, keys=tuple(key and key[len(prefix) :] for key in found.keys))
 
 
 def count(transaction: lmdb.Transaction, prefix: bytes) -> int:

@@ -14,9 +14,10 @@ bytes is the difference of two of them, as its changes are the difference of two
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from viewkeeper.errors import NewerFormat
@@ -26,6 +27,7 @@ FORMAT = 2
 ENDS_TRANSACTION = 1
 ABSENT = 0xFFFFFFFF
 HEADER = struct.Struct("<BBHIIIIIQQ")
+Changes = tuple[int, list[bytes], list[Image], list[Image]]  # table, keys, befores, afters
 _POSITION = struct.Struct(">Q")
 
 
@@ -66,6 +68,32 @@ def encode_changes(keys: Sequence[bytes], befores: Sequence[Image], afters: Sequ
     lengths += [ABSENT if image is None else len(image) for image in afters]
     bodies = [*keys, *(image for image in befores if image), *(image for image in afters if image)]
     return pad(struct.pack(f"<{len(lengths)}I", *lengths) + b"".join(bodies))
+
+
+def entries_of(changes: Iterable[Changes], bytes_max: int) -> Iterator[tuple[int, int, bytes]]:
+    """(table, number of changes, log body): groups of one table that follow each other are one entry, if it is not long.
+
+    Rows that are written more than once in one transaction come in many groups, some of a single row.
+    """
+    for table, groups in itertools.groupby(changes, key=lambda group: group[0]):
+        keys, befores, afters = (list(itertools.chain(*column)) for column in list(zip(*groups, strict=True))[1:])
+        if keys:
+            for count, body in _bodies(keys, befores, afters, bytes_max):
+                yield table, count, body
+
+
+def _bodies(
+    keys: Sequence[bytes], befores: Sequence[Image], afters: Sequence[Image], bytes_max: int
+) -> Iterator[tuple[int, bytes]]:
+    """Changes as one body, or as several where that one would be too long."""
+    body = encode_changes(keys, befores, afters)
+    if len(body) <= bytes_max or len(keys) == 1:
+        yield len(keys), body
+        return
+    del body
+    half = len(keys) // 2
+    for part in (slice(half), slice(half, None)):
+        yield from _bodies(keys[part], befores[part], afters[part], bytes_max)
 
 
 def pad(body: bytes) -> bytes:

@@ -7,14 +7,17 @@ after). Always: log order within each table, and no work per change in Python.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import CorruptStore, NewerFormat
 from viewkeeper.model.ragged import Ragged
+from viewkeeper.model.writes import Image
 from viewkeeper.ports.log import CHANGES_SCHEMA
-from viewkeeper.stores.embedded import logformat
+from viewkeeper.stores import logformat
 
 _WORDS = logformat.HEADER.size // 4
 _SMALL_BYTES = 8 << 10
@@ -34,6 +37,19 @@ def decode_entries(entries: list[bytes], last_positions: list[int]) -> list[tupl
     positions = np.asarray(last_positions, np.int64)
     by_table = [(int(table), tables == table) for table in np.unique(tables)]
     return [(table, _decode_table(joined, words, starts[chosen], positions[chosen])) for table, chosen in by_table]
+
+
+def images_before(batches: Iterable[pa.RecordBatch], low: bytes, high: bytes | None) -> dict[bytes, Image]:
+    """For each row with low < key <= high that changes: its image before the first of its changes."""
+    images: dict[bytes, Image] = {}
+    for batch in batches:
+        inside = pc.greater(batch["key"], pa.scalar(low, pa.binary()))
+        if high is not None:
+            inside = pc.and_(inside, pc.less_equal(batch["key"], pa.scalar(high, pa.binary())))
+        found = batch.filter(inside)
+        for row, before in zip(found["key"].to_pylist(), found["before"].to_pylist(), strict=True):
+            images.setdefault(row, before)
+    return images
 
 
 def _verify(entries: list[bytes], size: int, checksums: np.ndarray) -> None:

@@ -1,0 +1,63 @@
+"""Meta in memory: catalog, epoch record and the horizon that is taken from both.
+
+In and out: JSON values. Always: they are kept as text, so nobody can change what another one reads; each is replaced by
+test-and-set on its version (R5), the horizon with them. Who writes holds the store's lock.
+"""
+
+from __future__ import annotations
+
+import json
+
+from viewkeeper.errors import CorruptStore
+from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
+from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
+
+
+class Meta:
+    """The small facts of a store."""
+
+    def __init__(self, record: EpochRecord) -> None:
+        self._record = json.dumps(record_to_json(record))
+        self._catalog = "{}"
+        self._horizon = horizon_bytes(record_to_json(record), {})
+        self._plans: dict[str, str] = {}
+        self.changes = 0  # grows with every change
+
+    def read_epoch_record(self) -> EpochRecord:
+        return record_from_json(json.loads(self._record))
+
+    def read_catalog(self) -> dict:
+        return json.loads(self._catalog)
+
+    def read_horizon(self) -> Horizon:
+        return parse_horizon(self._horizon)
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        if json.loads(self._record)["version"] != expected_version:
+            return False
+        self._replace(json.dumps(record_to_json(record)), self._catalog)
+        return True
+
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        """Store a plan; of those that are there the one of the epoch in flight stays."""
+        inflight = self.read_epoch_record().inflight
+        kept = (digest, inflight.plan) if inflight else (digest,)
+        plans = self._plans | {digest: json.dumps(plan)}
+        self._plans = {name: text for name, text in plans.items() if name in kept}
+
+    def read_plan(self, digest: str) -> dict:
+        if digest not in self._plans:
+            raise CorruptStore(f"the plan {digest} of an epoch is not there", "make a new store")
+        return json.loads(self._plans[digest])
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        if self.read_catalog().get("version", 0) != expected_version:
+            return False
+        self._replace(self._record, json.dumps(catalog))
+        return True
+
+    def _replace(self, record: str, catalog: str) -> None:
+        # in this order: who reads without the lock finds a catalog that is at least as new as the horizon read before it
+        self._record, self._catalog = record, catalog
+        self._horizon = horizon_bytes(json.loads(record), json.loads(catalog))
+        self.changes += 1

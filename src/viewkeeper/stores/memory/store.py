@@ -1,0 +1,401 @@
+"""The memory store: base tables, log, views and epoch record in this process's memory, for tests.
+
+In: keys and rows as bytes. Out: the same, in key order across nodes and places. Always: the promises of the ports `LogSource`
+and `Store`, among the threads of this process; of power losses it promises nothing. One lock parts all who write, and readers
+take none: what they read never changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import InputError, LogDiverged, NotOffered, PipelineRunning, StoreInUse
+from viewkeeper.model import keys as keycodec
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.fills import Borders
+from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.positions import Cut, Position, Positions, Stream
+from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.ports.store import Capabilities, Store, StoredVersions, VersionWrite
+from viewkeeper.stores.borders import cut_in_pieces
+from viewkeeper.stores.logbatches import decode_entries, images_before
+from viewkeeper.stores.memory.contents import Claim, Contents, Layout, enter, leave
+from viewkeeper.stores.memory.held import HeldTables, merge_tables
+from viewkeeper.stores.memory.node import NO_PAIRS
+from viewkeeper.stores.memory.pairs import Pair, Pairs, in_lists
+from viewkeeper.stores.versions import push, rows_before
+
+_LIST_ROWS = 50_000
+_BORDER_ROWS = 4_096
+Progress = Callable[[int, int], None]
+
+
+class MemoryStore(Store):
+    """A store that is open; several of one name are one store."""
+
+    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
+        self._opened: Contents | None = enter(url, self, create=create)
+        self.layout: Layout = self._opened.layout
+
+    @property
+    def _contents(self) -> Contents:
+        contents = self._opened
+        if contents is None:
+            raise InputError("the database is closed", "connect again")
+        if contents.process != os.getpid():
+            raise InputError(
+                f"{self.url} was opened before this process was forked off",
+                "a memory store is of one process: connect here",
+            )
+        return contents
+
+    def close(self) -> None:
+        """Let go; with the last open store of a name its rows and views are gone."""
+        contents, self._opened = self._opened, None
+        if contents is not None:
+            leave(contents, self)
+
+    @property
+    def url(self) -> str:
+        return self.layout.url
+
+    @property
+    def incarnation(self) -> str:
+        return self.layout.incarnation
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            before_images=self.layout.before_images,
+            cell_timestamps=False,
+            snapshots=True,
+            atomic_multi_row=True,
+            many_processes=False,
+        )
+
+    def now(self) -> int:
+        """Nanoseconds on the store's clock, which is monotonic."""
+        return self._contents.now()
+
+    # base tables
+
+    def node_of(self, key: bytes) -> Stream:
+        return Stream(keycodec.place(key) % self.layout.nodes)
+
+    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
+        """One atomic group of writes to rows of one node; answers where its log ends."""
+        if self.layout.nodes > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
+            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
+        contents = self._contents
+        with contents.lock:
+            return {node: contents.nodes[node].write(groups, contents.now)}
+
+    def get(self, table: int, key: bytes) -> Image:
+        return self._rows(self.node_of(key), table).get(key)
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
+        return [self.get(table, key) for key in keys]
+
+    def scan(self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
+        return merge_tables([node.rows for node in self._contents.nodes], table, start, stop, reverse=reverse)
+
+    def scan_as_of(
+        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        contents = self._contents
+        with contents.lock:
+            rows, end = self._rows(stream, table), contents.nodes[stream].log.end
+            changes = [batch for number, batch in self.read_log(stream, position, end) if number == table]
+        earlier = rows.changed(images_before(changes, low, high))
+        for part in in_lists(earlier.walk_behind(low, high), _LIST_ROWS):
+            yield pa.record_batch([pa.array(column, pa.binary()) for column in zip(*part, strict=True)], ["key", "row"])
+
+    def row_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        return _borders(self._rows(part, table), after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_rows(self, table: int) -> int:
+        return sum(len(self._rows(node, table)) for node in range(self.layout.nodes))
+
+    def drop_rows(self, table: int) -> None:
+        contents = self._contents
+        with contents.lock:
+            for node in contents.nodes:
+                node.rows = {other: pairs for other, pairs in node.rows.items() if other != table}
+
+    def _rows(self, node: int, table: int) -> Pairs:
+        return self._contents.nodes[node].rows.get(table, NO_PAIRS)
+
+    # log
+
+    def ends(self) -> Positions:
+        return {Stream(number): node.log.end for number, node in enumerate(self._contents.nodes)}
+
+    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
+        contents = self._contents
+        with contents.lock:  # so every transaction stamped before this instant has ended
+            stamp, logs = contents.now(), dict(enumerate(node.log for node in contents.nodes))
+            changes, size = (max(1, most // len(logs)) for most in (changes_max, bytes_max))
+            begins = {stream: start.get(Stream(stream), Position(0)) for stream in logs}
+            for stream, log in logs.items():
+                if log.end < begins[stream]:
+                    raise LogDiverged(f"the log of node {stream} ends before what is committed", "make a new store")
+                limit = log.stamp_within(begins[stream], changes_max=changes, bytes_max=size)
+                stamp = stamp if limit is None else min(stamp, limit)
+            return Cut({Stream(stream): log.find_stamp(begins[stream], stamp) for stream, log in logs.items()}, stamp)
+
+    def log_bytes(self, start: Positions, stop: Positions) -> int:
+        contents = self._contents
+        with contents.lock:
+            return sum(
+                contents.nodes[stream].log.bytes_between(start.get(stream, 0), end) for stream, end in stop.items()
+            )
+
+    def oldest_waiting(self, positions: Positions) -> int | None:
+        """The stamp of the oldest change behind `positions`; None when there is none."""
+        contents = self._contents
+        with contents.lock:
+            found = [
+                node.log.find_entry(positions.get(Stream(number), 0) + 1) for number, node in enumerate(contents.nodes)
+            ]
+        return min((entry[1].stamp for entry in found if entry), default=None)
+
+    def checksums(self, positions: Positions) -> dict[int, int]:
+        contents = self._contents
+        with contents.lock:
+            found = {stream: contents.nodes[stream].log.find_entry(at) for stream, at in positions.items() if at}
+        return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
+
+    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
+        while start < stop:
+            contents = self._contents
+            with contents.lock:
+                entries, ends = contents.nodes[stream].log.read(start, stop)
+            if not entries:
+                return
+            yield from decode_entries(entries, ends)
+            start = Position(ends[-1])
+
+    def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
+        contents = self._contents
+        with contents.lock:
+            stamp = contents.now() - int(older_than_seconds * 1e9)
+            return sum(
+                contents.nodes[stream].log.truncate(position, stamp, entries_max=entries_max)
+                for stream, position in positions.items()
+            )
+
+    def log_entries(self) -> int:
+        """How many entries the log holds, on all nodes."""
+        return sum(len(node.log) for node in self._contents.nodes)
+
+    # catalog and epoch record
+
+    def read_epoch_record(self) -> EpochRecord:
+        return self._contents.meta.read_epoch_record()
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        contents = self._contents
+        with contents.lock:
+            return contents.meta.swap_epoch_record(expected_version, record)
+
+    def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+        """Swap in what `change` makes of the record."""
+        with self._contents.lock:
+            record = self.read_epoch_record()
+            changed = change(record)
+            self.swap_epoch_record(record.version, changed)
+            return changed
+
+    def read_horizon(self) -> Horizon:
+        """What readers may see now: a small part of epoch record and catalog."""
+        return self._contents.meta.read_horizon()
+
+    def sync_epoch_record(self) -> None:
+        """Nothing here survives a power loss."""
+
+    def last_meta_change(self) -> int:
+        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        return self._contents.meta.changes
+
+    def read_catalog(self) -> dict:
+        return self._contents.meta.read_catalog()
+
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        contents = self._contents
+        with contents.lock:
+            contents.meta.keep_plan(digest, plan)
+
+    def read_plan(self, digest: str) -> dict:
+        return self._contents.meta.read_plan(digest)
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        contents = self._contents
+        with contents.lock:
+            return contents.meta.swap_catalog(expected_version, catalog)
+
+    # view tables
+
+    @property
+    def places(self) -> int:
+        return self.layout.places
+
+    def place_of(self, first_part: bytes) -> int:
+        return keycodec.place(first_part) % self.layout.places
+
+    def open_epoch(self, place: int, epoch: Inflight) -> None:
+        contents = self._contents
+        with contents.lock:
+            contents.places[place].purge(epoch)
+
+    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+        stored = [place.pairs(table) for place in self._contents.places]
+        found = [stored[place].get(key) for place, key in zip(places.tolist(), keys.to_pylist(), strict=True)]
+        chains = pa.array(found, pa.binary())
+        rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
+        return StoredVersions(keys, places, rows, applied, now, chains)
+
+    def next_keys(
+        self,
+        place: int,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        here = self._contents.places[place]
+        return [here.next_key(table, *bounds, left_out, epoch, reverse=reverse) for bounds in ranges]
+
+    def scan_prefixes(
+        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self._contents.places[place].scan_prefixes(table, prefixes, epoch, rows_max)
+
+    def has_records(self, place: int, table: int) -> bool:
+        return len(self._contents.places[place].pairs(table)) > 0
+
+    def scan_versions(
+        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self._contents.places[place].scan_versions(table, low, high, epoch, void)
+
+    def record_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        pairs = self._contents.places[part].pairs(table)
+        return _borders(pairs, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_records(self, table: int) -> int:
+        return sum(len(place.pairs(table)) for place in self._contents.places)
+
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        chains: dict[int, dict[int, dict[bytes, bytes]]] = {}  # place -> table -> key
+        gone: dict[int, dict[int, set[bytes]]] = {}
+        for write in (write for write in writes if len(write.chosen)):
+            chosen = pa.array(write.chosen)
+            new = push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.void)
+            places, keys = write.found.places[write.chosen].tolist(), write.found.keys.take(chosen).to_pylist()
+            is_gone = write.rows.is_null().to_pylist()
+            for place, key, chain, is_tombstone in zip(places, keys, new.to_pylist(), is_gone, strict=True):
+                chains.setdefault(place, {}).setdefault(write.table, {})[key] = chain
+                if is_tombstone:
+                    gone.setdefault(place, {}).setdefault(write.table, set()).add(key)
+        contents = self._contents
+        for number in sorted(chains):
+            with contents.lock:
+                contents.places[number].write(chains[number], gone.get(number, {}), epoch)
+
+    def raise_fences(self, epoch: int) -> None:
+        contents = self._contents
+        with contents.lock:
+            for place in contents.places:
+                place.fence = max(place.fence, epoch)
+
+    def fences(self) -> tuple[int, int]:
+        found = [place.fence for place in self._contents.places]
+        return min(found), max(found)
+
+    def open_views(self) -> None:
+        """Nothing can tear them."""
+
+    def close_views(self, owner: str) -> None:
+        """Nothing can tear them."""
+
+    def sync_views(self) -> None:
+        """Nothing here survives a power loss."""
+
+    def drop_records(self, table: int) -> None:
+        contents = self._contents
+        with contents.lock:
+            for place in contents.places:
+                place.drop(table)
+
+    def get_chain(self, place: int, table: int, key: bytes) -> Image:
+        """The versions of one view record."""
+        return self._contents.places[place].pairs(table).get(key)
+
+    def hold(self, places: Sequence[int]) -> HeldTables:
+        """The records of `places` as they are now, until the answer is closed."""
+        contents = self._contents
+        return HeldTables({number: contents.places[number].state for number in places})
+
+    def hold_rows(self) -> HeldTables:
+        """The rows of all tables as they are now, until the answer is closed."""
+        return HeldTables({number: (node.rows, {}) for number, node in enumerate(self._contents.nodes)})
+
+    # the store as a whole
+
+    def claim(self, *, take_over: bool) -> Claim:
+        """The right to run the pipeline; PipelineRunning when another has it."""
+        return Claim(self._contents, take_over=take_over)
+
+    def claimed_by(self) -> int | None:
+        """The pid of the one who runs the pipeline, which can only be this one."""
+        contents = self._contents
+        return None if contents.claim is None else contents.process
+
+    def clear_stale_readers(self) -> int:
+        return 0
+
+    def back_up(self, destination: Path, progress: Progress | None = None) -> None:
+        raise NotOffered("a memory store has no backup", "keep what must not be lost in a store at embedded:PATH")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within the block no pipeline runs; StoreInUse if the store is open more than once."""
+        try:
+            claim = self.claim(take_over=False)
+        except PipelineRunning as error:
+            raise PipelineRunning(error.fact, "stop it first") from None
+        try:
+            if (users := len(self._contents.users)) > 1:
+                raise StoreInUse(f"this process has the store open {users} times", "close the other databases first")
+            yield
+        finally:
+            claim.release()
+
+    def compact(self, progress: Progress | None = None) -> None:
+        """Memory that is free is Python's at once."""
+
+    def bytes_used(self) -> int:
+        """The bytes of keys, rows, versions and log entries; Python needs some more for each."""
+        contents = self._contents
+        with contents.lock:
+            tables = [*(node.rows for node in contents.nodes), *(place.state[0] for place in contents.places)]
+            logs = sum(node.log.size() for node in contents.nodes)
+        return logs + sum(pairs.size() for part in tables for pairs in part.values())
+
+
+def _borders(pairs: Pairs, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+    lists = in_lists(pairs.walk_behind(after, None), _BORDER_ROWS)
+    return cut_in_pieces(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)

@@ -1,0 +1,55 @@
+"""URLs of stores: `SCHEME:WHERE[?OPTION=VALUE&…]`.
+
+In: a URL, and the options that its adapter knows. Out: where the store is, and its options as text. Always: an option that is
+unknown, or whose value is none of its values, is refused before anything is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qsl
+
+from viewkeeper.errors import InputError
+
+NODES_MAX = 64
+_SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
+
+
+def split_url(url: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What stands between the scheme and the options, and the options, each one of the `known` ones."""
+    where, _, query = url.partition(":")[2].partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in options.items():
+        if name not in known:
+            *others, last = known
+            raise InputError(f"the URL option {name} is unknown", f"known are {', '.join(others)} and {last}")
+        _require_value(name, value)
+    return where, options
+
+
+def _require_value(name: str, value: str) -> None:
+    match name:
+        case "nodes":
+            if not value.isdecimal() or not 1 <= int(value) <= NODES_MAX:
+                raise InputError(f"nodes={value} is not a number of nodes", f"use 1 to {NODES_MAX}")
+        case "busy_timeout":
+            if not _SECONDS.fullmatch(value):
+                raise InputError(f"busy_timeout={value} is not a number of seconds", "use one above 0, as in 2.5")
+        case _:
+            if value not in ("on", "off"):
+                raise InputError(f"{name}={value} is not an option", f"use {name}=on or {name}=off")
+
+
+def require_same(options: Mapping[str, str], *, nodes: int, before_images: bool) -> None:
+    """Raise where options ask for something else than was fixed when the store was made."""
+    if "nodes" in options and int(options["nodes"]) != nodes:
+        raise InputError(
+            f"the store has {nodes} nodes, not {options['nodes']}",
+            "the number is fixed when the store is made: leave ?nodes out",
+        )
+    if "before_images" in options and (options["before_images"] == "on") != before_images:
+        raise InputError(
+            f"the store's log is kept {'with' if before_images else 'without'} before-images",
+            "that is fixed when the store is made: leave ?before_images out",
+        )
