@@ -191,6 +191,8 @@ def test_an_epoch_that_is_not_at_the_fence_writes_nothing(subject: Subject) -> N
 
     with pytest.raises(Fenced):
         settle(subject, at(2), {b"new": b"2"})
+    with pytest.raises(Fenced):  # nor may one from the future
+        settle(subject, at(4), {b"new": b"4"})
     with pytest.raises(Fenced):  # it met a record of a later epoch
         rows_of(subject, at(1), [b"a"])
     assert rows_of(subject, at(3), [b"new"]) == [None]

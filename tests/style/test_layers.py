@@ -95,6 +95,30 @@ def test_imports_go_one_way() -> None:
     assert list(layer_faults(modules())) == []
 
 
+def adapter_faults(tree: Iterable[Module]) -> list[str]:
+    """Adapters of stores that import one another; what two of them need stands beside them."""
+    tree = list(tree)
+    known = frozenset(module.name for module in tree)
+    return [
+        f"{module.name}:{found.line} imports {found.target}"
+        for module in tree
+        if (home := _adapter(module.name))
+        for found in imports(module, known)
+        if _adapter(found.target) not in (None, home)
+    ]
+
+
+def _adapter(name: str) -> str | None:
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["viewkeeper", "stores"] and len(parts) > 3 else None
+
+
+def test_no_store_adapter_imports_another() -> None:
+    assert adapter_faults(modules()) == []
+    wrong = Module("viewkeeper.stores.memory.node", "from viewkeeper.stores.embedded.node import Node")
+    assert len(adapter_faults([wrong, Module("viewkeeper.stores.embedded.node", "")])) == 1
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(modules()) == []
 

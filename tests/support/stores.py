@@ -25,10 +25,11 @@ def make_database(
     shape: Shape = TEXT,
     cases: tuple[str, ...] | None = None,
     before_images: bool = True,
+    scheme: str = "embedded",
 ) -> Database:
-    """A store in `folder` with one table and the wanted views of `oracle.CASES`; all of them by default."""
-    images = "on" if before_images else "off"
-    db = vk.connect(f"embedded:{folder}?sync=off&nodes={nodes}&before_images={images}")
+    """A store in `folder`, or called so, with one table and the wanted views of `oracle.CASES`; all of them by default."""
+    options = f"nodes={nodes}&before_images={'on' if before_images else 'off'}"
+    db = vk.connect(f"{scheme}:{folder}?{options}{'&sync=off' if scheme == 'embedded' else ''}")
     db.execute(f"CREATE TABLE {NAME} {shape.ddl}")
     key = ", ".join(name for name, _ in shape.columns)
     for case in CASES:

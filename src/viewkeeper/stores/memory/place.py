@@ -52,11 +52,10 @@ class Place:
             return
         self._require_fence(epoch)
         for known in passed & self._tombstones.keys():
-            for table, keys in self._tombstones[known].items():
-                pairs = records.get(table, NO_PAIRS)
-                found = {key: chain for key in keys if (chain := pairs.get(key)) is not None}
-                dead = [key for key, chain in found.items() if is_dead(chain, epoch.floor, epoch.void)]
-                records[table] = pairs.changed(dict.fromkeys(dead))
+            for table in self._tombstones[known].keys() & records.keys():  # the others were dropped
+                chains = {key: records[table].get(key) for key in self._tombstones[known][table]}
+                dead = [key for key, chain in chains.items() if chain and is_dead(chain, epoch.floor, epoch.void)]
+                records[table] = records[table].changed(dict.fromkeys(dead))
         self._tombstones = _without(self._tombstones, passed)
         self.state = (records, _without(written, passed))
 
