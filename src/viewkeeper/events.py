@@ -1,15 +1,15 @@
 """Events: one stream of what the pipeline did.
 
 In: facts. Out: whoever listens: the live line, benchmarks, later metrics and the dashboard. Always: an event is a frozen
-value of a class of its own, made after the fact that it tells of; as JSON it can be read by another process.
+value of a class of its own, made after the fact that it tells of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from viewkeeper.model.positions import Positions, positions_from_json
+from viewkeeper.model.positions import Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,3 @@ class Waiting:
 
 Event = TookOver | Began | Committed | Voided | Filling | Waiting
 EventSink = Callable[[Event], None]
-_KINDS = {kind.__name__: kind for kind in (TookOver, Began, Committed, Voided, Filling, Waiting)}
-
-
-def event_to_json(event: Event) -> dict[str, object]:
-    return {"event": type(event).__name__, **asdict(event)}
-
-
-def event_from_json(value: dict) -> Event:
-    facts = {name: fact for name, fact in value.items() if name != "event"}
-    if "stop" in facts:
-        facts["stop"] = positions_from_json(facts["stop"])
-    return _KINDS[value["event"]](**facts)

@@ -200,8 +200,10 @@ def test_views_that_share_nodes_equal_their_recomputation(seed: int, tmp_path: P
         raise AssertionError(f"seed {seed}") from error
     finally:
         history.db.close()
+    SEEN["history"] += 1
 
 
 def test_every_kind_of_event_happened() -> None:
-    if sum(SEEN.values()):  # the worker that ran the histories
-        assert [event for event in EVENTS if not SEEN[event]] == []
+    if SEEN["history"] < HISTORIES:
+        pytest.skip("only some histories were asked for, and what all of them contain is judged here")
+    assert [event for event in EVENTS if not SEEN[event]] == []
