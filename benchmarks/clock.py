@@ -25,23 +25,26 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "base key decode": ("viewkeeper.views.images:decode_keys",),
     "image filter": ("viewkeeper.views.images:_present",),
-    "group (DuckDB)": ("viewkeeper.views.fold:run_sql", "viewkeeper.views.copy:run_sql"),
+    "group (DuckDB)": ("viewkeeper.views.fold:run_sql", "viewkeeper.views.record_events:run_sql"),
     "key encode": (
         "viewkeeper.views.fold:encode_keys",
         "viewkeeper.views.copy:encode_keys",
         "viewkeeper.views.entries:encode_keys",
-        "viewkeeper.views.inputs:places_of_keys",
+        "viewkeeper.views.deltas:places_of_keys",
     ),
-    "combine (DuckDB)": ("viewkeeper.views.inputs:consolidate", "viewkeeper.views.program:consolidate"),
+    "combine (DuckDB)": (
+        "viewkeeper.views.operator:Operator.combine",
+        "viewkeeper.views.aggregate:AggregateOperator.combine",
+    ),
     "fold (DuckDB)": ("viewkeeper.views.groups:_finish",),
     "row encode": (
         "viewkeeper.views.groups:encode_rows",
-        "viewkeeper.views.copy:encode_rows",
+        "viewkeeper.views.record_events:encode_rows",
         "viewkeeper.views.entries:encode_rows",
     ),
     "by place": ("viewkeeper.views.settle:Settling.find", "viewkeeper.views.settle:Settling.put"),
     "extremes": ("viewkeeper.views.groups:settle_entries",),
-    "groups": ("viewkeeper.views.program:settle_groups",),
+    "groups": ("viewkeeper.views.aggregate:settle_groups",),
     "store read": (
         "viewkeeper.stores.embedded.place:Place.read",
         "viewkeeper.stores.embedded.place:Place.next_keys",
@@ -58,8 +61,8 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 # What an epoch on Spark does besides; these modules need PySpark.
 SPARK_STEPS: dict[str, tuple[str, ...]] = {
-    "split by manager": ("viewkeeper.engine.tasks:split_by_manager",),
-    "blocks": ("viewkeeper.engine.tasks:to_block", "viewkeeper.engine.tasks:from_block"),
+    "split by manager": ("viewkeeper.views.program:split_by_manager",),
+    "blocks": ("viewkeeper.engine.exchange:encode", "viewkeeper.engine.exchange:from_batch"),
 }
 JOB_STEPS: dict[str, tuple[str, ...]] = {"Spark job": ("viewkeeper.engine.runner:SparkRunner._run_job",)}
 SPARK = "Spark, shuffle and moving bytes"

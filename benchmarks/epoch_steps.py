@@ -29,7 +29,7 @@ from benchmarks.duckdb_shares import Queries, remembered, shares_of
 from benchmarks.options import Options
 from benchmarks.views import VIEW_SETS
 from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
-from viewkeeper.engine.tasks import EpochTask
+from viewkeeper.engine.exchange import ExecutorTasks
 from viewkeeper.errors import InputError
 from viewkeeper.flow.coordinator import Coordinator
 
@@ -49,16 +49,16 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedTask(EpochTask):
-    """The product's task, which leaves its steps as a file in `folder`."""
+class TimedTasks(ExecutorTasks):
+    """The product's tasks, which leave their steps as files in `folder`."""
 
     folder: str = ""
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from self._timed("read", EpochTask.read(self, batches))
+        yield from self._timed("read", ExecutorTasks.read(self, batches))
 
-    def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from self._timed("apply", EpochTask.apply(self, batches))
+    def apply(self, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self._timed("apply", ExecutorTasks.apply(self, stage, batches))
 
     def _timed(self, kind: str, blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with clocked(STEPS | SPARK_STEPS) as clock:
@@ -78,14 +78,14 @@ def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[Profile, Queri
 def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Profile:
     """All waiting changes by Spark jobs, whatever their size."""
     from benchmarks.processes import cpu_seconds
-    from viewkeeper.engine import runner
+    from viewkeeper.engine import exchange
 
     with tempfile.TemporaryDirectory(prefix="viewkeeper-steps-") as folder, vk.connect(f"embedded:{store}") as db:
-        timed = partial(TimedTask, folder=folder)
+        timed = partial(TimedTasks, folder=folder)
         size = options.changes_per_epoch
         with db.pipeline(spark=spark, view_managers=options.view_managers, changes_per_epoch=size) as pipeline:
             pipeline._runner._small_work = 0
-            with mock.patch.object(runner, "EpochTask", timed), clocked(STEPS | JOB_STEPS) as clock:
+            with mock.patch.object(exchange, "ExecutorTasks", timed), clocked(STEPS | JOB_STEPS) as clock:
                 before = cpu_seconds()
                 done = pipeline.run_available()
                 jvm = (cpu_seconds() - before).jvm

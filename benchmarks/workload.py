@@ -23,13 +23,14 @@ import pyarrow as pa
 
 import viewkeeper as vk
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.embedded.newdirectory import sync_tree
-from viewkeeper.views.program import run_here
+from viewkeeper.views.exchange import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,8 +182,8 @@ class HereRunner:
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        run_here(self._store, plan, epoch)
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        return run_here(self._store, plan, epoch)
 
 
 def copy_store(source: Path, target: Path) -> Path:

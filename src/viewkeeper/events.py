@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.positions import Positions
 
 
@@ -29,11 +30,12 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An epoch was committed, with so many changes, in so many seconds."""
+    """An epoch was committed, with so many changes, in so many seconds; `counts` is what its tasks did."""
 
     epoch: int
     changes: int
     seconds: float
+    counts: Counts
 
 
 @dataclass(frozen=True, slots=True)

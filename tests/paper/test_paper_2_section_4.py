@@ -14,17 +14,18 @@ from tests.support.running import (
     Interrupted,
     ManagersRunner,
     RunThenDie,
+    apply_inputs,
     begin_epoch,
     commit_epoch,
+    inputs_of,
     keep_up,
     plan_of,
 )
 from viewkeeper.errors import Fenced
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.ring import owners_of_places
-from viewkeeper.views.inputs import read_unit
-from viewkeeper.views.program import apply_inputs, split_by_manager
-from viewkeeper.views.units import plan_units
+from viewkeeper.views.channels import Input
+from viewkeeper.views.program import split_by_manager
 
 SUM_VIEW = "CREATE MATERIALIZED VIEW d AS SELECT x, SUM(y) AS s FROM r GROUP BY x"
 SELECTION = "CREATE MATERIALIZED VIEW s AS SELECT k, y FROM r WHERE y < 300"
@@ -70,8 +71,7 @@ def test_a_message_that_one_manager_gets_after_another_has_applied_it_is_summed_
     db.table("r").put("k2", {"x": "x1", "y": 100})
     epoch = begin_epoch(db.store)
     plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.places))
-    (unit,) = plan_units(plan, epoch, pieces=1)
-    message = read_unit(db.store, plan, epoch, unit)
+    (message,) = inputs_of(db.store, plan, epoch)
     written = [apply_inputs(db.store, plan, epoch, message, everywhere) for _manager in range(2)]
     commit_epoch(db.store, epoch)
 
@@ -142,10 +142,10 @@ def test_a_manager_that_was_withdrawn_and_still_holds_an_update_is_refused(tmp_p
     held = begin_epoch(db.store)
     plan, owners = plan_of(db.store, held), owners_of_places(db.store.places, 1)
     queue = [
-        (node, part, piece)
-        for unit in plan_units(plan, held, pieces=1)
-        for node, part, table in read_unit(db.store, plan, held, unit)
-        for _, piece in split_by_manager(table, owners)
+        Input(one.table, one.channel, piece)
+        for given in inputs_of(db.store, plan, held)
+        for one in given
+        for _, piece in split_by_manager(one.rows, owners)
     ]
     keep_up(db)  # another driver ends the epoch
     db.table("r").put("k1", {"y": 200})  # u2
@@ -175,8 +175,8 @@ def test_inserts_of_two_managers_into_one_group_are_both_counted(tmp_path: Path)
     db.table("r").put("k3", {"x": "x1", "y": 200})  # i2, the part of the other
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    parts = [read_unit(db.store, plan, epoch, unit) for unit in plan_units(plan, epoch, pieces=2)]
-    assert [[table["s2"].to_pylist() for _, _, table in part] for part in parts] == [[[100]], [[200]]]
+    parts = inputs_of(db.store, plan, epoch, pieces=2)
+    assert [[one.rows["s2"].to_pylist() for one in part] for part in parts] == [[[100]], [[200]]]
     ManagersRunner(db.store, 2).run(plan, epoch)
     commit_epoch(db.store, epoch)
 

@@ -19,17 +19,17 @@ from tests.support.running import (
     Interrupted,
     ManagersRunner,
     RunThenDie,
+    apply_inputs,
     begin_epoch,
     commit_epoch,
+    inputs_of,
     keep_up,
     plan_of,
 )
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.errors import Fenced, PositionLost, ViewFailed
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.views.inputs import read_unit
-from viewkeeper.views.program import apply_inputs
-from viewkeeper.views.units import plan_units
+from viewkeeper.views.channels import Input
 
 EPOCHS = 3
 CASES = ("selected", "indexed", "summed", "by_double", "totals", "decimals")
@@ -102,12 +102,12 @@ def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path
     write(db, second := rounds(3, 2)[1])
     store, epoch = db.store, begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(store, plan, epoch, unit)]
+    inputs = [one for given in inputs_of(store, plan, epoch) for one in given]
     half = frozenset(range(0, store.places, managers))
     kept = []
     for node, part, table in inputs:
         places = [int(value) % store.places for value in table["hash"].to_pylist()]
-        kept.append((node, part, table.filter([place in half for place in places])))
+        kept.append(Input(node, part, table.filter([place in half for place in places])))
     apply_inputs(store, plan, epoch, kept, half)
     before = contents(db)
 
@@ -123,7 +123,7 @@ def test_a_record_that_reaches_a_manager_that_does_not_own_its_place_stops_the_e
     write(db, rounds(3, 1)[0])
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    inputs = [one for given in inputs_of(db.store, plan, epoch) for one in given]
 
     with pytest.raises(ViewFailed, match="does not own"):
         apply_inputs(db.store, plan, epoch, inputs, frozenset({0}))
@@ -137,7 +137,7 @@ def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_
     write(db, changes)
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    inputs = [one for given in inputs_of(db.store, plan, epoch) for one in given]
     everywhere = frozenset(range(db.store.places))
     apply_inputs(db.store, plan, epoch, inputs, everywhere)
     wrote = dump(db.store)

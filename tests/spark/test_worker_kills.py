@@ -34,8 +34,8 @@ POINTS = (
     "task.applied",
 )
 # What a plain log has besides, and what views of several levels have, and more of.
-DELTAS = ("deltas.settled", "task.level", "settle.written")
-LEVELS = ("level.settled", "task.level", "settle.computed")
+DELTAS = ("stage.applied", "task.applied", "settle.written")
+LEVELS = ("stage.applied", "task.applied", "settle.computed")
 HITS = (1, 3)
 CHANGES_PER_EPOCH = 60
 

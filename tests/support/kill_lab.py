@@ -22,9 +22,10 @@ from tests.support.dump import dump
 from viewkeeper import failpoints
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.views.program import run_here
+from viewkeeper.views.exchange import run_here
 
 CHANGES = {"single": 200, "joined": 60}
 CHANGES_PER_EPOCH = {"single": 50, "joined": 30}
@@ -74,8 +75,8 @@ class HereRunner:
     def __init__(self, store: object) -> None:
         self._store = store
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        run_here(self._store, plan, epoch)
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        return run_here(self._store, plan, epoch)
 
 
 def prepare(path: Path, seed: int, log: str, views: str) -> None:

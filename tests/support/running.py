@@ -1,26 +1,29 @@
 """Running epochs without a JVM: the work of `engine`, in this process.
 
-In: a store. Out: runners for the coordinator. Always: the same functions of `views.program` in the same order as in
-`engine.runner` and `engine.tasks`; blocks cross a border of bytes, as they would in a shuffle.
+In: a store. Out: runners for the coordinator. Always: the program that Spark runs, over another exchange.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from viewkeeper.engine.blocks import from_block, in_pieces, to_block
-from viewkeeper.flow.coordinator import Coordinator, require_receipts
+from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.filling import plan_chunks
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model import epochs
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
+from viewkeeper.views.channels import Input
+from viewkeeper.views.exchange import InProcess, run_here
 from viewkeeper.views.inputs import read_unit
-from viewkeeper.views.program import Level, apply_inputs, levels_of, run_here, split_by_manager
+from viewkeeper.views.messages import Message, encode, from_batch, in_pieces, to_batch
+from viewkeeper.views.program import EpochProgram, StagePart
+from viewkeeper.views.receipts import require_all
 from viewkeeper.views.units import plan_units
 
 if TYPE_CHECKING:
@@ -36,59 +39,58 @@ class HereRunner:
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        run_here(self._store, plan, epoch)
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        return run_here(self._store, plan, epoch)
 
 
 class ManagersRunner:
-    """A large epoch: several managers, whose blocks arrive in the order that `seed` shuffles them to, or `arrange`."""
+    """A large epoch: several managers, whose messages arrive in the order that `seed` shuffles them to, or `arrange`."""
 
     def __init__(
         self, store: EmbeddedStore, managers: int, seed: float = 0, arrange: Callable[[list], list] | None = None
     ) -> None:
         self._store = store
-        self._random = random.Random(seed)
-        self._arrange = arrange
+        self._exchange = ShuffledExchange(store, seed, arrange)
         self.managers = managers
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        owners = owners_of_places(self._store.places, self.managers)
-        units = plan_units(plan, epoch, pieces=self.managers)
-        blocks, reached = [], []
-        for unit in self._shuffled(units):
-            blocks += self._blocks(read_unit(self._store, plan, epoch, unit), owners)
-            reached.append((unit.number % self.managers, unit.number))
-        for level in levels_of(plan)[:-1]:
-            handed_on = []
-            for _, mine, owned in self._by_manager(blocks, owners):
-                for piece in Level(self._store, plan, epoch, level, owned).settle(mine):
-                    handed_on += self._blocks(piece, owners)
-            blocks = handed_on
-        got = []
-        for manager, mine, owned in self._by_manager(blocks, owners):
-            apply_inputs(self._store, plan, epoch, mine, owned)
-            got.append((manager, [unit for owner, unit in reached if owner == manager]))
-        require_receipts([unit.number for unit in units], range(self.managers), got)
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        program = EpochProgram.of(plan, epoch, owners_of_places(self._store.places, self.managers))
+        return require_all(program.tasks, self._exchange.run(program))
 
-    def _blocks(self, inputs: list, owners: list[int]) -> list:
-        return [
-            (owner, node, part, to_block(piece))
-            for node, part, table in inputs
-            for owner, whole in split_by_manager(table, owners)
-            for piece in in_pieces(whole, bytes_max=1_000)  # many, where there is more than a little
-        ]
 
-    def _by_manager(self, blocks: list, owners: list[int]) -> Iterator[tuple[int, list, frozenset[int]]]:
-        for manager in self._shuffled(range(self.managers)):
-            mine = [(node, part, from_block(b)) for owner, node, part, b in self._shuffled(blocks) if owner == manager]
-            yield manager, mine, frozenset(place for place, owner in enumerate(owners) if owner == manager)
+class ShuffledExchange(InProcess):
+    """Messages cross a border of bytes, in small pieces, as they would in a shuffle; tasks run in any order."""
 
-    def _shuffled(self, items: object) -> list:
-        shuffled = list(items)
+    def __init__(self, store: EmbeddedStore, seed: float, arrange: Callable[[list], list] | None) -> None:
+        super().__init__(store)
+        self._random = random.Random(seed)
+        self._arrange = arrange
+
+    def carry(self, messages: Iterable[Message]) -> list[Message]:
+        rows = [encode(piece) for message in messages for piece in in_pieces(message, bytes_max=1_000)]
+        return self.in_turn(message for row in rows for message in from_batch(to_batch([row])))
+
+    def in_turn(self, tasks: Iterable) -> list:
+        shuffled = list(tasks)
         if self._arrange:
             return self._arrange(shuffled)
         self._random.shuffle(shuffled)
         return shuffled
+
+
+def inputs_of(store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight, *, pieces: int = 1) -> list[list[Input]]:
+    """What each split of an epoch's input gives to the nodes."""
+    return [read_unit(store, plan, epoch, unit)[0] for unit in plan_units(plan, epoch, pieces=pieces)]
+
+
+def apply_inputs(
+    store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight, inputs: Sequence[Input], owned: frozenset[int]
+) -> int:
+    """Apply the inputs of the only stage to the places in `owned`; answers how many records were written."""
+    (nodes,) = plan.stages
+    part = StagePart(store, plan, epoch, nodes, owned)
+    assert not any(list(part.apply(inputs)))
+    return part.counts.records_written
 
 
 class Interrupted(Exception):

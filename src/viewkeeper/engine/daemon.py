@@ -20,7 +20,7 @@ import pandas
 import pyspark.worker
 from pyspark.daemon import manager
 
-import viewkeeper.engine.tasks
+import viewkeeper.engine.exchange
 import viewkeeper.stores.embedded.store
 import viewkeeper.stores.logbatches
 

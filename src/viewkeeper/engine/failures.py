@@ -1,61 +1,27 @@
 """Failures: what went wrong in Spark or on the driver, as errors of ours.
 
-In: an exception of any kind, in whose text a task's own error may stand. Out: one of `errors.py`. Always: what the store
-says of itself (full, busy, corrupt) is told as that, wherever it was met, and gives no epoch up; everything else is
-EpochFailed, so that an epoch that cannot finish is made smaller or given up (R8).
+In: an exception of any kind; what a task failed of is in its receipt, and comes as an error of ours already. Out: one of
+`errors.py`. Always: a JVM that has ended gives no epoch up; a job that failed is an epoch that failed (R8).
 """
 
 from __future__ import annotations
 
-import inspect
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from viewkeeper import errors
-from viewkeeper.errors import (
-    EpochFailed,
-    EpochTooLarge,
-    Fenced,
-    InvariantBroken,
-    SparkLost,
-    StoreError,
-    ViewFailed,
-    ViewKeeperError,
-)
-
-_OF_A_VIEW = re.compile(
-    r"errors\.(ViewFailed|EpochTooLarge): view table (\d+) (?:failed|has too much at once): (.*?)$", re.M
-)
-_OF_US = re.compile(r"viewkeeper\.errors\.(\w+): (.*?)$", re.M)
-_HINTS = re.compile(r"; (?:the view is stopped|a smaller epoch follows).*$")
+from viewkeeper.errors import SparkLost, ViewKeeperError
+from viewkeeper.views.receipts import Failure
 
 
 def translate(error: Exception, epoch: int) -> ViewKeeperError:
     """Our error for what ended the run of an epoch."""
-    if isinstance(error, ViewKeeperError) and not isinstance(error, InvariantBroken):
-        return error
+    if isinstance(error, ViewKeeperError):
+        return Failure.of(error, epoch).error
     if is_jvm_gone(error):
         return spark_lost()
-    text = f"viewkeeper.errors.InvariantBroken: {error}" if isinstance(error, InvariantBroken) else str(error)
-    if "viewkeeper.errors.Fenced" in text:
-        return Fenced(f"epoch {epoch} met a newer epoch", "another pipeline has taken over")
-    if found := _OF_A_VIEW.search(text):
-        of_view = ViewFailed if found[1] == "ViewFailed" else EpochTooLarge
-        return of_view(int(found[2]), _HINTS.sub("", found[3]).strip()[:300])
-    told = _OF_US.findall(text)
-    for name, reason in told:
-        kind = getattr(errors, name, None)
-        if inspect.isclass(kind) and issubclass(kind, StoreError):
-            return kind(reason.strip()[:300])
-    reason = f"{told[-1][0]}: {told[-1][1]}" if told else _first_line(error, text)
-    return EpochFailed(f"epoch {epoch} failed: {reason[:300]}", "it stays in flight and is run again")
-
-
-def _first_line(error: Exception, text: str) -> str:
-    named = [line.strip() for line in text.splitlines() if line.startswith("Error")]
-    return f"{type(error).__name__}: {(named or text.splitlines() or ['no reason given'])[-1 if named else 0]}"
+    aborted = [line.strip() for line in str(error).splitlines() if "Job aborted" in line]
+    return Failure.of(RuntimeError(aborted[0]) if aborted else error, epoch).error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from viewkeeper.errors import (
@@ -27,6 +27,7 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.flow.filling import BYTES_PER_EPOCH_MAX, ROWS_PER_EPOCH_MAX, plan_chunks
 from viewkeeper.flow.swaps import swap_catalog, swap_record
 from viewkeeper.model import epochs
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.positions import Cut, Positions, count_between, covers
@@ -45,7 +46,7 @@ SMALLEST_BYTES = 1 << 20
 class Runner(Protocol):
     """Does the work of an epoch."""
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         """Apply the epoch to all view tables; return only with every receipt in hand, raise otherwise."""
         ...
 
@@ -86,14 +87,15 @@ class Coordinator:
                 record = self._begin(record)
                 if record.inflight is None:
                     return None
-            if self._run_or_void(record.inflight):
+            counts = self._run_or_void(record.inflight)
+            if counts is not None:
                 break
             record = self._store.read_epoch_record()
         epoch = record.inflight
         record = self._commit(epoch)
         self._replace_views(record)
         changes = count_between(epoch.start, epoch.stop.positions)
-        done = Committed(epoch.epoch, changes, self._clock() - started)
+        done = Committed(epoch.epoch, changes, self._clock() - started, counts)
         self._events(done)
         self._tell_filling(record)
         self._share = min(1.0, 2 * self._share)
@@ -183,7 +185,7 @@ class Coordinator:
                 return stop, plan, chunks, frozenset(view.node.table for view in catalog.kept)
             is_read = not is_read
 
-    def _run_or_void(self, epoch: Inflight) -> bool:
+    def _run_or_void(self, epoch: Inflight) -> Counts | None:
         """Run the epoch; one that cannot finish is given up (R8), so that it does not hold every view for ever.
 
         A view whose own work fails is stopped, and the next epoch goes on without it. For anything else the next epoch
@@ -192,13 +194,12 @@ class Coordinator:
         """
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                self._run(epoch)
-                return True
+                return self._run(epoch)
             except EpochFailed as error:
                 if attempt < ATTEMPTS_MAX and not isinstance(error, EpochTooLarge):
                     continue
                 self._give_up(epoch, self._verdict(epoch, error))
-                return False
+                return None
         raise InvariantBroken(f"epoch {epoch.epoch} was not tried")
 
     def _verdict(self, epoch: Inflight, error: EpochFailed) -> EpochFailed:
@@ -241,13 +242,14 @@ class Coordinator:
             rows, total = (sum(getattr(fill, name) for fill in record.filling.values()) for name in ("rows", "total"))
             self._events(Filling(len(record.filling), rows, total))
 
-    def _run(self, epoch: Inflight) -> None:
+    def _run(self, epoch: Inflight) -> Counts:
         self._store.sync_epoch_record()  # R10.3, also when another process began the epoch
         failpoint("run.synced")
         self._store.raise_fences(epoch.epoch)
         failpoint("run.fenced")
-        self._runner.run(self._plan_of(epoch), epoch)
+        counts = self._runner.run(self._plan_of(epoch), epoch)
         failpoint("run.receipts")
+        return counts
 
     def _keep_plan(self, plan: PhysicalPlan) -> str:
         """Store the plan, unless it is that of the epoch before; answers its digest."""
@@ -304,14 +306,3 @@ def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: Ep
     if record.inflight is None or record.inflight.epoch != epoch.epoch:
         raise Fenced(f"epoch {epoch.epoch} is no longer in flight")
     return epochs.void(record, owner, {failure.table: failure.reason} if isinstance(failure, ViewFailed) else {})
-
-
-def require_receipts(units: Sequence[int], managers: Sequence[int], got: Sequence[tuple[int, Sequence[int]]]) -> None:
-    """R18a: every manager answered once or more, and every unit's input reached someone."""
-    missing_managers = set(managers) - {manager for manager, _ in got}
-    missing_units = set(units) - {unit for _, reached in got for unit in reached}
-    if missing_managers or missing_units:
-        raise EpochFailed(
-            f"receipts are missing from managers {sorted(missing_managers)} and units {sorted(missing_units)}",
-            "the epoch stays in flight and is run again",
-        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from viewkeeper.model.schema import Column, TableId
+from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BINARY, INT
 
 
@@ -60,6 +60,11 @@ class CopyNode:
     feeds: tuple[Feed, ...]
     key: tuple[Column, ...]
     row: tuple[Column, ...]
+
+    @property
+    def gives(self) -> TableId:
+        """What its readers name as their source."""
+        return self.table
 
     @property
     def tables(self) -> tuple[TableId, ...]:
@@ -164,6 +169,11 @@ class FoldNode:
         return self.values if self.having else self.group_row
 
     @property
+    def gives(self) -> TableId:
+        """What its readers name as their source."""
+        return self.table
+
+    @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
         return _tables(self.table, self.feeds, self.groups, self.degraded, *(e.table for e in self.entries))
@@ -221,6 +231,11 @@ class JoinNode:
     @property
     def feeds(self) -> tuple[Feed, ...]:
         return tuple(feed for side in self.sides for feed in side.feeds)
+
+    @property
+    def gives(self) -> TableId:
+        """What its readers name as their source."""
+        return self.table
 
     @property
     def tables(self) -> tuple[TableId, ...]:
@@ -289,9 +304,30 @@ class TopNode:
     is_total: bool
 
     @property
+    def gives(self) -> TableId:
+        """What its readers name as their source."""
+        return self.table
+
+    @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
         return _tables(self.table, self.feeds)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaNode:
+    """δ: a record for each row of a base table whose log does not tell what a row was.
+
+    A plan has one for each such table; it is not stored with the plan, for the table says it all.
+    """
+
+    table: TableId
+    source: TableSchema
+
+    @property
+    def gives(self) -> TableId:
+        """What its readers name as their source: the base table."""
+        return self.source.id
 
 
 Node = CopyNode | FoldNode | JoinNode | TopNode

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, FoldNode, Node
+from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, DeltaNode, FoldNode, Node
 from viewkeeper.plan.plain import from_plain, remembered, to_plain
 
 
@@ -30,29 +30,38 @@ class PhysicalPlan:
     nodes: tuple[Node, ...]
 
     @property
-    def deltas(self) -> tuple[TableSchema, ...]:
-        """The tables that go through a stored DELTA."""
-        return tuple(table for table in self.tables if table.delta is not None)
+    def deltas(self) -> tuple[DeltaNode, ...]:
+        """The DELTAs that changes go through first."""
+        return tuple(DeltaNode(table.delta, table) for table in self.tables if table.delta is not None)
 
     @property
-    def levels(self) -> tuple[int, ...]:
-        """The level of each node: 1 over base tables alone, else one above the highest that it reads.
+    def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
+        """All nodes, by when they are applied: DELTAs first, then each node as soon as all that it reads is there.
 
-        All nodes of a level are settled together; between levels lies a shuffle.
+        The nodes of a stage are applied together; between stages lies a shuffle.
         """
-        found: dict[int, int] = {}
+        levels: dict[int, int] = {}
         for node in self.nodes:
-            found[node.table] = 1 + max((found.get(feed.source, 0) for feed in node.feeds), default=0)
-        return tuple(found[node.table] for node in self.nodes)
+            levels[node.table] = 1 + max((levels.get(feed.source, 0) for feed in node.feeds), default=0)
+        found: list[tuple[Node | DeltaNode, ...]] = [self.deltas] if self.deltas else []
+        for level in range(1, max(levels.values(), default=0) + 1):
+            found.append(tuple(node for node in self.nodes if levels[node.table] == level))
+        return tuple(found)
 
-    def readers(self, source: int) -> list[tuple[int, int]]:
-        """Who reads a table or a node: (node, feed) by their places."""
-        return [
-            (number, place)
-            for number, node in enumerate(self.nodes)
-            for place, feed in enumerate(node.feeds)
-            if feed.source == source
-        ]
+    def node(self, table: int) -> Node | DeltaNode:
+        """The node that writes a table as its own."""
+        for node in (*self.nodes, *self.deltas):
+            if node.table == table:
+                return node
+        raise InvariantBroken(f"no node of the plan has table {table}")
+
+    def delta_of(self, source: int) -> DeltaNode | None:
+        """The DELTA of a base table, if it has one."""
+        return next((delta for delta in self.deltas if delta.source.id == source), None)
+
+    def readers(self, source: int) -> list[tuple[Node, int]]:
+        """Who reads a table or a node: a node, and which of its edges."""
+        return [(node, edge) for node in self.nodes for edge, feed in enumerate(node.feeds) if feed.source == source]
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
         """What a backfill brings rows of, in the order in which that was made: base tables, and nodes that are `filled`.

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.plan.nodes import Entries, Feed, FoldNode
-from viewkeeper.views import doubles
+from viewkeeper.views import channels, doubles
+from viewkeeper.views.channels import GROUPS, Channel
 from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.few import add_up, are_few
-from viewkeeper.views.parts import MAIN, double_part, entries_part
 
 
 def has_one_reader(node: FoldNode, feed: Feed) -> bool:
@@ -32,29 +32,29 @@ def contribute_side(node: FoldNode, feed: Feed, side: pa.Table, sign: int) -> pa
     return signed_contribution(node, run_sql(f"WITH rows AS ({feed.rows}) {node.contribute}", images=side), sign)
 
 
-def contribute(node: FoldNode, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Contributions of the rows that a feed gave, each with the part it belongs to."""
+def contribute(node: FoldNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+    """Contributions of the rows that a feed gave, each with its channel."""
     for sign, side in sides(rows):
-        yield MAIN, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
+        yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
-        yield entries_part(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
+        yield channels.entries(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
     for place, argument in enumerate(node.doubles):
-        yield double_part(node, place), _mantissas(node, argument, rows)
+        yield channels.sums(place), _mantissas(node, argument, rows)
 
 
-def contribute_each(node: FoldNode, given: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def contribute_each(node: FoldNode, given: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions of few rows, each by itself, from what `node.contribute_each` returned."""
     keys, hashes = _keys(node, given)
     states = {f"s{i}": as_type(given[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
-    yield MAIN, pa.table({"key": keys, "hash": hashes, "sign": given["sign"].cast(pa.int8()), **states})
+    yield GROUPS, pa.table({"key": keys, "hash": hashes, "sign": given["sign"].cast(pa.int8()), **states})
     for place, entries in enumerate(node.entries):
         values = [given[f"e{place}_{i}"] for i in range(len(entries.values))]
         there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
         named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
         named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
-        yield entries_part(place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
+        yield channels.entries(place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
     for place, argument in enumerate(node.doubles):
-        yield double_part(node, place), _mantissas(node, argument, given)
+        yield channels.sums(place), _mantissas(node, argument, given)
 
 
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:

@@ -9,32 +9,60 @@ meet changed rows only. Which rows lack a match is known from counts, never from
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from viewkeeper.plan.nodes import JoinNode
+from viewkeeper.views import channels
+from viewkeeper.views.blame import blamed
+from viewkeeper.views.channels import Channel
 from viewkeeper.views.duck import run_sql
 from viewkeeper.views.images import Images, images_of_output
 from viewkeeper.views.matches import SideCounts, change_matches, put_matches
-from viewkeeper.views.settle import Settling
-from viewkeeper.views.side_rows import ChangedRows, JoinKeys, SideRows, changed_rows, no_rows, unchanged_rows
+from viewkeeper.views.operator import Operator
+from viewkeeper.views.settle import Changes, Settling
+from viewkeeper.views.side_rows import (
+    ChangedRows,
+    JoinKeys,
+    SideRows,
+    changed_rows,
+    entry_events,
+    no_rows,
+    unchanged_rows,
+)
+
+if TYPE_CHECKING:
+    from viewkeeper.views.inputs import Gathering
 
 PAIRS_MAX = 500_000  # in one piece of what a join gives
 
 
-def settle_join(settling: Settling, node: JoinNode, parts: Mapping[int, pa.Table]) -> Iterator[Images]:
-    """Put the entries of all sides; gives what that means to the node's readers."""
-    changed = [
-        changed_rows(settling, node, side, parts[side]) if side in parts else no_rows(node, side)
-        for side in range(len(node.sides))
-    ]
-    if not any(len(rows) for rows in changed):
-        return
-    if node.kind == "inner":
-        yield from _inner(settling, node, changed)
-    else:
-        yield from _Outer(settling, node, changed).images()
+class JoinOperator(Operator[JoinNode]):
+    """Entries of all sides, and the pairs that changed with them."""
+
+    def read(self, readers: Sequence[tuple[JoinNode, int]], delta: Images, out: Gathering) -> None:
+        for node, edge in readers:
+            with blamed(node.table):
+                number = node.side_of(edge)
+                out.add(node.table, channels.side(number), entry_events(node, number, out.passing(node, edge, delta)))
+
+    def apply(
+        self, settling: Settling, node: JoinNode, inputs: Mapping[Channel, pa.Table]
+    ) -> Iterator[Images | Changes]:
+        changed = [
+            changed_rows(settling, node, number, inputs[channels.side(number)])
+            if channels.side(number) in inputs
+            else no_rows(node, number)
+            for number in range(len(node.sides))
+        ]
+        if not any(len(rows) for rows in changed):
+            return
+        if node.kind == "inner":
+            yield from _inner(settling, node, changed)
+        else:
+            yield from _Outer(settling, node, changed).images()
 
 
 def _inner(settling: Settling, node: JoinNode, changed: Sequence[ChangedRows]) -> Iterator[Images]:

@@ -1,145 +1,189 @@
-"""The program of an epoch: what a view manager does with its part.
+"""The program of an epoch: its tasks, and what each of them does.
 
-In: the epoch in flight and the store. Out: inputs of nodes by manager; receipts. Always: the same on the driver and in a
-Spark task, with any number of managers; nothing is read but the stored ranges (R9). The plan is settled level by level, δ
-over logs without before-images first; what a level gives goes to the managers that own it, before the next one begins.
+In: the plan, the epoch in flight and a store. Out: messages for the next stage, receipts at the end. Always: the same
+wherever the tasks run, with any number of managers; nothing is read but the stored ranges (R9). Splits of the input are
+read first; then the plan's nodes are applied stage by stage, and what a stage gives goes to the managers that own it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node
+from viewkeeper.plan.nodes import DeltaNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.blame import blamed
-from viewkeeper.views.deltas import apply_deltas
+from viewkeeper.views.channels import Channel, Input
 from viewkeeper.views.duck import forget_relations
-from viewkeeper.views.groups import settle_groups
-from viewkeeper.views.images import Images
-from viewkeeper.views.inputs import Gathering, Input, consolidate, deltas_for, read_unit
-from viewkeeper.views.join import settle_join
-from viewkeeper.views.parts import MAIN, feed_of_aside
-from viewkeeper.views.settle import Changes, Settling, parts_by_node
-from viewkeeper.views.top import settle_top
-from viewkeeper.views.units import plan_units
+from viewkeeper.views.inputs import Gathering, read_unit
+from viewkeeper.views.messages import Message
+from viewkeeper.views.operators import OPERATORS
+from viewkeeper.views.receipts import Failure, Receipt, Task
+from viewkeeper.views.settle import Settling
+from viewkeeper.views.units import Unit, plan_units
 
-DELTA_LEVEL = 0
-_ROWS_HANDED_ON = 500_000  # what a level gives is handed on in pieces of about this many
+_ROWS_HANDED_ON = 500_000  # what a stage gives is handed on in pieces of about this many
+
+OpenStore = Callable[[], Store]
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a manager did in an epoch; without all of them nothing is committed (R18a)."""
+class EpochProgram:
+    """The tasks of one epoch. It travels to executors by value."""
 
-    manager: int
-    units: tuple[int, ...]  # whose input reached it with an acknowledgement
-    records: int
+    plan: PhysicalPlan
+    epoch: Inflight
+    splits: tuple[Unit, ...]
+    owners: tuple[int, ...]  # the manager of each place
+
+    @staticmethod
+    def of(plan: PhysicalPlan, epoch: Inflight, owners: Sequence[int]) -> EpochProgram:
+        splits = plan_units(plan, epoch, pieces=max(owners) + 1)
+        return EpochProgram(plan, epoch, tuple(splits), tuple(owners))
+
+    @property
+    def managers(self) -> int:
+        return max(self.owners) + 1
+
+    @property
+    def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
+        """The nodes that are applied together; those of stage 1 first, for stage 0 is the reading."""
+        return self.plan.stages or ((),)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Whose receipts there must be (R18a)."""
+        applied = (Task(stage, m) for stage in range(1, len(self.stages) + 1) for m in range(self.managers))
+        return [*(Task(0, split.number) for split in self.splits), *applied]
+
+    def read(self, open_store: OpenStore, split: Unit) -> Iterator[Message]:
+        """Read a split: what it means to each manager."""
+        return self._guarded(self._read(open_store, split))
+
+    def apply(self, open_store: OpenStore, stage: int, manager: int, messages: Iterable[Message]) -> Iterator[Message]:
+        """One manager's part of a stage: what came for its nodes goes on as what that means to those that read them."""
+        return self._guarded(self._apply(open_store, stage, manager, messages))
+
+    def _read(self, open_store: OpenStore, split: Unit) -> Iterator[Message]:
+        started = time.thread_time()
+        inputs, rows = read_unit(open_store(), self.plan, self.epoch, split)
+        counts = Counts(rows_read=rows, read_seconds=time.thread_time() - started)
+        yield from self._addressed(inputs)
+        del inputs
+        failpoint("task.read")
+        yield Message(split.number % self.managers, Receipt(Task(0, split.number), counts))
+
+    def _apply(self, open_store: OpenStore, stage: int, manager: int, messages: Iterable[Message]) -> Iterator[Message]:
+        inputs: list[Input] = []
+        has_failed = False
+        for message in messages:
+            if isinstance(message.body, Input):
+                inputs.append(message.body)
+            else:
+                has_failed |= isinstance(message.body, Failure)
+                yield message
+        if has_failed:
+            return
+        started = time.thread_time()
+        part = StagePart(open_store(), self.plan, self.epoch, self.stages[stage - 1], self._owned(manager))
+        for given in part.apply(inputs):
+            if given and stage == len(self.stages):
+                raise InvariantBroken("the last stage gave something to one after it")
+            yield from self._addressed(given)
+        counts = replace(part.counts, apply_seconds=time.thread_time() - started)
+        del inputs, part
+        failpoint("task.applied")
+        yield Message(manager, Receipt(Task(stage, manager), counts))
+
+    def _guarded(self, messages: Iterator[Message]) -> Iterator[Message]:
+        """The messages; whatever ends them before their end, every manager hears of."""
+        try:
+            yield from messages
+        except Exception as error:
+            failure = Failure.of(error, self.epoch.epoch)
+            yield from (Message(manager, failure) for manager in range(self.managers))
+
+    def _addressed(self, inputs: Iterable[Input]) -> Iterator[Message]:
+        for table, channel, rows in inputs:
+            for manager, mine in split_by_manager(rows, self.owners):
+                yield Message(manager, Input(table, channel, mine))
+
+    def _owned(self, manager: int) -> frozenset[int]:
+        return frozenset(place for place, owner in enumerate(self.owners) if owner == manager)
+
+
+class StagePart:
+    """One manager's part of a stage: inputs in, inputs of later stages out, and counts of what was done."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan: PhysicalPlan,
+        epoch: Inflight,
+        nodes: Sequence[Node | DeltaNode],
+        owned: frozenset[int],
+    ) -> None:
+        self._store, self._plan, self._epoch = store, plan, epoch
+        self._nodes, self._owned = nodes, owned
+        self.counts = Counts()
+
+    def apply(self, inputs: Sequence[Input]) -> Iterator[list[Input]]:
+        """Apply the stage's nodes; yields what later stages get, in pieces. Nothing is written before it is read out."""
+        mine = {node.table for node in self._nodes}
+        yield [one for one in inputs if one.table not in mine]
+        gathering, settling = Gathering(self._plan, self._epoch), Settling(self._store, self._owned, self._epoch)
+        for node in self._nodes:
+            if channels := _by_channel(one for one in inputs if one.table == node.table):
+                with nullcontext() if isinstance(node, DeltaNode) else blamed(node.table):
+                    yield from self._apply_node(settling, node, channels, gathering)
+        yield gathering.inputs()
+        forget_relations()
+        settling.write()
+        self.counts = settling.counts
+        failpoint("stage.applied")
+
+    def _apply_node(
+        self,
+        settling: Settling,
+        node: Node | DeltaNode,
+        channels: dict[Channel, list[pa.Table]],
+        gathering: Gathering,
+    ) -> Iterator[list[Input]]:
+        operator = OPERATORS[type(node)]()
+        whole = {
+            channel: operator.combine(node, channel, tables, self._store.places) for channel, tables in channels.items()
+        }
+        for channel, events in whole.items():
+            if channel.kind == "aside" and not isinstance(node, DeltaNode):
+                settling.put_events(node.feeds[channel.number].aside or 0, events)
+        for given in operator.apply(settling, node, whole):
+            gathering.add_output(node, given)
+            if gathering.rows >= _ROWS_HANDED_ON:
+                yield gathering.inputs()
 
 
 def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
-    """A node's input by the manager that owns each record's place; `owners[place]` is a manager."""
+    """A channel's input by the manager that owns each record's place; `owners[place]` is a manager."""
+    if max(owners) == 0:
+        yield 0, table
+        return
     managers = np.asarray(owners)[np.asarray(table["hash"]) % len(owners)]
     for manager in np.unique(managers):
         yield int(manager), table.filter(pa.array(managers == manager))
 
 
-def levels_of(plan: PhysicalPlan) -> list[int]:
-    """The levels that are settled one after the other; the last is that of the views that depend on most."""
-    first = [DELTA_LEVEL] if plan.deltas else []
-    return first + list(range(1, max(plan.levels, default=0) + 1))
-
-
-class Level:
-    """One manager's part of one level: inputs in, inputs of the levels above out, and how many records were written."""
-
-    def __init__(self, store: Store, plan: PhysicalPlan, epoch: Inflight, level: int, owned: frozenset[int]) -> None:
-        self._store, self._plan, self._epoch = store, plan, epoch
-        self._level, self._owned = level, owned
-        self.records = 0
-
-    def settle(self, inputs: Sequence[Input]) -> Iterator[list[Input]]:
-        """Settle the level's nodes; gives what the levels above get, in pieces. Nothing is written before it is read out."""
-        if self._level == DELTA_LEVEL:
-            yield apply_deltas(self._store, self._plan, self._epoch, inputs, self._owned)
-            return
-        levels, gathering = self._plan.levels, Gathering(self._plan)
-        settling = Settling(self._store, self._owned, self._epoch)
-        yield [item for item in inputs if levels[item[0]] > self._level]
-        mine = [item for item in inputs if levels[item[0]] == self._level]
-        for number, parts in parts_by_node(mine).items():
-            node = self._plan.nodes[number]
-            readers = self._plan.readers(node.table)
-            with blamed(node.table):
-                whole = {
-                    part: consolidate(self._plan, number, part, tables, self._store.places)
-                    for part, tables in parts.items()
-                }
-                for given in _settle(settling, node, whole):
-                    if isinstance(given, Images):
-                        gathering.add_images(readers, given)
-                    elif readers:
-                        deltas_for(self._plan, self._epoch, node.table, *given.table(), gathering)
-                    if gathering.rows >= _ROWS_HANDED_ON:
-                        yield gathering.inputs()
-        yield gathering.inputs()
-        forget_relations()
-        self.records = settling.write()
-        failpoint("level.settled")
-
-
-def apply_inputs(
-    store: Store, plan: PhysicalPlan, epoch: Inflight, inputs: Sequence[Input], owned: frozenset[int]
-) -> int:
-    """Apply the inputs of the last level to the places in `owned`; answers how many records were written."""
-    # a log without before-images has its δ also where there are no views yet: then that is the last level
-    levels = levels_of(plan) or [1]
-    level = Level(store, plan, epoch, levels[-1], owned)
-    for handed_on in level.settle(inputs):
-        if handed_on:
-            raise InvariantBroken("the last level gave something to levels above it")
-    return level.records
-
-
-def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> list[Receipt]:
-    """The whole epoch in this process, as one manager that owns every place."""
-    units = plan_units(plan, epoch, pieces=1)
-    everywhere = frozenset(range(store.places))
-    inputs = [item for unit in units for item in read_unit(store, plan, epoch, unit)]
-    written = 0
-    for number in levels_of(plan):
-        level = Level(store, plan, epoch, number, everywhere)
-        inputs = [item for piece in level.settle(inputs) for item in piece]
-        written += level.records
-    return [Receipt(0, tuple(unit.number for unit in units), written)]
-
-
-def _settle(settling: Settling, node: Node, parts: Mapping[int, pa.Table]) -> Iterator[Images | Changes]:
-    """Settle a node's records; gives what that means to its readers."""
-    for part, table in parts.items():
-        feed = feed_of_aside(part)
-        aside = node.feeds[feed].aside if feed is not None else None
-        if aside is not None:
-            _settle_events(settling, aside, table)
-    if isinstance(node, JoinNode):
-        yield from settle_join(settling, node, {part: table for part, table in parts.items() if part >= 0})
-    elif MAIN not in parts:
-        return
-    elif isinstance(node, CopyNode):
-        yield _settle_events(settling, node.table, parts[MAIN])
-    elif isinstance(node, FoldNode):
-        yield settle_groups(settling, node, parts)
-    else:
-        yield from settle_top(settling, node, parts[MAIN])
-
-
-def _settle_events(settling: Settling, table: int, events: pa.Table) -> Changes:
-    found = settling.find(table, events)
-    return settling.put(found, found.input["row"].combine_chunks())
+def _by_channel(inputs: Iterable[Input]) -> dict[Channel, list[pa.Table]]:
+    found: dict[Channel, list[pa.Table]] = {}
+    for one in sorted(inputs, key=lambda one: one.channel):
+        found.setdefault(one.channel, []).append(one.rows)
+    return found

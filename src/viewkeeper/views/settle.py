@@ -7,7 +7,6 @@ record at the epoch already must hold exactly the computed row, for a view progr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.ports.store import StoredVersions, VersionedTables, VersionWrite
 
@@ -65,6 +65,7 @@ class Settling:
         self._owned = owned
         self._opened: set[int] = set()
         self._writes: list[VersionWrite] = []
+        self._found = 0
 
     def find(self, table: int, keyed: pa.Table) -> Found:
         """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
@@ -76,6 +77,7 @@ class Settling:
         for place in np.unique(places).tolist():
             self._open(place)
         versions = self.store.read_versions(table, _flat(input_["key"]), places, self.epoch)
+        self._found += len(input_)
         failpoint("settle.read")
         return Found(table, input_, versions)
 
@@ -84,12 +86,23 @@ class Settling:
         self._writes.append(_write_of(found.table, found.versions, rows, self.epoch))
         return Changes(found, rows)
 
-    def write(self) -> int:
-        """Store what was put; answers how many records changed."""
+    def put_events(self, table: int, events: pa.Table) -> Changes:
+        """Let the records of `events`, one for each, be as these state; answers what that changes."""
+        found = self.find(table, events)
+        return self.put(found, found.input["row"].combine_chunks())
+
+    def write(self) -> None:
+        """Store what was put."""
         failpoint("settle.computed")
         self.store.write_versions(self._writes, self.epoch)
         failpoint("settle.written")
-        return sum(len(write.chosen) for write in self._writes)
+
+    @property
+    def counts(self) -> Counts:
+        """How many records were found, and how many put otherwise than they were found."""
+        written = sum(len(write.chosen) for write in self._writes)
+        size = sum(write.rows.nbytes for write in self._writes)
+        return Counts(records_read=self._found, records_written=written, bytes_written=size)
 
     def _open(self, place: int) -> None:
         if place in self._opened:
@@ -119,11 +132,3 @@ def differs(left: pa.Array, right: pa.Array) -> np.ndarray:
 
 def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def parts_by_node(inputs: Sequence[tuple[int, int, pa.Table]]) -> dict[int, dict[int, list[pa.Table]]]:
-    """Inputs (node, part, table) by node and part, in order."""
-    found: dict[int, dict[int, list[pa.Table]]] = {}
-    for node, part, table in sorted(inputs, key=lambda item: item[:2]):
-        found.setdefault(node, {}).setdefault(part, []).append(table)
-    return found

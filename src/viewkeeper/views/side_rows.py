@@ -20,7 +20,7 @@ from viewkeeper.model.keybatches import decode_behind, encode_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.plan.nodes import SIDE, JoinNode
-from viewkeeper.views.copy import events
+from viewkeeper.views.record_events import events
 from viewkeeper.views.settle import Settling, differs
 
 PIECE_ROWS = 50_000  # of a side that is read, before it meets the other

@@ -7,7 +7,8 @@ number of those that went.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +20,33 @@ from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import INT
 from viewkeeper.plan.nodes import TopNode
-from viewkeeper.views.copy import events
+from viewkeeper.views.blame import blamed
+from viewkeeper.views.channels import ROWS, Channel
 from viewkeeper.views.images import Images, images_of_output
-from viewkeeper.views.settle import Settling, differs
+from viewkeeper.views.operator import Operator
+from viewkeeper.views.record_events import events
+from viewkeeper.views.settle import Changes, Settling, differs
+
+if TYPE_CHECKING:
+    from viewkeeper.views.inputs import Gathering
 
 _RANK = Column("rank", INT, nullable=False)
 _NULL_FIRST, _PRESENT, _NULL_LAST = b"\x00", b"\x01", b"\x02"
+
+
+class TopOperator(Operator[TopNode]):
+    """Every row in order, and the ranks of the first ones."""
+
+    def read(self, readers: Sequence[tuple[TopNode, int]], delta: Images, out: Gathering) -> None:
+        for node, edge in readers:
+            with blamed(node.table):
+                out.add(node.table, ROWS, ranked_events(node, out.passing(node, edge, delta)))
+
+    def apply(
+        self, settling: Settling, node: TopNode, inputs: Mapping[Channel, pa.Table]
+    ) -> Iterator[Images | Changes]:
+        if ROWS in inputs:
+            yield from settle_top(settling, node, inputs[ROWS])
 
 
 def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:

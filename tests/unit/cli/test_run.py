@@ -23,6 +23,7 @@ from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Began, Committed, EventSink, Waiting
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.model.counts import Counts
 
 Run = Callable[..., Result]
 NOTHING = Lag(0, 0)
@@ -160,7 +161,7 @@ def test_without_java_the_demo_writes_nothing(run: Run, url: str, monkeypatch: p
 
 
 def committed(epoch: int, changes: int) -> Committed:
-    return Committed(epoch, changes, 0.5)
+    return Committed(epoch, changes, 0.5, Counts(rows_read=changes))
 
 
 def test_the_gauge_knows_the_rate_of_the_last_seconds() -> None:

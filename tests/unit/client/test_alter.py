@@ -12,7 +12,7 @@ from tests.support.running import HereRunner, begin_epoch, keep_up, plan_of
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.define import logical_plan
 from viewkeeper.plan.logical import columns_at
-from viewkeeper.views.program import run_here
+from viewkeeper.views.exchange import run_here
 
 VIEWS = """
 CREATE MATERIALIZED VIEW everything AS SELECT * FROM t;

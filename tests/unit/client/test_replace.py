@@ -403,14 +403,14 @@ def test_a_replacement_that_fails_is_stopped_and_the_old_one_goes_on(
 
     replace(db)
     (waiting,) = db.catalog().replacements
-    settle = program._settle
+    settle = program.StagePart._apply_node
 
-    def fail(settling: object, node: object, parts: object) -> object:
+    def fail(part: object, settling: object, node: object, *rest: object) -> object:
         if node.backfill == waiting.id:
             raise InvariantBroken("no")
-        return settle(settling, node, parts)
+        return settle(part, settling, node, *rest)
 
-    monkeypatch.setattr(program, "_settle", fail)
+    monkeypatch.setattr(program.StagePart, "_apply_node", fail)
     keep_up(db)
     db.table("t").put("more", {"x": 1})
     keep_up(db)

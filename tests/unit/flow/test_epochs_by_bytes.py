@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -14,7 +15,8 @@ from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, InvariantBroken, StoreFull, ViewFailed
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.views import program
+from viewkeeper.views.aggregate import AggregateOperator
+from viewkeeper.views.operator import Operator
 
 SIZE = 60_000
 OVERFLOW = "offset overflow while concatenating arrays, consider casting input from `binary` to `large_binary` first."
@@ -52,7 +54,7 @@ def test_the_log_of_an_epoch_and_the_rows_of_a_fill_are_bounded_in_bytes(db: vk.
         def run(self, plan: object, epoch: object) -> None:
             sizes.append(db.store.log_bytes(epoch.start, epoch.stop.positions))
             epochs.append(epoch)
-            super().run(plan, epoch)
+            return super().run(plan, epoch)
 
     Coordinator(db.store, Measured(db.store), bytes_max=5 * SIZE).catch_up()
     filled = [chunk.bytes for epoch in epochs for chunk in epoch.chunks]
@@ -67,21 +69,26 @@ def test_the_log_of_an_epoch_and_the_rows_of_a_fill_are_bounded_in_bytes(db: vk.
     assert are_right(db, 60)
 
 
+def overflow_in_combine(patch: pytest.MonkeyPatch, error: Exception, is_too_much: Callable) -> None:
+    for operator in (Operator, AggregateOperator):
+        combine = operator.combine
+
+        def overflows(self: Operator, node: object, channel: object, tables: list, places: int, combine=combine):
+            if is_too_much(node, tables):
+                raise error
+            return combine(self, node, channel, tables, places)
+
+        patch.setattr(operator, "combine", overflows)
+
+
 def test_a_consolidation_that_does_not_fit_makes_epochs_smaller_and_stops_nobody(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the input of a part leaves the 2 GiB that an Arrow array may have."""
-    consolidate = program.consolidate
-
-    def overflows(plan: object, number: int, part: int, tables: list, places: int) -> pa.Table:
-        if sum(map(len, tables)) > 25:
-            raise pa.ArrowInvalid(OVERFLOW)
-        return consolidate(plan, number, part, tables, places)
-
     define(db)
     keep_up(db)
     write(db, 40)
-    monkeypatch.setattr(program, "consolidate", overflows)
+    overflow_in_combine(monkeypatch, pa.ArrowInvalid(OVERFLOW), lambda node, tables: sum(map(len, tables)) > 25)
     Coordinator(db.store, HereRunner(db.store)).catch_up()
     record = db.store.read_epoch_record()
 
@@ -96,14 +103,8 @@ def test_a_view_that_is_too_large_in_the_smallest_epoch_is_stopped_alone(
     define(db)
     keep_up(db)
     copied = db.view("copied").definition.node.table
-    consolidate = program.consolidate
-
-    def overflows(plan: object, number: int, *rest: object) -> pa.Table:
-        if plan.nodes[number].table == copied:
-            raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
-        return consolidate(plan, number, *rest)
-
-    monkeypatch.setattr(program, "consolidate", overflows)
+    error = pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+    overflow_in_combine(monkeypatch, error, lambda node, tables: node.table == copied)
     write(db, 5)
     Coordinator(db.store, HereRunner(db.store)).catch_up()
     stopped = {view.name: view.stopped for view in db.status().views}

@@ -14,6 +14,7 @@ from viewkeeper.errors import EpochFailed, StoreError
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.swaps import swap_catalog, swap_record
 from viewkeeper.model import epochs
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord
 
 LOST = [False, StoreError("meta: Input/output error"), TimeoutError("no answer")]
@@ -72,11 +73,11 @@ def test_an_epoch_is_void_where_the_answer_of_that_was_lost(db: vk.Database, los
     class FailsTwice:
         left = 2
 
-        def run(self, plan: object, epoch: object) -> None:
+        def run(self, plan: object, epoch: object) -> Counts:
             self.left -= 1
             if self.left >= 0:
                 raise EpochFailed("a worker was killed")
-            HereRunner(db.store).run(plan, epoch)
+            return HereRunner(db.store).run(plan, epoch)
 
     Coordinator(Lossy(db.store, lost, chosen={2}), FailsTwice()).catch_up()
 

@@ -111,7 +111,7 @@ def test_pairs_options_and_nested_values_keep_their_types() -> None:
 def test_a_node_is_one_level_above_the_highest_that_it_reads(catalog: Catalog) -> None:
     def levels(name: str) -> list[int]:
         plan = physical_plan(catalog)
-        return [plan.levels[plan.nodes.index(node)] for node in nodes_of(catalog, name)]
+        return [next(n for n, stage in enumerate(plan.stages, 1) if node in stage) for node in nodes_of(catalog, name)]
 
     assert levels("selected") == levels("folded") == levels("idx") == levels("united") == [1]
     assert (levels("joined"), names_of_nodes(catalog, "joined")) == ([1, 2], ["JoinNode", "CopyNode"])
@@ -130,7 +130,7 @@ def test_levels_of_sides_of_different_depth(catalog: Catalog) -> None:
     nodes = nodes_of(deep, "deep")
     plan = PhysicalPlan(catalog.tables, tuple(nodes))
 
-    assert plan.levels == (1, 2, 3, 4)
+    assert [len(stage) for stage in plan.stages] == [1, 1, 1, 1]
     assert [type(node).__name__ for node in nodes] == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
     assert plan.sources_of(deep.view("deep").id) == (1, 2)  # the join reads a base table and a node
 
@@ -163,9 +163,10 @@ def test_readers_are_found_by_node_and_feed(catalog: Catalog) -> None:
 
     joined = catalog.view("joined")
     plan = plan_of("united", "joined", "total")
-    assert plan.readers(TableId(1)) == [(0, 0), (1, 0), (3, 0)]
-    assert plan.readers(TableId(2)) == [(0, 1), (1, 1)]
-    assert plan.readers(joined.needs[0]) == [(2, 0)]
+    united, join, top, total = plan.nodes
+    assert plan.readers(TableId(1)) == [(united, 0), (join, 0), (total, 0)]
+    assert plan.readers(TableId(2)) == [(united, 1), (join, 1)]
+    assert plan.readers(joined.needs[0]) == [(top, 0)]
     assert plan.readers(joined.node.table) == plan.readers(TableId(999)) == []
     assert plan.backfills == (catalog.view("united").id, joined.id, catalog.view("total").id)
 
@@ -173,7 +174,8 @@ def test_readers_are_found_by_node_and_feed(catalog: Catalog) -> None:
 def test_a_table_that_is_read_twice_by_one_node_has_two_readers(catalog: Catalog) -> None:
     twice = with_view(catalog, "twice", "SELECT p.k, q.k AS l FROM a p JOIN a q ON p.g = q.g")
 
-    assert PhysicalPlan(catalog.tables, tuple(nodes_of(twice, "twice"))).readers(TableId(1)) == [(0, 0), (0, 1)]
+    plan = PhysicalPlan(catalog.tables, tuple(nodes_of(twice, "twice")))
+    assert plan.readers(TableId(1)) == [(plan.nodes[0], 0), (plan.nodes[0], 1)]
 
 
 def test_sources_are_base_tables_in_the_order_in_which_they_were_made(catalog: Catalog) -> None:
@@ -190,7 +192,7 @@ def test_sources_are_base_tables_in_the_order_in_which_they_were_made(catalog: C
 def test_only_a_table_that_has_a_delta_goes_through_one(catalog: Catalog) -> None:
     plan = physical_plan(catalog)
 
-    assert [table.name for table in plan.deltas] == ["b"]
+    assert [delta.source.name for delta in plan.deltas] == ["b"]
     assert PhysicalPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert [table.name for table in physical_plan(catalog, stopped=[n.table for n in catalog.nodes]).tables] == ["b"]
 

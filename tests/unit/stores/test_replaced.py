@@ -13,11 +13,12 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.open import open_shared
-from viewkeeper.views.program import run_here
+from viewkeeper.views.exchange import run_here
 
 CONTEXT = multiprocessing.get_context("spawn")
 PATIENCE_SECONDS = 30.0
@@ -57,8 +58,9 @@ class WorkerRunner:
     def __init__(self, store: EmbeddedStore, worker: Worker) -> None:
         self._store, self._worker = store, worker
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         self._worker.run(self._store, plan, epoch)
+        return Counts()
 
 
 @pytest.fixture

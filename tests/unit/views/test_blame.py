@@ -17,7 +17,7 @@ from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.nodes import FoldNode, JoinNode, TopNode
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.versions import versions_of
-from viewkeeper.views import inputs, join, program
+from viewkeeper.views import join, program, top
 
 VIEWS = {
     "kept": "SELECT t.k, u.y FROM t LEFT JOIN u ON t.g = u.g",
@@ -132,17 +132,17 @@ NODES = {"kept": JoinNode, "histogram": FoldNode, "highest": TopNode}
 def test_a_node_of_any_kind_and_level_that_fails_stops_the_views_that_need_it_alone(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
 ) -> None:
-    nodes, settle, failed = nodes_of(db.catalog(), name), program._settle, []
+    nodes, settle, failed = nodes_of(db.catalog(), name), program.StagePart._apply_node, []
     (table,) = [node.table for node in nodes[:-1] if isinstance(node, NODES[name])][-1:]
     fed = {number for node in nodes if node.table >= table for number in node.tables}
 
-    def fail(settling: object, node: object, parts: object) -> object:
+    def fail(part: object, settling: object, node: object, *rest: object) -> object:
         if node.table == table:
             failed.append(node)
             raise error
-        return settle(settling, node, parts)
+        return settle(part, settling, node, *rest)
 
-    monkeypatch.setattr(program, "_settle", fail)
+    monkeypatch.setattr(program.StagePart, "_apply_node", fail)
     change_all(db)
     before = {table for table, _, _ in dump(db.store)} & fed
     keep_up(db)
@@ -164,29 +164,29 @@ def change_more(db: vk.Database) -> None:
 
 def test_what_fails_between_two_nodes_is_the_readers(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The images of one node are made into the input of the next: its view is told of."""
-    view, ranked = db.catalog().view("highest"), inputs.ranked_events
+    view, ranked = db.catalog().view("highest"), top.ranked_events
 
     def fail(node: TopNode, rows: object) -> object:
         raise InvariantBroken("no order") if node.table in view.needs else AssertionError
 
-    monkeypatch.setattr(inputs, "ranked_events", fail)
+    monkeypatch.setattr(top, "ranked_events", fail)
     change_all(db)
     keep_up(db)
-    monkeypatch.setattr(inputs, "ranked_events", ranked)
+    monkeypatch.setattr(top, "ranked_events", ranked)
 
     assert stopped(db) == {"highest": "InvariantBroken: no order"}
     assert wrong(db, "highest") == []
 
 
 def test_what_fails_over_the_rows_of_a_table_is_the_readers(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    view, entries = db.catalog().view("kept"), inputs.entry_events
+    view, entries = db.catalog().view("kept"), join.entry_events
 
     def fail(node: JoinNode, side: int, rows: object) -> object:
         if node.table in view.needs:
             raise InvariantBroken("no entries")
         return entries(node, side, rows)
 
-    monkeypatch.setattr(inputs, "entry_events", fail)
+    monkeypatch.setattr(join, "entry_events", fail)
     change_all(db)
     keep_up(db)
 

@@ -184,7 +184,7 @@ def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int,
     monkeypatch.setattr(side_rows, "PIECE_ROWS", rows)
     monkeypatch.setattr(place, "_SCAN_RECORDS", rows)
     monkeypatch.setattr(program, "_ROWS_HANDED_ON", handed_on)
-    seen, images, settle, stored = Handed(), join._images, program.Level.settle, side_rows._stored_rows
+    seen, images, settle, stored = Handed(), join._images, program.StagePart.apply, side_rows._stored_rows
 
     def follow_side(node: JoinNode, side: int, parts: list) -> object:
         seen.read.append(sum(map(len, parts)))
@@ -194,16 +194,16 @@ def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int,
         seen.given.append(len(given))
         return images(node, given)
 
-    def follow_level(level: program.Level, inputs: list) -> Iterator[list]:
-        passed_by = sum(len(table) for _, _, table in inputs)
+    def follow_level(level: program.StagePart, inputs: list) -> Iterator[list]:
+        passed_by = sum(len(one.rows) for one in inputs)
         for number, piece in enumerate(settle(level, inputs)):
-            size = sum(len(table) for _, _, table in piece)
+            size = sum(len(one.rows) for one in piece)
             seen.handed_on.append(size if number else max(0, size - passed_by))
             yield piece
 
     monkeypatch.setattr(side_rows, "_stored_rows", follow_side)
     monkeypatch.setattr(join, "_images", follow_images)
-    monkeypatch.setattr(program.Level, "settle", follow_level)
+    monkeypatch.setattr(program.StagePart, "apply", follow_level)
     return seen
 
 

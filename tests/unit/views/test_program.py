@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import viewkeeper as vk
-from tests.support.running import HereRunner, ManagersRunner, begin_epoch, commit_epoch, keep_up, plan_of
+from tests.support.running import (
+    HereRunner,
+    ManagersRunner,
+    apply_inputs,
+    begin_epoch,
+    commit_epoch,
+    inputs_of,
+    keep_up,
+    plan_of,
+)
 from viewkeeper.errors import ViewFailed
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.ring import owners_of_places
@@ -22,8 +31,7 @@ from viewkeeper.model.types import STRING
 from viewkeeper.plan.nodes import CopyNode, Feed
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.views import copy
-from viewkeeper.views.inputs import read_unit
-from viewkeeper.views.program import apply_inputs, split_by_manager
+from viewkeeper.views.program import split_by_manager
 from viewkeeper.views.settle import differs
 from viewkeeper.views.units import plan_units
 
@@ -124,8 +132,7 @@ def test_a_group_that_would_lose_rows_it_does_not_have_stops_the_epoch(tmp_path:
     db.table("t").delete("k")
     epoch = begin_epoch(db.store)
     plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.places))
-    (unit,) = plan_units(plan, epoch, pieces=1)
-    inputs = read_unit(db.store, plan, epoch, unit)
+    (inputs,) = inputs_of(db.store, plan, epoch)
 
     with pytest.raises(ViewFailed, match="would hold -1 rows"):
         apply_inputs(db.store, plan, epoch, inputs + inputs, everywhere)
@@ -166,7 +173,7 @@ def test_changes_that_cancel_write_nothing(tmp_path: Path) -> None:
     table.put("l", {"y": 1})
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    (inputs,) = inputs_of(db.store, plan, epoch)
 
     assert apply_inputs(db.store, plan, epoch, inputs, frozenset(range(db.store.places))) == 0
 
@@ -179,7 +186,7 @@ def test_a_unit_that_holds_nothing_of_a_views_table_gives_it_nothing(tmp_path: P
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
 
-    assert [read_unit(db.store, plan, epoch, unit) for unit in plan_units(plan, epoch, pieces=2)] == [[]]
+    assert inputs_of(db.store, plan, epoch, pieces=2) == [[]]
     HereRunner(db.store).run(plan, epoch)
     commit_epoch(db.store, epoch)
     assert db.store.read_epoch_record().positions == db.store.ends()

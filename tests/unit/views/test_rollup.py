@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.positions import Cut
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
 from viewkeeper.views import rollup
@@ -31,6 +33,10 @@ def plan(tmp_path: Path) -> PhysicalPlan:
         for number, sql in enumerate(VIEWS):
             db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
         return physical_plan(db.catalog())
+
+
+def by_table(plan: PhysicalPlan) -> dict:
+    return {node.table: node for node in plan.nodes}
 
 
 def images(rows: list[tuple[int | None, int | None]], came: int) -> pa.Table:
@@ -62,16 +68,16 @@ def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(
 ) -> None:
     relation = images(ROWS, came=40)
     monkeypatch.setattr(rollup, "_SAMPLE", 20)
-    served = RollingUp().contributions(dict(enumerate(plan.nodes)), relation)
+    served = RollingUp().contributions(by_table(plan), relation)
 
-    assert set(served) == {0, 1, 2, 3}
+    assert set(served) == {node.table for node in plan.nodes}
     for number, tables in served.items():
-        alone = Gathering(plan)
+        alone = Gathering(plan, Inflight(1, {}, Cut({}, 0), "", 0, (), ()))
         monkeypatch.setattr(rollup, "_SAMPLE", 1_000)
         keys = pa.array([b"k"] * len(relation), pa.binary())
-        alone.add_images([(number, 0)], Images(relation, plan.tables[0].key_columns, lambda keys=keys: keys))
+        alone.add_images([(plan.node(number), 0)], Images(relation, plan.tables[0].key_columns, lambda keys=keys: keys))
 
-        assert totals(tables) == totals([table for _, _, table in alone.inputs()])
+        assert totals(tables) == totals([one.rows for one in alone.inputs()])
         assert totals(tables)
 
 
@@ -80,18 +86,18 @@ def test_a_view_that_fails_on_a_group_is_left_to_itself(plan: PhysicalPlan, monk
     for at in (0, len(ROWS)):  # among what came, and among what went
         relation = images([*ROWS[:at], (2_147_000_000, 1), *ROWS[at:]], came=40)
 
-        assert set(RollingUp().contributions(dict(enumerate(plan.nodes)), relation)) == {0, 1, 2}
+        assert set(RollingUp().contributions(by_table(plan), relation)) == {node.table for node in plan.nodes[:3]}
 
 
 def test_rows_that_hardly_repeat_are_not_counted(plan: PhysicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollup, "_SAMPLE", 20)
     relation = images([(x, x) for x in range(60)], came=60)
 
-    assert RollingUp().contributions(dict(enumerate(plan.nodes)), relation) == {}
+    assert RollingUp().contributions(by_table(plan), relation) == {}
 
 
 def test_a_few_images_are_read_as_they_are(plan: PhysicalPlan) -> None:
-    assert RollingUp().contributions(dict(enumerate(plan.nodes)), images(ROWS, came=40)) == {}
+    assert RollingUp().contributions(by_table(plan), images(ROWS, came=40)) == {}
 
 
 @pytest.mark.parametrize(

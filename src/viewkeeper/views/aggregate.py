@@ -1,0 +1,103 @@
+"""γ: one record for each group, kept from what rows contribute to it.
+
+In: deltas, then contributions. Out: records of groups, of PRE-AGGREGATIONs and of what HAVING shows. Always: what rows
+contribute is a function of the multiset of rows (`fold`), what becomes of a record one of contributions (`groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from viewkeeper.plan.nodes import FoldNode
+from viewkeeper.views.blame import blamed
+from viewkeeper.views.channels import GROUPS, Channel
+from viewkeeper.views.duck import run_sql
+from viewkeeper.views.few import are_few
+from viewkeeper.views.fold import (
+    combine,
+    combine_doubles,
+    combine_entries,
+    contribute,
+    contribute_each,
+    contribute_side,
+    has_one_reader,
+    sides,
+)
+from viewkeeper.views.groups import settle_groups
+from viewkeeper.views.images import Images
+from viewkeeper.views.operator import Operator
+from viewkeeper.views.rollup import RollingUp
+from viewkeeper.views.settle import Changes, Settling
+
+if TYPE_CHECKING:
+    from viewkeeper.views.inputs import Gathering
+
+_FEW_ROWS = 50_000  # are moved sooner than they are grouped
+
+Readers = Sequence[tuple[FoldNode, int]]
+
+
+class AggregateOperator(Operator[FoldNode]):
+    """Contributions to groups; nodes that read the same delta share what they can."""
+
+    def __init__(self) -> None:
+        self._rolling_up = RollingUp()
+
+    def read(self, readers: Readers, delta: Images, out: Gathering) -> None:
+        if are_few([delta.relation]):  # grouping would cost more than it saves
+            self._read_each(readers, delta, out)
+            return
+        rolled = self._rolling_up.contributions({n.table: n for n, edge in readers if edge == 0}, delta.relation)
+        for table, contributions in rolled.items():
+            for rows in contributions:
+                out.add(table, GROUPS, rows)
+        left = [(node, edge) for node, edge in readers if edge != 0 or node.table not in rolled]
+        simple = [(node, edge) for node, edge in left if has_one_reader(node, node.feeds[edge])]
+        for sign, side in sides(delta.relation) if simple else ():
+            for node, edge in simple:
+                with blamed(node.table):
+                    out.add(node.table, GROUPS, contribute_side(node, node.feeds[edge], side, sign))
+        for node, edge in left:
+            if not has_one_reader(node, node.feeds[edge]):
+                with blamed(node.table):
+                    for channel, rows in contribute(node, out.passing(node, edge, delta)):
+                        out.add(node.table, channel, rows)
+
+    def lessen(self, node: FoldNode, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
+        if channel.kind == "aside":
+            return super().lessen(node, channel, tables)
+        if len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS:
+            return pa.concat_tables(tables)
+        return self._added_up(node, channel, tables)
+
+    def combine(self, node: FoldNode, channel: Channel, tables: Sequence[pa.Table], places: int) -> pa.Table:
+        if channel.kind == "aside":
+            return super().combine(node, channel, tables, places)
+        return self._added_up(node, channel, tables)
+
+    def apply(
+        self, settling: Settling, node: FoldNode, inputs: Mapping[Channel, pa.Table]
+    ) -> Iterator[Images | Changes]:
+        if GROUPS in inputs:
+            yield settle_groups(settling, node, inputs)
+
+    def _read_each(self, readers: Readers, delta: Images, out: Gathering) -> None:
+        """What each row contributes by itself."""
+        for node, edge in readers:
+            with blamed(node.table):
+                feed = node.feeds[edge]
+                if feed.aside is None:
+                    given = run_sql(f"WITH rows AS ({feed.rows}) {node.contribute_each}", images=delta.relation)
+                else:
+                    given = run_sql(node.contribute_each, rows=out.passing(node, edge, delta))
+                if len(given):
+                    for channel, rows in contribute_each(node, given):
+                        out.add(node.table, channel, rows)
+
+    def _added_up(self, node: FoldNode, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
+        if channel == GROUPS:
+            return combine(node, tables)
+        return combine_entries(tables) if channel.kind == "entries" else combine_doubles(tables)

@@ -1,0 +1,44 @@
+"""Operator: what a kind of node does, wherever it runs.
+
+In: deltas of what a node reads, then the input of its channels. Out: changed records, and what that means to its readers.
+Always: a function of its inputs and of the records below the epoch (R6, R7); the same on the driver, in Spark and in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import pyarrow as pa
+
+from viewkeeper.plan.nodes import Node
+from viewkeeper.views.channels import Channel
+from viewkeeper.views.images import Images
+from viewkeeper.views.record_events import fewer_events, last_events
+from viewkeeper.views.settle import Changes, Settling
+
+if TYPE_CHECKING:
+    from viewkeeper.views.inputs import Gathering
+
+N = TypeVar("N")
+Reader = tuple[Node, int]  # a node, and one of its edges by index
+
+
+class Operator(Generic[N]):
+    """The three steps of every operator. Input by default is new states of records, of which the last one holds."""
+
+    def read(self, readers: Sequence[tuple[N, int]], delta: Images, out: Gathering) -> None:
+        """Before the shuffle: what one delta means to all nodes of this kind that read it."""
+        raise NotImplementedError
+
+    def lessen(self, node: N, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
+        """Before the shuffle: the same input in fewer rows, where that is worth the work."""
+        return fewer_events(tables)
+
+    def combine(self, node: N, channel: Channel, tables: Sequence[pa.Table], places: int) -> pa.Table:
+        """After the shuffle: the input of a channel with one row for each record, in the order of partitions and keys."""
+        return last_events(tables, places)
+
+    def apply(self, settling: Settling, node: N, inputs: Mapping[Channel, pa.Table]) -> Iterator[Images | Changes]:
+        """Change the node's records; yields what that means to its readers."""
+        raise NotImplementedError

@@ -1,0 +1,81 @@
+"""Receipts: what a task of an epoch did, as a value that reaches the coordinator.
+
+In: counts of one task, or what it failed of. Out: messages beside those with input. Always: an epoch is committed only
+with the receipts of all its tasks, and none of a failure (R18a).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+from viewkeeper import errors
+from viewkeeper.errors import EpochFailed, EpochTooLarge, Fenced, InvariantBroken, ViewFailed, ViewKeeperError
+from viewkeeper.model.counts import Counts
+
+_OF_A_VIEW = (ViewFailed, EpochTooLarge)
+_MOST_TELLING = (Fenced, *_OF_A_VIEW, errors.StoreError, ViewKeeperError)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One of an epoch's tasks: the reading of a split (stage 0), or the part of a manager in a later stage."""
+
+    stage: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A task is done, and all that it gave has been sent."""
+
+    task: Task
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A task could not be done; whoever gets this does nothing more for the epoch."""
+
+    error: ViewKeeperError
+
+    @staticmethod
+    def of(error: Exception, epoch: int) -> Failure:
+        """What the store states of itself (full, busy, corrupt) stays that, and gives no epoch up.
+
+        Everything else is EpochFailed, so that an epoch that cannot finish is made smaller or given up (R8).
+        """
+        if isinstance(error, ViewKeeperError) and not isinstance(error, InvariantBroken):
+            return Failure(error)
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or ['no reason given'])[0][:300]}"
+        failed = EpochFailed(f"epoch {epoch} failed: {reason}", "it stays in flight and is run again")
+        failed.__cause__ = error
+        return Failure(failed)
+
+    def to_json(self) -> list[object]:
+        made_of = (self.error.table, self.error.reason) if isinstance(self.error, _OF_A_VIEW) else self.error.args
+        return [type(self.error).__name__, *made_of]
+
+    @staticmethod
+    def from_json(value: list) -> Failure:
+        return Failure(getattr(errors, value[0])(*value[1:]))
+
+
+def require_all(tasks: Collection[Task], got: Iterable[Receipt | Failure]) -> Counts:
+    """R18a: the receipt of every task is there; a task that ran twice counts once. Raises what one of them failed of."""
+    receipts: dict[Task, Receipt] = {}
+    failures: list[ViewKeeperError] = []
+    for one in got:
+        if isinstance(one, Failure):
+            failures.append(one.error)
+        else:
+            receipts[one.task] = one
+    for kind in _MOST_TELLING:
+        for error in failures:
+            if isinstance(error, kind):
+                raise error
+    if missing := set(tasks) - receipts.keys():
+        named = ", ".join(f"{task.number} of stage {task.stage}" for task in sorted(missing, key=attrgetter("stage")))
+        raise EpochFailed(f"receipts are missing of tasks {named}", "the epoch stays in flight and is run again")
+    return Counts.total(receipt.counts for receipt in receipts.values())
