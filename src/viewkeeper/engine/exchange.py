@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from viewkeeper.engine.memory import give_back_memory
 from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_shared
-from viewkeeper.views.messages import Message, encode, from_batch, in_pieces, to_batch
+from viewkeeper.views.messages import Message, decode, encode, from_batch, in_pieces, to_batch
 from viewkeeper.views.program import EpochProgram
 from viewkeeper.views.receipts import Failure, Receipt
 
