@@ -6,9 +6,10 @@ the store's own matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.fills import Borders
@@ -29,12 +30,19 @@ class HeldRows(Protocol):
 class BaseTables(Protocol):
     """The rows that clients write."""
 
-    def node_of(self, key: bytes) -> Stream:
-        """The node that takes the row under a key."""
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        """One atomic group of writes, each on what those before it left; returns positions that reach them in the log.
+
+        InputError where the rows cannot be one group: see `Capabilities.atomic_group`.
+        """
         ...
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; returns where its log ends."""
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        """A write of one row that is done only if the row is as expected when it is done; None when it is not."""
+        ...
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        """Which of many rows may be written as one group: their places in `keys`, group by group."""
         ...
 
     def get(self, table: int, key: bytes) -> Image:

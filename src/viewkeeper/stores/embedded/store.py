@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import CorruptStore, InputError, LogDiverged, StoreError
+from viewkeeper.errors import CorruptStore, LogDiverged, StoreError
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.moments import Moment
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
@@ -29,6 +30,7 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
 
 if TYPE_CHECKING:
     import lmdb
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from viewkeeper.ports.records import StoredVersions, VersionWrite
     from viewkeeper.ports.store import Capabilities
     from viewkeeper.ports.upkeep import Backup, Progress
+    from viewkeeper.stores.asof import HeldRecords
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
     from viewkeeper.stores.embedded.place import Place, Written
@@ -159,11 +162,15 @@ class EmbeddedStore:
     def node_of(self, key: bytes) -> Stream:
         return Stream(keycodec.place(key) % len(self._nodes))
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; answers where its log ends."""
-        if len(self._nodes) > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
-            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
-        return {node: self._nodes[node].write(groups, self.now)}
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        node = self._nodes[node_of_group(writes, len(self._nodes))]
+        return {node.stream: node.write(writes, self.now)}
+
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        return write_if(self.write, writes, is_expected)
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        return by_node(keys, len(self._nodes))
 
     def get(self, table: int, key: bytes) -> Image:
         return self._nodes[self.node_of(key)].get(table, key)
@@ -400,15 +407,17 @@ class EmbeddedStore:
         for number in range(self.places):
             self.place(number).drop(table)
 
-    def get_chain(self, place: int, table: int, key: bytes) -> Image:
-        """The versions of one view record."""
-        return self.place(place).get(table, key)
+    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+        from viewkeeper.stores.versions import version_at
 
-    def hold(self, places: Sequence[int]) -> HeldViews:
-        """The records of `places` as they are now, until the answer is closed."""
+        chain = self.place(place).get(table, key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.void)
+
+    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
+        from viewkeeper.stores.asof import HeldRecords
         from viewkeeper.stores.embedded.held import HeldViews
 
-        return HeldViews([(number, self.place(number)) for number in places])
+        return HeldRecords(HeldViews([(number, self.place(number)) for number in places]), moment)
 
     def hold_rows(self) -> HeldViews:
         """The rows of all tables as they are now, until the answer is closed."""
