@@ -217,4 +217,4 @@ def delete_keys(db: Database, table: str, columns: Sequence[pa.Array]) -> None:
         part = [column[start : start + SMALL_ROWS] for column in columns]
         keys, _ = encode_keys(schema.key_columns, part, len(part[0]))
         group = RowWrites(schema.id, keys.to_pylist(), lambda befores: [None] * len(befores))
-        db.store.write(Stream(0), [group])
+        db.store.write([group])

@@ -25,7 +25,7 @@ from viewkeeper.plan.catalog import ViewDefinition
 
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.ports.store import Store
 
 _BATCH_ROWS = 50_000
 
@@ -33,7 +33,7 @@ _BATCH_ROWS = 50_000
 class CheckFiles:
     """The files below `folder`; `stop` ends a write that is under way."""
 
-    def __init__(self, folder: Path, store: EmbeddedStore, snapshot: Snapshot) -> None:
+    def __init__(self, folder: Path, store: Store, snapshot: Snapshot) -> None:
         self._folder = folder
         self._store = store
         self._snapshot = snapshot

@@ -34,7 +34,7 @@ def keys_of_nodes(store: EmbeddedStore, count: int) -> list[list[bytes]]:
 
 
 def put_one(store: EmbeddedStore, key: bytes, row: bytes) -> None:
-    store.write(store.node_of(key), [RowWrites(1, [key], lambda befores: [row])])
+    store.write([RowWrites(1, [key], lambda befores: [row])])
 
 
 def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_cut_never_parts_a_transaction_and_comes_to_the_end(tmp_path: Path, ch
     for number in range(12):
         rows = {b"%d-%d" % (number, place): b"v" for place in range(1 + number % 3)}
         groups = [RowWrites(table, list(rows), lambda befores, rows=rows: list(rows.values())) for table in (1, 2)]
-        borders.add(int(store.write(0, groups)[0]))
+        borders.add(int(store.write(groups)[0]))
     position, steps = 0, 0
     while position < store.ends()[0]:
         cut = int(store.cut({0: position}, changes_max=changes_max, bytes_max=1 << 40).positions[0])

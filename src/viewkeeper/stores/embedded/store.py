@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import CorruptStore, InputError, LogDiverged, StoreError
+from viewkeeper.errors import CorruptStore, LogDiverged, StoreError
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.moments import Moment
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
@@ -29,18 +30,22 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
 
 if TYPE_CHECKING:
     import lmdb
     import numpy as np
     import pyarrow as pa
 
-    from viewkeeper.ports.store import Capabilities, StoredVersions, VersionWrite
-    from viewkeeper.stores.embedded.backup import Backup, Progress
+    from viewkeeper.ports.records import StoredVersions, VersionWrite
+    from viewkeeper.ports.store import Capabilities
+    from viewkeeper.ports.upkeep import Backup, Progress
+    from viewkeeper.stores.asof import HeldRecords
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
     from viewkeeper.stores.embedded.place import Place, Written
 
+_POLL_SECONDS = 0.005
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -103,8 +108,12 @@ class EmbeddedStore:
 
         images = self.layout.before_images
         return Capabilities(
-            before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True, many_processes=True
+            before_images=images, atomic_group="node", held_reads=True, many_processes=True, poll_seconds=_POLL_SECONDS
         )
+
+    @property
+    def is_writable(self) -> bool:
+        return self.layout.is_writable
 
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
@@ -153,11 +162,15 @@ class EmbeddedStore:
     def node_of(self, key: bytes) -> Stream:
         return Stream(keycodec.place(key) % len(self._nodes))
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; answers where its log ends."""
-        if len(self._nodes) > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
-            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
-        return {node: self._nodes[node].write(groups, self.now)}
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        node = self._nodes[node_of_group(writes, len(self._nodes))]
+        return {node.stream: node.write(writes, self.now)}
+
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        return write_if(self.write, writes, is_expected)
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        return by_node(keys, len(self._nodes))
 
     def get(self, table: int, key: bytes) -> Image:
         return self._nodes[self.node_of(key)].get(table, key)
@@ -301,14 +314,11 @@ class EmbeddedStore:
     def place_of(self, first_part: bytes) -> int:
         return keycodec.place(first_part) % self.layout.places
 
-    def open_epoch(self, place: int, epoch: Inflight) -> None:
-        self.place(place).purge(epoch)
-
     def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
         import numpy as np
         import pyarrow as pa
 
-        from viewkeeper.ports.store import StoredVersions
+        from viewkeeper.ports.records import StoredVersions
         from viewkeeper.stores.embedded.place import runs, stored_keys
         from viewkeeper.stores.versions import rows_before
 
@@ -367,15 +377,22 @@ class EmbeddedStore:
         for place in sorted(by_place):
             self.place(place).write(by_place[place], epoch)
 
-    def raise_fences(self, epoch: int) -> None:
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
         for number in range(self.places):
-            self.place(number).raise_fence(epoch)
+            self.place(number).raise_fence(epoch.epoch)
+        for number in range(self.places):
+            self.place(number).purge(epoch)
+
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
+        return 0
 
     def sync_views(self) -> None:
         for number in range(self.places):
             self.place(number).sync()
 
-    def fences(self) -> tuple[int, int]:
+    def written_epochs(self) -> tuple[int, int]:
         found = [self.place(number).fence() for number in range(self.places)]
         return min(found), max(found)
 
@@ -390,15 +407,17 @@ class EmbeddedStore:
         for number in range(self.places):
             self.place(number).drop(table)
 
-    def get_chain(self, place: int, table: int, key: bytes) -> Image:
-        """The versions of one view record."""
-        return self.place(place).get(table, key)
+    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+        from viewkeeper.stores.versions import version_at
 
-    def hold(self, places: Sequence[int]) -> HeldViews:
-        """The records of `places` as they are now, until the answer is closed."""
+        chain = self.place(place).get(table, key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.void)
+
+    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
+        from viewkeeper.stores.asof import HeldRecords
         from viewkeeper.stores.embedded.held import HeldViews
 
-        return HeldViews([(number, self.place(number)) for number in places])
+        return HeldRecords(HeldViews([(number, self.place(number)) for number in places]), moment)
 
     def hold_rows(self) -> HeldViews:
         """The rows of all tables as they are now, until the answer is closed."""
@@ -448,6 +467,10 @@ class EmbeddedStore:
         from viewkeeper.stores.embedded.compact import compact_files
 
         compact_files(self._directory, progress)
+
+    def warnings(self) -> tuple[str, ...]:
+        lost = "sync=off: base writes survive a crash of the process, not a power loss"
+        return () if self.layout.synced else (lost,)
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

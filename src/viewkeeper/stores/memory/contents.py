@@ -28,15 +28,13 @@ _PLACES = 8
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What was fixed when the store was made; what a store on disk may not be, this one always is."""
+    """What was fixed when the store was made."""
 
     name: str
     nodes: int
     before_images: bool
     incarnation: str
     places: int = _PLACES
-    synced: bool = True
-    is_writable: bool = True
 
     @property
     def url(self) -> str:

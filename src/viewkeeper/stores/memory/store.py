@@ -20,20 +20,25 @@ from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.moments import Moment
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
-from viewkeeper.ports.store import Capabilities, Store, StoredVersions, VersionWrite
+from viewkeeper.ports.records import StoredVersions, VersionWrite
+from viewkeeper.ports.store import Capabilities, Store
+from viewkeeper.ports.upkeep import Backup, Progress
+from viewkeeper.stores.asof import HeldRecords
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.logbatches import decode_entries, images_before
 from viewkeeper.stores.memory.contents import Claim, Contents, Layout, enter, leave
 from viewkeeper.stores.memory.held import HeldTables, merge_tables
 from viewkeeper.stores.memory.node import NO_PAIRS
 from viewkeeper.stores.memory.pairs import Pair, Pairs, in_lists
-from viewkeeper.stores.versions import push, rows_before
+from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
+from viewkeeper.stores.versions import push, rows_before, version_at
 
 _LIST_ROWS = 50_000
 _BORDER_ROWS = 4_096
-Progress = Callable[[int, int], None]
+_POLL_SECONDS = 0.005
 
 
 class MemoryStore(Store):
@@ -73,11 +78,15 @@ class MemoryStore(Store):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             before_images=self.layout.before_images,
-            cell_timestamps=False,
-            snapshots=True,
-            atomic_multi_row=True,
+            atomic_group="node",
+            held_reads=True,
             many_processes=False,
+            poll_seconds=_POLL_SECONDS,
         )
+
+    @property
+    def is_writable(self) -> bool:
+        return True
 
     def now(self) -> int:
         """Nanoseconds on the store's clock, which is monotonic."""
@@ -88,13 +97,16 @@ class MemoryStore(Store):
     def node_of(self, key: bytes) -> Stream:
         return Stream(keycodec.place(key) % self.layout.nodes)
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; answers where its log ends."""
-        if self.layout.nodes > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
-            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
-        contents = self._contents
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        contents, node = self._contents, Stream(node_of_group(writes, self.layout.nodes))
         with contents.lock:
-            return {node: contents.nodes[node].write(groups, contents.now)}
+            return {node: contents.nodes[node].write(writes, contents.now)}
+
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        return write_if(self.write, writes, is_expected)
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        return by_node(keys, self.layout.nodes)
 
     def get(self, table: int, key: bytes) -> Image:
         return self._rows(self.node_of(key), table).get(key)
@@ -251,11 +263,6 @@ class MemoryStore(Store):
     def place_of(self, first_part: bytes) -> int:
         return keycodec.place(first_part) % self.layout.places
 
-    def open_epoch(self, place: int, epoch: Inflight) -> None:
-        contents = self._contents
-        with contents.lock:
-            contents.places[place].purge(epoch)
-
     def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
         stored = [place.pairs(table) for place in self._contents.places]
         found = [stored[place].get(key) for place, key in zip(places.tolist(), keys.to_pylist(), strict=True)]
@@ -315,13 +322,19 @@ class MemoryStore(Store):
             with contents.lock:
                 contents.places[number].write(chains[number], gone.get(number, {}), epoch)
 
-    def raise_fences(self, epoch: int) -> None:
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
         contents = self._contents
         with contents.lock:
             for place in contents.places:
-                place.fence = max(place.fence, epoch)
+                place.fence = max(place.fence, epoch.epoch)
+                place.purge(epoch)
 
-    def fences(self) -> tuple[int, int]:
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
+        return 0
+
+    def written_epochs(self) -> tuple[int, int]:
         found = [place.fence for place in self._contents.places]
         return min(found), max(found)
 
@@ -340,14 +353,13 @@ class MemoryStore(Store):
             for place in contents.places:
                 place.drop(table)
 
-    def get_chain(self, place: int, table: int, key: bytes) -> Image:
-        """The versions of one view record."""
-        return self._contents.places[place].pairs(table).get(key)
+    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+        chain = self._contents.places[place].pairs(table).get(key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.void)
 
-    def hold(self, places: Sequence[int]) -> HeldTables:
-        """The records of `places` as they are now, until the answer is closed."""
+    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
         contents = self._contents
-        return HeldTables({number: contents.places[number].state for number in places})
+        return HeldRecords(HeldTables({number: contents.places[number].state for number in places}), moment)
 
     def hold_rows(self) -> HeldTables:
         """The rows of all tables as they are now, until the answer is closed."""
@@ -367,7 +379,7 @@ class MemoryStore(Store):
     def clear_stale_readers(self) -> int:
         return 0
 
-    def back_up(self, destination: Path, progress: Progress | None = None) -> None:
+    def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
         raise NotOffered("a memory store has no backup", "keep what must not be lost in a store at embedded:PATH")
 
     @contextmanager
@@ -386,6 +398,9 @@ class MemoryStore(Store):
 
     def compact(self, progress: Progress | None = None) -> None:
         """Memory that is free is Python's at once."""
+
+    def warnings(self) -> tuple[str, ...]:
+        return ()
 
     def bytes_used(self) -> int:
         """The bytes of keys, rows, versions and log entries; Python needs some more for each."""
