@@ -32,6 +32,7 @@ from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
 from viewkeeper.engine.exchange import ExecutorTasks
 from viewkeeper.errors import InputError
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +71,7 @@ class TimedTasks(ExecutorTasks):
 def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[Profile, Queries]:
     """All waiting changes by one process; also the queries that it grouped with."""
     with vk.connect(f"embedded:{store}") as db, remembered() as queries, clocked() as clock:
-        coordinator = Coordinator(db.store, HereRunner(db.store), changes_max=changes_per_epoch)
+        coordinator = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=changes_per_epoch))
         done = coordinator.catch_up()
     return Profile(sum(epoch.seconds for epoch in done), clock), queries
 

@@ -24,6 +24,7 @@ from tests.support.running import (
 from viewkeeper.errors import Fenced
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.ring import owners_of_places
+from viewkeeper.settings import EpochLimits
 from viewkeeper.views.channels import Input
 from viewkeeper.views.program import split_by_manager
 
@@ -193,7 +194,7 @@ def test_two_drivers_that_commit_at_once_commit_once(tmp_path: Path) -> None:
     def drive() -> None:
         start.wait()
         try:
-            Coordinator(db.store, HereRunner(db.store), changes_max=4).catch_up()
+            Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=4)).catch_up()
         except Fenced as error:
             fenced.append(error)
 

@@ -25,6 +25,7 @@ from tests.support.running import (
 )
 from tests.support.running import plan_of as plan
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.embedded import tree
 
 SUM_VIEW = "CREATE MATERIALIZED VIEW d AS SELECT x, SUM(y) AS s FROM r GROUP BY x"
@@ -197,7 +198,9 @@ def test_example_3_continued_every_record_goes_through_its_states_in_the_order_o
         db.table("r").put(key, {"y": y})
     seen: dict[str, list[int]] = {"k1": [5], "k2": [5]}
     for managers in (1, 2, 3, 8, 2):
-        assert Coordinator(db.store, ManagersRunner(db.store, managers), changes_max=1).step() is not None
+        assert (
+            Coordinator(db.store, ManagersRunner(db.store, managers), limits=EpochLimits(changes=1)).step() is not None
+        )
         for key, states in seen.items():
             y = db.view("d").get(key)["y"]
             states += [y] if y != states[-1] else []
@@ -231,7 +234,7 @@ def test_the_min_example_is_strongly_consistent(tmp_path: Path, managers: int) -
     db.table("r").put("k2", {"x": "x1", "y": 2})  # i2
     db.table("r").put("k2", {"y": 5})  # u3
     states = [db.view("m").get("x1")]
-    while Coordinator(db.store, ManagersRunner(db.store, managers), changes_max=1).step():
+    while Coordinator(db.store, ManagersRunner(db.store, managers), limits=EpochLimits(changes=1)).step():
         states.append(db.view("m").get("x1"))
 
     assert states == [{"x": "x1", "lo": 4}, None, {"x": "x1", "lo": 2}, {"x": "x1", "lo": 5}]

@@ -39,6 +39,7 @@ from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.settings import EpochLimits
 from viewkeeper.views import rollup
 
 HISTORIES_MIN = examples(100, deep=300)
@@ -218,7 +219,9 @@ class Checker:
         managers = choose.choice((1, 1, 1, 2, 3, 8))
         runner = HereRunner(self._store) if managers == 1 else ManagersRunner(self._store, managers, choose.random())
         size = choose.choice((1, 20, 300, 10_000)) if epochs == 1 else 10_000
-        coordinator = Coordinator(self._store, runner, changes_max=size, rows_max=choose.choice((7, 60, 10_000)))
+        coordinator = Coordinator(
+            self._store, runner, limits=EpochLimits(changes=size, rows=choose.choice((7, 60, 10_000)))
+        )
         SEEN["several epochs behind"] += size < self._done - self._applied
         roll_up = choose.random() < 0.5
         for _ in range(epochs):

@@ -13,6 +13,7 @@ from tests.support.joining import VIEWS, change_at_random, make_joins, wrong
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie, keep_up
 from tests.support.tiers import examples
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 
 @pytest.mark.parametrize("images", ["on", "off"], ids=["before-images", "plain log"])
@@ -37,7 +38,7 @@ def test_a_join_that_is_filled_in_chunks_is_what_one_that_was_there_is(tmp_path:
         keep_up(db)
     for name in list(VIEWS)[1:]:
         late.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {VIEWS[name]}")
-    filling = Coordinator(late.store, HereRunner(late.store), rows_max=6)
+    filling = Coordinator(late.store, HereRunner(late.store), limits=EpochLimits(rows=6))
     for _ in range(3):  # rows of both tables change below and above the cursors meanwhile
         assert filling.step() is not None
         change_at_random(late, source, changes=4, keys=30)

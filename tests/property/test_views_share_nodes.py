@@ -20,6 +20,7 @@ from tests.support.tiers import examples
 from viewkeeper.errors import EpochFailed
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.settings import EpochLimits
 
 HISTORIES = examples(24, deep=400)
 STEPS = 28
@@ -150,7 +151,7 @@ class History:
         if self.choose.random() < 0.15:
             runner = RunThenDie(runner, self.choose.randrange(1, 3))
         rows = self.choose.choice([2, 5, 1_000])
-        return Coordinator(self.db.store, runner, rows_max=rows, changes_max=self.choose.choice([3, 1_000]))
+        return Coordinator(self.db.store, runner, limits=EpochLimits(rows=rows, changes=self.choose.choice([3, 1_000])))
 
     def step(self) -> None:
         coordinator = self.coordinator()

@@ -16,6 +16,7 @@ from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunTh
 from tests.support.stores import NAME, make_database, rounds, write, wrong_views
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.embedded import newdirectory
 
 CASES = ("selected", "indexed", "summed", "totals")
@@ -99,7 +100,7 @@ def test_every_backup_of_a_busy_store_is_the_store_of_one_moment(
         return thread
 
     def run_epochs() -> None:
-        coordinator = Coordinator(db.store, ManagersRunner(db.store, 2, seed), changes_max=25)
+        coordinator = Coordinator(db.store, ManagersRunner(db.store, 2, seed), limits=EpochLimits(changes=25))
         while not done.is_set() or not coordinator.has_reached(db.store.ends()):
             coordinator.step()
             if tidies:

@@ -19,6 +19,7 @@ from viewkeeper.client.reading import moment_of
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_fully, tidy_up
 from viewkeeper.ports.store import Store
+from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.memory.store import MemoryStore
 
 ROUNDS = 5
@@ -74,8 +75,8 @@ def run_epochs(db: Database, choose: random.Random) -> None:
     ]
     size = choose.choice((20, 10_000))
     with contextlib.suppress(Interrupted):
-        Coordinator(store, RunThenDie(runners[0], times=2), changes_max=size).catch_up()
-    Coordinator(store, runners[1], changes_max=size).catch_up()
+        Coordinator(store, RunThenDie(runners[0], times=2), limits=EpochLimits(changes=size)).catch_up()
+    Coordinator(store, runners[1], limits=EpochLimits(changes=size)).catch_up()
 
 
 def facts_of(store: Store) -> tuple:

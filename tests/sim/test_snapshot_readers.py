@@ -17,6 +17,7 @@ from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.moments import Moment
+from viewkeeper.settings import EpochLimits
 
 EPOCHS_MIN = 40
 READS_MIN = 60
@@ -124,7 +125,7 @@ def run_until_enough_was_read(db: object, queue: object, latest: dict) -> int:
     epochs = 0
     for number in range(ROUNDS_MAX):
         transfer(db, number)
-        epochs += len(Coordinator(db.store, coordinators[number % 5 == 0], changes_max=2).catch_up())
+        epochs += len(Coordinator(db.store, coordinators[number % 5 == 0], limits=EpochLimits(changes=2)).catch_up())
         tidy_up(db.store)
         take_reports(queue, latest)
         if epochs >= EPOCHS_MIN and all(reads >= READS_MIN for reads, _, _ in latest.values()):

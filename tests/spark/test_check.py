@@ -17,6 +17,7 @@ from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model.keys import encode_key
+from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +142,7 @@ def make_judged(path: Path, log: str, doubles: tuple = TIED) -> Database:
 def test_there_is_no_false_alarm_while_writes_and_epochs_go_on(tmp_path: Path, spark: SparkSession, log: str) -> None:
     database = make_judged(tmp_path / "s", log)
     table, stop = database.table("t"), threading.Event()
-    coordinator = Coordinator(database.store, HereRunner(database.store), changes_max=50)
+    coordinator = Coordinator(database.store, HereRunner(database.store), limits=EpochLimits(changes=50))
 
     def write() -> None:
         choose = random.Random(1)

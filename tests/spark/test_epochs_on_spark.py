@@ -31,6 +31,7 @@ from viewkeeper.errors import EpochFailed, Fenced, PipelineRunning
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
+from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -228,7 +229,7 @@ def test_a_view_is_filled_by_jobs_in_chunks_while_changes_flow(
     for case in ORACLE_CASES:
         if case.name in CASES:
             db.execute(case.definition.format(v=case.name, t="t", k="k"))
-    coordinator = Coordinator(db.store, on_spark(db, spark, 2), rows_max=10)
+    coordinator = Coordinator(db.store, on_spark(db, spark, 2), limits=EpochLimits(rows=10))
     write(db, second)
     coordinator.step()
     assert db.store.read_epoch_record().filling

@@ -15,6 +15,7 @@ from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, byte
     with vk.connect(f"embedded:{path}?sync=off") as database:
         session = epoch_session(spark)
         runner = SparkRunner(database.store, StartingSession(session, view_managers=2), view_managers=2, small_work=0)
-        Coordinator(database.store, runner, changes_max=CHANGES_PER_EPOCH).catch_up()
+        Coordinator(database.store, runner, limits=EpochLimits(changes=CHANGES_PER_EPOCH)).catch_up()
         return dump(database.store)
 
 

@@ -25,6 +25,7 @@ from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.settings import EpochLimits
 from viewkeeper.views.exchange import run_here
 
 CHANGES = {"single": 200, "joined": 60}
@@ -106,8 +107,7 @@ def run_pipeline(path: Path, views: str) -> None:
     coordinator = Coordinator(
         database.store,
         HereRunner(database.store),
-        changes_max=CHANGES_PER_EPOCH[views],
-        rows_max=ROWS_PER_EPOCH[views],
+        limits=EpochLimits(changes=CHANGES_PER_EPOCH[views], rows=ROWS_PER_EPOCH[views]),
     )
     while coordinator.step() is not None:
         tidy_up(database.store)

@@ -21,6 +21,7 @@ from tests.support.random_tables import TABLES, RowChange, Tables
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     from viewkeeper.client.tables import Table
@@ -159,9 +160,9 @@ class RandomWorld:
         rows_max = choose.choice((15, 1_000, 1_000, 1_000))
         if choose.random() < 0.07:
             with contextlib.suppress(Interrupted):
-                Coordinator(store, RunThenDie(runner), changes_max=size, rows_max=rows_max).step()
+                Coordinator(store, RunThenDie(runner), limits=EpochLimits(changes=size, rows=rows_max)).step()
             events["epoch run twice"] += store.read_epoch_record().inflight is not None
-        coordinator = Coordinator(store, runner, changes_max=size, rows_max=rows_max)
+        coordinator = Coordinator(store, runner, limits=EpochLimits(changes=size, rows=rows_max))
         for _ in range(count):
             before = set(store.read_epoch_record().filled)
             if coordinator.step() is None:

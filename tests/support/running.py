@@ -18,6 +18,7 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
+from viewkeeper.settings import EpochLimits
 from viewkeeper.views.channels import Input
 from viewkeeper.views.exchange import InProcess, run_here
 from viewkeeper.views.inputs import read_unit
@@ -112,7 +113,7 @@ class RunThenDie:
 
 def keep_up(database: Database, *, changes_max: int = 1_000_000) -> Coordinator:
     """Bring all views up to what is written, by a coordinator that is handed back."""
-    coordinator = Coordinator(database.store, HereRunner(database.store), changes_max=changes_max)
+    coordinator = Coordinator(database.store, HereRunner(database.store), limits=EpochLimits(changes=changes_max))
     coordinator.catch_up()
     return coordinator
 
@@ -124,7 +125,7 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
     plan = physical_plan(Catalog.from_json(store.read_catalog()))
     stop = store.cut(record.positions, changes_max=changes_max, bytes_max=1 << 40)
     store.keep_plan(plan.digest, plan.to_json())
-    begun = epochs.begin(record, owner, stop, plan.digest, plan_chunks(store, plan, record))
+    begun = epochs.begin(record, owner, stop, plan.digest, plan_chunks(store, plan, record, EpochLimits()))
     assert store.swap_epoch_record(record.version, begun)
     store.admit(begun.inflight)
     return begun.inflight

@@ -15,10 +15,11 @@ from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.events import EventSink
-from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX, Committed, Coordinator
+from viewkeeper.flow.coordinator import Committed, Coordinator
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.token import Token
+from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -47,10 +48,10 @@ class Pipeline:
         self._lock = database.store.claim(take_over=take_over)
         self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
         self._loop: StreamingLoop | None = None
-        size = changes_per_epoch or CHANGES_PER_EPOCH_MAX
+        limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
         try:
             self._coordinator = Coordinator(
-                database.store, self._runner, changes_max=size, events=events, clock=self._clock
+                database.store, self._runner, limits=limits, events=events, clock=self._clock
             )
         except BaseException:
             self._lock.release()

@@ -12,9 +12,8 @@ from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.fills import START, Chunk, Filling
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.settings import EpochLimits
 
-ROWS_PER_EPOCH_MAX = 1_000_000
-BYTES_PER_EPOCH_MAX = 512 << 20
 _PIECES = 8
 
 
@@ -22,9 +21,7 @@ def plan_chunks(
     store: Store,
     plan: PhysicalPlan,
     record: EpochRecord,
-    *,
-    rows_max: int = ROWS_PER_EPOCH_MAX,
-    bytes_max: int = BYTES_PER_EPOCH_MAX,
+    limits: EpochLimits,
 ) -> tuple[Chunk, ...]:
     """The rows to fill from next; backfills that have come equally far with a source share a chunk."""
     together: dict[tuple[int, tuple], list[int]] = {}
@@ -42,6 +39,7 @@ def plan_chunks(
         return _chunk(store, plan, record.filling.get(backfills[0]), key[0], tuple(backfills), *shares)
 
     chunks: dict[tuple[int, tuple], Chunk] = {}
+    rows_max, bytes_max = limits.rows, limits.bytes
     left = rows_max, bytes_max
     for place, key in enumerate(together):  # what small tables leave over is for the larger ones behind them
         chunks[key] = chunk(key, _shares(*left, len(together) - place))

@@ -14,7 +14,7 @@ from typer.testing import Result
 import viewkeeper as vk
 from viewkeeper.cli import reference
 from viewkeeper.cli.failures import exit_code_of, in_our_words, print_failure
-from viewkeeper.flow.coordinator import CHANGES_PER_EPOCH_MAX
+from viewkeeper.settings import EpochLimits
 
 Run = Callable[..., Result]
 
@@ -152,7 +152,7 @@ def test_the_page_names_every_command_and_the_true_default() -> None:
     page = reference.page()
 
     assert [command for command in COMMANDS if f"\n## {command}\n" not in page] == []
-    assert f"Default: {CHANGES_PER_EPOCH_MAX}." in page
+    assert f"Default: {EpochLimits().changes}." in page
 
 
 def test_every_command_of_the_readme_can_be_parsed(run: Run) -> None:

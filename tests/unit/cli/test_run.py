@@ -24,6 +24,7 @@ from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Began, Committed, EventSink, Waiting
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model.counts import Counts
+from viewkeeper.settings import EpochLimits
 
 Run = Callable[..., Result]
 NOTHING = Lag(0, 0)
@@ -36,7 +37,9 @@ class PipelineHere:
         self, database: Database, events: EventSink, changes: int | None, on_start: Callable[[], None]
     ) -> None:
         runner = HereRunner(database.store)
-        self._coordinator = Coordinator(database.store, runner, changes_max=changes or 1_000, events=events)
+        self._coordinator = Coordinator(
+            database.store, runner, limits=EpochLimits(changes=changes or 1_000), events=events
+        )
         self._on_start = on_start
         self.failure: Exception | None = None
 

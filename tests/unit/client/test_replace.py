@@ -14,6 +14,7 @@ from viewkeeper.client import views as client_views
 from viewkeeper.flow import coordinator as flow
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.settings import EpochLimits
 
 ROWS = 20
 OLD = "SELECT COUNT(*) AS n FROM t"
@@ -37,7 +38,7 @@ def replace(db: vk.Database, text: str = NEW) -> str:
 
 def filling(db: vk.Database, rows_max: int = 4) -> Coordinator:
     """A pipeline that fills a few rows in each epoch."""
-    return Coordinator(db.store, HereRunner(db.store), rows_max=rows_max)
+    return Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(rows=rows_max))
 
 
 def state(db: vk.Database) -> str:

@@ -9,6 +9,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 BIG = 2**63 - 1
 
@@ -111,7 +112,7 @@ def test_a_row_set_aside_is_so_in_a_filled_view_too(db: vk.Database) -> None:
     db.table("t").put_many([{"k": f"k{i}", "n": 0, "y": BIG if i % 10 == 0 else i} for i in range(100)])
     keep_up(db)
     make(db, "SELECT x, MIN(y + 1) AS lo FROM t GROUP BY x")
-    Coordinator(db.store, ManagersRunner(db.store, 3), rows_max=30).catch_up()
+    Coordinator(db.store, ManagersRunner(db.store, 3), limits=EpochLimits(rows=30)).catch_up()
 
     aside, _ = troubles(db, "v0")
     assert aside.count == 10 and len(aside.keys) == 5

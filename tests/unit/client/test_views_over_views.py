@@ -10,6 +10,7 @@ import viewkeeper as vk
 from tests.support.dump import contents
 from tests.support.running import ManagersRunner, keep_up
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 ROWS = [("a", "p", 1), ("b", "p", 5), ("c", "q", 9), ("d", None, 2)]
 LAYERS = """
@@ -108,7 +109,7 @@ def test_a_view_over_one_that_is_not_filled_yet_is_filled_with_it(db: vk.Databas
     db.execute(LAYERS)
     with pytest.raises(vk.NotReady):
         list(db.view("spread").scan())
-    Coordinator(db.store, ManagersRunner(db.store, 2), rows_max=4).catch_up()
+    Coordinator(db.store, ManagersRunner(db.store, 2), limits=EpochLimits(rows=4)).catch_up()
 
     assert list(db.view("spread").scan()) == [{"n": 1, "most": 9}, {"n": 2, "most": 6}]
 

@@ -9,6 +9,7 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.flow.filling import plan_chunks
 from viewkeeper.plan.planner import physical_plan
+from viewkeeper.settings import EpochLimits
 
 ROWS_MAX = 120
 
@@ -21,7 +22,7 @@ def test_chunks_share_the_rows_of_an_epoch(tmp_path: Path, sizes: tuple[int, ...
             db.table(f"t{number}").put_many([{"k": k} for k in range(size)])
             db.execute(f"CREATE MATERIALIZED VIEW v{number} AS SELECT COUNT(*) AS n FROM t{number}")
         plan = physical_plan(db.catalog())
-        chunks = plan_chunks(db.store, plan, db.store.read_epoch_record(), rows_max=ROWS_MAX)
+        chunks = plan_chunks(db.store, plan, db.store.read_epoch_record(), EpochLimits(rows=ROWS_MAX))
 
     rows = [chunk.rows for chunk in chunks]
     assert len(rows) == len(sizes)

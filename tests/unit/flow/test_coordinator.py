@@ -17,6 +17,7 @@ from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.positions import count_between
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.settings import EpochLimits
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_an_epoch_found_in_flight_is_run_unchanged_whatever_was_written_since(db
     write(db, second)
     db.execute("DROP MATERIALIZED VIEW totals; CREATE INDEX later ON t (x)")
     runner = Recorder(db.store)
-    coordinator = Coordinator(db.store, runner, changes_max=1)
+    coordinator = Coordinator(db.store, runner, limits=EpochLimits(changes=1))
     coordinator.step()
 
     assert runner.epochs == [begun]
@@ -217,7 +218,7 @@ def test_epochs_have_about_the_size_asked_for(tmp_path: Path) -> None:
     keep_up(db)
     for number in range(40):
         db.table("t").put(f"k{number}", {"x": "a"})
-    done = Coordinator(db.store, HereRunner(db.store), changes_max=10).catch_up()
+    done = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=10)).catch_up()
 
     assert sum(epoch.changes for epoch in done) == 40
     assert max(epoch.changes for epoch in done) <= 11

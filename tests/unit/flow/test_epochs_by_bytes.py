@@ -15,6 +15,7 @@ from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, InvariantBroken, StoreFull, ViewFailed
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 from viewkeeper.views.aggregate import AggregateOperator
 from viewkeeper.views.operator import Operator
 
@@ -56,7 +57,7 @@ def test_the_log_of_an_epoch_and_the_rows_of_a_fill_are_bounded_in_bytes(db: vk.
             epochs.append(epoch)
             return super().run(plan, epoch)
 
-    Coordinator(db.store, Measured(db.store), bytes_max=5 * SIZE).catch_up()
+    Coordinator(db.store, Measured(db.store), limits=EpochLimits(bytes=5 * SIZE)).catch_up()
     filled = [chunk.bytes for epoch in epochs for chunk in epoch.chunks]
     assert len(epochs) > 5
     assert SIZE < max(filled) < 20 * SIZE  # a row at least of each of 8 places
@@ -64,7 +65,7 @@ def test_the_log_of_an_epoch_and_the_rows_of_a_fill_are_bounded_in_bytes(db: vk.
 
     sizes.clear()
     write(db, 60)
-    Coordinator(db.store, Measured(db.store), bytes_max=5 * SIZE).catch_up()
+    Coordinator(db.store, Measured(db.store), limits=EpochLimits(bytes=5 * SIZE)).catch_up()
     assert 4 * SIZE < max(sizes) < 7 * SIZE
     assert are_right(db, 60)
 

@@ -13,6 +13,7 @@ from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunTh
 from tests.support.stores import NAME, make_database, rounds, write, wrong_views
 from viewkeeper.events import Event, Filling
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 LATE = ("summed", "extremes", "double_sums", "totals", "indexed", "shown_groups")
 
@@ -36,7 +37,7 @@ def test_a_view_is_filled_in_bounded_chunks_while_changes_flow(db: vk.Database) 
     keep_up(db)
     define(db, *LATE)
     done = list(first)
-    coordinator = Coordinator(db.store, HereRunner(db.store), rows_max=7)
+    coordinator = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(rows=7))
     chunks = []
     for part in later:
         write(db, part)
@@ -57,7 +58,7 @@ def test_a_view_that_is_being_filled_is_not_readable_and_status_says_how_far_it_
     keep_up(db)
     define(db, "summed")
     told: list[Event] = []
-    Coordinator(db.store, HereRunner(db.store), rows_max=6, events=told.append).step()
+    Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(rows=6), events=told.append).step()
     (status,) = [view for view in db.status().views if view.name == "summed"]
 
     rows, total = status.filling
@@ -72,13 +73,13 @@ def test_a_fill_that_dies_goes_on_behind_its_last_committed_chunk(db: vk.Databas
     write(db, first)
     keep_up(db)
     define(db, *LATE)
-    Coordinator(db.store, HereRunner(db.store), rows_max=6).step()
+    Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(rows=6)).step()
     (before, *_) = db.store.read_epoch_record().filling.values()
     write(db, second)
     with pytest.raises(Interrupted):
-        Coordinator(db.store, RunThenDie(HereRunner(db.store)), rows_max=6).step()
+        Coordinator(db.store, RunThenDie(HereRunner(db.store)), limits=EpochLimits(rows=6)).step()
     inflight = db.store.read_epoch_record().inflight
-    again = Coordinator(db.store, ManagersRunner(db.store, 3), rows_max=1_000)
+    again = Coordinator(db.store, ManagersRunner(db.store, 3), limits=EpochLimits(rows=1_000))
     again.step()
 
     borders = inflight.chunks[0].borders
@@ -96,7 +97,7 @@ def test_the_same_chunk_run_again_by_anyone_writes_the_same_bytes(db: vk.Databas
     dumps = []
     for runner in (HereRunner(db.store), ManagersRunner(db.store, 2), ManagersRunner(db.store, 8, seed=3)):
         with pytest.raises(Interrupted):
-            Coordinator(db.store, RunThenDie(runner, times=2), rows_max=9).step()
+            Coordinator(db.store, RunThenDie(runner, times=2), limits=EpochLimits(rows=9)).step()
         write(db, rounds(7, 1, histories=2)[0])  # later changes are not its matter
         dumps.append(dump(db.store))
 
@@ -109,7 +110,7 @@ def test_what_small_tables_leave_over_of_an_epoch_is_for_the_larger_ones(tmp_pat
             db.execute(f"CREATE TABLE {name} (k INT PRIMARY KEY)")
             db.table(name).put_many([{"k": number} for number in range(rows)])
         db.execute("CREATE MATERIALIZED VIEW v AS SELECT l.k FROM large l JOIN small s ON l.k = s.k")
-        coordinator = Coordinator(db.store, HereRunner(db.store), rows_max=100)
+        coordinator = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(rows=100))
         coordinator.step()
 
         assert not db.store.read_epoch_record().filling

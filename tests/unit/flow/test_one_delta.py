@@ -14,6 +14,7 @@ from viewkeeper.flow.swaps import swap_catalog
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import parse_type
 from viewkeeper.plan.catalog import Catalog
+from viewkeeper.settings import EpochLimits
 
 COLUMNS = (Column("k", parse_type("STRING"), nullable=False), Column("v", parse_type("INT")))
 
@@ -35,7 +36,7 @@ def make(url: str) -> vk.Database:
 
 def keep(db: vk.Database) -> None:
     for runner in (HereRunner(db.store), ManagersRunner(db.store, 3)):
-        coordinator = Coordinator(db.store, runner, rows_max=4)
+        coordinator = Coordinator(db.store, runner, limits=EpochLimits(rows=4))
         coordinator.step()
     coordinator.catch_up()
 

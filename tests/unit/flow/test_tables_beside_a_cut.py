@@ -11,6 +11,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 
 CONTEXT = multiprocessing.get_context("spawn")
 TABLES = 100
@@ -66,7 +67,7 @@ def test_an_epoch_whose_first_reader_comes_with_the_cut_is_bounded(
                 db.table("t").put(f"k{key}", {"v": key})
 
     before_each_cut(db.store, monkeypatch, make)
-    done = Coordinator(db.store, HereRunner(db.store), changes_max=5).step()
+    done = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=5)).step()
 
     assert done is not None
     assert done.changes <= 5

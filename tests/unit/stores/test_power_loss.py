@@ -13,6 +13,7 @@ import viewkeeper as vk
 from tests.support.handles import close_environments
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.embedded import store as embedded
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -61,7 +62,7 @@ def test_with_a_plain_log_everything_is_rebuilt_and_readable_once_it_is_whole(tm
         before.table("t").put(0, {"v": 1})  # waits in the log
     boot.write_text("second")
     with vk.connect(f"embedded:{tmp_path / 'store'}") as after:
-        coordinator = Coordinator(after.store, HereRunner(after.store), changes_max=4)
+        coordinator = Coordinator(after.store, HereRunner(after.store), limits=EpochLimits(changes=4))
         readable = []
         while coordinator.step():
             readable.append(after.status().views[0].ready is not None)
