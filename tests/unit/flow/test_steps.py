@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import deque
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Cut, Position, Stream
 from viewkeeper.settings import EpochLimits
 
-SCHEDULES = 10_000
+SCHEDULES = 10_000 if os.environ.get("VIEWKEEPER_DEEP") else 2_000
 STREAM = Stream(0)
 LIMITS = EpochLimits(changes=40, rows=40, bytes=4_000, smallest_work=2, smallest_bytes=200)
 
@@ -132,7 +133,7 @@ def test_every_change_is_committed_once_in_order_and_only_after_a_whole_run(tent
         assert numbers == sorted(set(numbers)) and not set(numbers) & set(world.record.void), seed
         assert set(numbers) <= world.ran, seed
         aborted += len(world.record.void)
-    assert aborted > 100  # the schedules are not all calm
+    assert aborted > 20  # the schedules are not all calm
 
 
 INFLIGHT = Inflight(1, {}, Cut({STREAM: Position(40)}, 0), "plan", 0, (), ())
