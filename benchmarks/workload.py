@@ -146,11 +146,11 @@ def prepare(
         for number, sql in enumerate(views, 1):
             db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
         fill(db)
-        filled = db.store.ends()[Stream(0)]
+        filled = db.store.ends()[Stream("0")]
         if changes:
             for step in steps(workload):
                 write_step(db, step)
-        return db.store.ends()[Stream(0)] - filled
+        return db.store.ends()[Stream("0")] - filled
 
 
 def write_step(db: Database, step: Step) -> None:

@@ -29,7 +29,7 @@ SCHEMA = TableSchema(TABLE, "t", (), ())
 
 
 def at(epoch: int, *, floor: int = 0, void: tuple[int, ...] = ()) -> Inflight:
-    return Inflight(epoch, {}, Cut({}, 0), {}, floor, void, ())
+    return Inflight(epoch, {}, Cut({}, 0, 0), {}, floor, void, ())
 
 
 def settle(subject: Subject, epoch: Inflight, rows: dict[bytes, bytes | None], place: int = 0) -> None:
@@ -76,8 +76,8 @@ def test_a_table_can_be_read_as_of_any_cut(subject: Subject) -> None:
         cuts.append((subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40).positions, dict(subject.rows)))
     for positions, rows in cuts:
         found: dict[bytes, bytes] = {}
-        for stream, position in positions.items():
-            for batch in subject.store.scan_as_of(TABLE, stream, position):
+        for part in subject.store.parts(TABLE):
+            for batch in subject.store.scan_as_of(TABLE, part, positions):
                 found |= dict(zip(batch["key"].to_pylist(), batch["row"].to_pylist(), strict=True))
         assert found == rows
 
@@ -146,10 +146,10 @@ def test_borders_cut_rows_and_records_in_pieces(subject: Subject, rows_max: int,
     settle(subject, at(1), rows)
     most = {"rows_max": rows_max, "bytes_max": bytes_max, "pieces": 3}
     found: list[tuple[bytes, bytes]] = []
-    for stream in subject.store.ends():
+    for part in subject.store.parts(TABLE):
         ends = subject.store.ends()
-        spans = spans_of(lambda after, of=stream: subject.store.row_borders(TABLE, of, after, **most), rows_max)
-        scans = [list(subject.store.scan_as_of(TABLE, stream, ends[stream], low, high)) for low, high in spans]
+        spans = spans_of(lambda after, of=part: subject.store.row_borders(TABLE, of, after, **most), rows_max)
+        scans = [list(subject.store.scan_as_of(TABLE, part, ends, low, high)) for low, high in spans]
         mine = [pair for batches in scans for pair in pairs_in(batches)]
         assert mine == sorted(mine)
         found += mine
@@ -346,7 +346,7 @@ def test_a_plan_is_kept_for_the_epoch_in_flight_and_goes_with_the_next_one(subje
     assert store.read_plan("first") == {"nodes": [1]}
     record = epochs.take_over(store.read_epoch_record(), "me")
     assert store.swap_epoch_record(record.version - 1, record)
-    begun = epochs.begin(record, "me", Cut({}, 1), "first")
+    begun = epochs.begin(record, "me", Cut({}, 1, 0), "first")
     assert store.swap_epoch_record(record.version, begun)
     store.keep_plan("second", {"nodes": [2]})  # by one who does not know of the epoch
     assert store.read_plan("first") == {"nodes": [1]}

@@ -55,7 +55,7 @@ class ManagersRunner:
         self.managers = managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        program = EpochProgram.of(plan, epoch, owners_of_places(self._store.places, self.managers))
+        program = EpochProgram.of(self._store, plan, epoch, owners_of_places(self._store.places, self.managers))
         return require_all(program.tasks, self._exchange.run(program))
 
 
@@ -81,7 +81,7 @@ class ShuffledExchange(InProcess):
 
 def inputs_of(store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight, *, pieces: int = 1) -> list[list[Input]]:
     """What each split of an epoch's input gives to the nodes."""
-    return [read_unit(store, plan, epoch, unit)[0] for unit in plan_units(plan, epoch, pieces=pieces)]
+    return [read_unit(store, plan, epoch, unit)[0] for unit in plan_units(store, plan, epoch, pieces=pieces)]
 
 
 def apply_inputs(

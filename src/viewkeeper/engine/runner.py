@@ -14,7 +14,6 @@ from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
-from viewkeeper.model.positions import count_between
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.exchange import run_here
@@ -60,11 +59,11 @@ class SparkRunner:
     def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         from viewkeeper.engine.exchange import SparkExchange  # with PySpark
 
-        program = EpochProgram.of(plan, epoch, owners_of_places(self._store.places, self.view_managers))
+        program = EpochProgram.of(self._store, plan, epoch, owners_of_places(self._store.places, self.view_managers))
         return require_all(program.tasks, SparkExchange(self._session.for_epochs(), self._store).run(program))
 
     def _is_small(self, plan: PhysicalPlan, epoch: Inflight) -> bool:
-        changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
+        changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
         work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
         return work <= self._small_work or self._is_better_here(work)
 

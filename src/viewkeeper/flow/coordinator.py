@@ -21,7 +21,7 @@ from viewkeeper.flow.swaps import swap_catalog, swap_record
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.positions import Positions, count_between, covers
+from viewkeeper.model.positions import Positions, covers
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
@@ -159,7 +159,7 @@ class Coordinator:
             if plan.reads_log(chunks) == is_read:
                 break
             is_read = not is_read
-        has_work = bool(chunks) or count_between(record.positions, stop.positions) > 0
+        has_work = bool(chunks) or not covers(record.positions, stop.positions)
         if has_work:
             failpoint("begin.cut")
             self._keep_plan(plan)
@@ -205,8 +205,7 @@ class Coordinator:
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
-        changes = count_between(epoch.start, epoch.stop.positions)
-        return steps.CommittedInRecord(epoch, record, counts, changes, self._clock() - self._started)
+        return steps.CommittedInRecord(epoch, record, counts, self._clock() - self._started)
 
     def _replace_views(self, record: EpochRecord) -> None:
         """Between two epochs: views that are filled take the place of those they replace."""
@@ -231,7 +230,7 @@ class Coordinator:
     def _size(self, epoch: Inflight) -> steps.Size:
         size = self._store.log_bytes(epoch.start, epoch.stop.positions) + sum(chunk.bytes for chunk in epoch.chunks)
         rows = sum(chunk.rows for chunk in epoch.chunks)
-        return steps.Size(count_between(epoch.start, epoch.stop.positions), rows, size)
+        return steps.Size(epoch.stop.changes, rows, size)
 
     def _require_same_log(self, record: EpochRecord) -> None:
         """R9: the entry at a committed position must be the one that was committed."""

@@ -112,7 +112,6 @@ class CommittedInRecord:
     epoch: Inflight
     record: EpochRecord
     counts: Counts
-    changes: int
     seconds: float
 
 
@@ -266,7 +265,7 @@ def _(fact: GivenUp, state: State) -> Decision:
 
 @step.register
 def _(fact: CommittedInRecord, state: State) -> Decision:
-    done = Committed(fact.epoch.epoch, fact.changes, fact.seconds, fact.counts)
+    done = Committed(fact.epoch.epoch, fact.epoch.stop.changes, fact.seconds, fact.counts)
     actions: list[Action] = [ReplaceViews(fact.record), Publish(done)]
     if fills := fact.record.filling.values():
         rows, total = sum(fill.rows for fill in fills), sum(fill.total for fill in fills)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.fills import Borders
-from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.positions import Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
 
 
@@ -63,10 +63,18 @@ class BaseTables(Protocol):
         """The rows of all tables as they are now."""
         ...
 
+    def parts(self, table: int) -> Sequence[int]:
+        """The parts that a base table's rows lie in, each row in one."""
+        ...
+
+    def part_of(self, stream: Stream) -> int:
+        """The part whose changes a stream holds; only where the log has before-images."""
+        ...
+
     def scan_as_of(
-        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+        self, table: int, part: int, positions: Positions, low: bytes = b"", high: bytes | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows with low < key <= high of one stream's part of a base table as of `position`, as batches of (key, row).
+        """The rows with low < key <= high of a part of a base table as of `positions`, as batches of (key, row).
 
         Only where the log has before-images.
         """
@@ -75,7 +83,7 @@ class BaseTables(Protocol):
     def row_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        """The next rows of a stream after `after`, in about equal pieces.
+        """The next rows of a part after `after`, in about equal pieces.
 
         They end with the row with which `rows_max` or `bytes_max` is reached.
         """

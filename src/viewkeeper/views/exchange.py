@@ -56,5 +56,5 @@ class InProcess:
 
 def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> Counts:
     """The whole epoch in this process, as one manager that owns every place."""
-    program = EpochProgram.of(plan, epoch, [0] * store.places)
+    program = EpochProgram.of(store, plan, epoch, [0] * store.places)
     return require_all(program.tasks, InProcess(store).run(program))

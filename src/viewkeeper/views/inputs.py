@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.positions import Stream
 from viewkeeper.plan.nodes import DeltaNode, FoldNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
@@ -112,8 +112,8 @@ def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> 
     if unit.chunk is not None:
         count = _read_rows(store, plan, epoch, unit, gathering)
     else:
-        for source, batch in store.read_log(Stream(unit.part), Position(unit.start), Position(unit.stop)):
-            _read_changes(plan, epoch, source, batch, unit.part, gathering)
+        for source, batch in store.read_log(unit.stream, unit.start, unit.stop):
+            _read_changes(store, plan, epoch, source, batch, unit.stream, gathering)
             count += len(batch)
     failpoint("unit.read")
     inputs = gathering.inputs()
@@ -122,7 +122,13 @@ def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> 
 
 
 def _read_changes(
-    plan: PhysicalPlan, epoch: Inflight, source: int, batch: pa.RecordBatch, stream: int, gathering: Gathering
+    store: Store,
+    plan: PhysicalPlan,
+    epoch: Inflight,
+    source: int,
+    batch: pa.RecordBatch,
+    stream: Stream,
+    gathering: Gathering,
 ) -> None:
     delta = plan.delta_of(source)
     if delta is not None:
@@ -130,8 +136,8 @@ def _read_changes(
         return
     for chunk, readers in _readers(plan, epoch, source):
         flowing = batch
-        if chunk is not None and stream in epoch.chunks[chunk].borders:
-            low = epoch.chunks[chunk].borders[stream][0]
+        if chunk is not None and (part := store.part_of(stream)) in epoch.chunks[chunk].borders:
+            low = epoch.chunks[chunk].borders[part][0]
             flowing = batch.filter(pc.less_equal(batch["key"], pa.scalar(low, pa.binary())))
         gathering.add_changes(source, flowing, readers)
 
@@ -154,7 +160,7 @@ def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, ga
 def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, source: int) -> Iterable[pa.RecordBatch]:
     stored = plan.stored_in(source)
     if stored is None:
-        return store.scan_as_of(source, Stream(unit.part), Position(unit.stop), unit.low, unit.high)
+        return store.scan_as_of(source, unit.part, epoch.stop.positions, unit.low, unit.high)
     return store.scan_versions(unit.part, stored, epoch.epoch - 1, epoch.void, unit.low, unit.high)
 
 

@@ -21,6 +21,7 @@ from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.nodes import DeltaNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.store import Store
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.channels import Channel, Input
@@ -47,8 +48,8 @@ class EpochProgram:
     owners: tuple[int, ...]  # the manager of each place
 
     @staticmethod
-    def of(plan: PhysicalPlan, epoch: Inflight, owners: Sequence[int]) -> EpochProgram:
-        splits = plan_units(plan, epoch, pieces=max(owners) + 1)
+    def of(log: LogSource, plan: PhysicalPlan, epoch: Inflight, owners: Sequence[int]) -> EpochProgram:
+        splits = plan_units(log, plan, epoch, pieces=max(owners) + 1)
         return EpochProgram(plan, epoch, tuple(splits), tuple(owners))
 
     @property
@@ -175,7 +176,8 @@ class StagePart:
 def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
     """A channel's input by the manager that owns each record's place; `owners[place]` is a manager."""
     if max(owners) == 0:
-        yield 0, table
+        if len(table):
+            yield 0, table
         return
     managers = np.asarray(owners)[np.asarray(table["hash"]) % len(owners)]
     for manager in np.unique(managers):

@@ -18,7 +18,7 @@ from viewkeeper.model.positions import Cut, Position, Stream
 from viewkeeper.settings import EpochLimits
 
 SCHEDULES = 10_000 if os.environ.get("VIEWKEEPER_DEEP") else 2_000
-STREAM = Stream(0)
+STREAM = Stream("0")
 LIMITS = EpochLimits(changes=40, rows=40, bytes=4_000, smallest_work=2, smallest_bytes=200)
 
 
@@ -66,7 +66,7 @@ class Shell:
             case steps.Plan(record, limits):
                 start = record.positions.get(STREAM, 0)
                 stop = min(world.log, start + limits.changes)
-                cut = Cut({STREAM: Position(stop)}, world.log)
+                cut = Cut({STREAM: Position(stop)}, world.log, stop - start)
                 return steps.Planned(cut, "plan", (), frozenset(), stop > start)
             case steps.Begin(planned):
                 world.record = epochs.begin(world.record, owner, planned.stop, planned.plan)
@@ -84,7 +84,7 @@ class Shell:
             case steps.Commit(epoch, counts):
                 world.record = epochs.commit(world.record, owner, epoch.epoch, {}, frozenset())
                 world.committed.append(epoch)
-                return steps.CommittedInRecord(epoch, world.record, counts, size_of(epoch).changes, 0.0)
+                return steps.CommittedInRecord(epoch, world.record, counts, 0.0)
             case steps.Stop(stopped):
                 raise stopped
         return None
@@ -136,7 +136,7 @@ def test_every_change_is_committed_once_in_order_and_only_after_a_whole_run(tent
     assert aborted > 20  # the schedules are not all calm
 
 
-INFLIGHT = Inflight(1, {}, Cut({STREAM: Position(40)}, 0), "plan", 0, (), ())
+INFLIGHT = Inflight(1, {}, Cut({STREAM: Position(40)}, 0, 40), "plan", 0, (), ())
 STATE = steps.State("me", LIMITS, attempts=1)
 
 

@@ -30,12 +30,21 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import STRING
 from viewkeeper.plan.nodes import CopyNode, Feed
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.views import copy
+from viewkeeper.views import record_events
 from viewkeeper.views.program import split_by_manager
 from viewkeeper.views.settle import differs
 from viewkeeper.views.units import plan_units
 
-RANGES = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=3)
+RANGES = st.dictionaries(
+    st.sampled_from(["0", "1", "rs1,7"]), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=3
+)
+
+
+class Halves:
+    """A log that is cut where it likes."""
+
+    def pieces(self, stream: str, start: int, stop: int, *, count: int) -> list[int]:
+        return sorted({start, (start + stop) // 2, stop} if count > 1 else {start, stop})
 
 
 def node(table: int, source: int) -> CopyNode:
@@ -53,18 +62,18 @@ def test_units_cover_every_range_once_and_every_table_to_be_filled(
     )
     start = {stream: low for stream, (low, _) in ranges.items()}
     stop = {stream: low + size for stream, (low, size) in ranges.items()}
-    chunk = Chunk(2, (11, 12), {stream: (b"", b"g", None) for stream in stop}, 4, 40, 4, opens=True)
-    units = plan_units(plan, Inflight(1, start, Cut(stop, 0), {}, 0, (), (chunk,) if some_new else ()), pieces=pieces)
+    chunk = Chunk(2, (11, 12), {part: (b"", b"g", None) for part in range(3)}, 4, 40, 4, opens=True)
+    epoch = Inflight(1, start, Cut(stop, 0, 0), {}, 0, (), (chunk,) if some_new else ())
+    units = plan_units(Halves(), plan, epoch, pieces=pieces)
     covered = [
-        (unit.part, position) for unit in units if unit.chunk is None for position in range(unit.start, unit.stop)
+        (unit.stream, position) for unit in units if unit.chunk is None for position in range(unit.start, unit.stop)
     ]
     expected = [(stream, position) for stream in stop for position in range(start[stream], stop[stream])]
 
     assert [unit.number for unit in units] == list(range(len(units)))
     assert sorted(covered) == (sorted(expected) if some_filled else [])
-    filled = [(unit.part, unit.stop, unit.low, unit.high) for unit in units if unit.chunk is not None]
-    ranges = [(stream, stop[stream], *keys) for stream in sorted(stop) for keys in ((b"", b"g"), (b"g", None))]
-    assert filled == (ranges if some_new else [])
+    filled = [(unit.part, unit.low, unit.high) for unit in units if unit.chunk is not None]
+    assert filled == ([(part, *keys) for part in range(3) for keys in ((b"", b"g"), (b"g", None))] if some_new else [])
     assert sum(unit.opens for unit in units) == bool(filled)
 
 
@@ -100,14 +109,14 @@ def test_the_last_event_of_a_record_is_its_state_in_whatever_order_they_come(eve
         )
         for part in (numbered[:split], numbered[split:])
     ]
-    usual = copy._FEW_EVENTS
+    usual = record_events._FEW_EVENTS
     try:
-        copy._FEW_EVENTS = data.draw(st.sampled_from((0, usual)))
-        fewer = [copy.fewer_events([part]) for part in parts]
+        record_events._FEW_EVENTS = data.draw(st.sampled_from((0, usual)))
+        fewer = [record_events.fewer_events([part]) for part in parts]
     finally:
-        copy._FEW_EVENTS = usual
+        record_events._FEW_EVENTS = usual
     for given_parts in (parts, fewer, [pa.concat_tables(fewer)]):
-        found = copy.last_events(given_parts, places=2)
+        found = record_events.last_events(given_parts, places=2)
         assert dict(zip(found["key"].to_pylist(), found["row"].to_pylist(), strict=True)) == expected
         assert found["key"].to_pylist() == sorted(expected, key=lambda key: (key[0] % 2, key))
 

@@ -72,7 +72,7 @@ def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(
 
     assert set(served) == {node.table for node in plan.nodes}
     for number, tables in served.items():
-        alone = Gathering(plan, Inflight(1, {}, Cut({}, 0), "", 0, (), ()))
+        alone = Gathering(plan, Inflight(1, {}, Cut({}, 0, 0), "", 0, (), ()))
         monkeypatch.setattr(rollup, "_SAMPLE", 1_000)
         keys = pa.array([b"k"] * len(relation), pa.binary())
         alone.add_images([(plan.node(number), 0)], Images(relation, plan.tables[0].key_columns, lambda keys=keys: keys))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from viewkeeper.errors import InputError, PipelineRunning, StoreError
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.positions import Stream
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.place import Place
@@ -47,7 +46,7 @@ class Contents:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lock = threading.RLock()
-        self.nodes = [Node(Stream(n), before_images=layout.before_images) for n in range(layout.nodes)]
+        self.nodes = [Node(n, before_images=layout.before_images) for n in range(layout.nodes)]
         self.places = [Place() for _ in range(layout.places)]
         self.meta = Meta(EpochRecord.first(layout.incarnation))
         self.process = os.getpid()
