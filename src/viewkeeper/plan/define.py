@@ -18,10 +18,25 @@ from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.logical import Base, LogicalPlan
 from viewkeeper.plan.lower import Lowered, lower_index, lower_view
+from viewkeeper.plan.optimize import optimize
 from viewkeeper.plan.stored import StoredNode
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import FoldRef
-from viewkeeper.sql.relations import Fold, Grouping, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
+from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
+from viewkeeper.sql.relations import (
+    Fold,
+    Grouping,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Top,
+    Union,
+    ViewRows,
+    is_product,
+    walk_relations,
+)
 from viewkeeper.sql.statements import CreateIndex, parse_statements
 
 Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
@@ -41,7 +56,9 @@ def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collec
 
     relation = bind_query(query_text, relation_named)
     refuse_failing_constants(relation)
-    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(relation), without)
+    planned = optimize(relation, without=catalog.rules_off)
+    refuse_unkept(planned)
+    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(planned), without)
 
 
 def _defined(
@@ -58,6 +75,16 @@ def _defined(
     needs = tuple(node.table for node in nodes)
     view = ViewDefinition(view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1])
     return view, nodes
+
+
+def refuse_unkept(relation: Relation) -> None:
+    """Raise where a join would pair every row with every row, or its residual may fail."""
+    joins = [part for part in walk_relations(relation) if isinstance(part, Join)]
+    for join in reversed(joins):
+        if is_product(join):
+            raise refuse_keyless("JOIN", *join.labels)
+        if join.residual is not None and join.residual.fallible:
+            raise refuse_fallible(f"a {join.kind.upper()} JOIN", join.residual)
 
 
 def kind_of(relation: Relation) -> str:
@@ -92,6 +119,11 @@ def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
     return bind_query(view.text, lambda name: _relation(then, then.by_id(meant[name.lower()])))
 
 
+def planned_relation(catalog: Catalog, view: ViewDefinition) -> Relation:
+    """What is computed for a view: what its text means, as the rules have it."""
+    return optimize(relation_of(catalog, view), without=catalog.rules_off)
+
+
 def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation:
     if isinstance(entry, TableSchema):
         return Scan(entry)
@@ -124,7 +156,7 @@ def _lower_index(schema: TableSchema, columns: Sequence[str], covered: Sequence[
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
     """The nodes of a view, from its text."""
     if view.kind != "INDEX":
-        return _lower(relation_of(catalog, view))
+        return _lower(planned_relation(catalog, view))
     statement, schema = _index_of(catalog.as_of(view.id), view)
     return _lower_index(schema, statement.columns, statement.covered)
 
@@ -138,7 +170,7 @@ def logical_plan(catalog: Catalog, view: ViewDefinition) -> LogicalPlan:
     if view.kind == "INDEX":
         plan = _index_plan(then, view)
     else:
-        relation = relation_of(catalog, view)
+        relation = planned_relation(catalog, view)
         keeping = _keeping(catalog, view, lower(catalog, view))
         plan = build_view(relation, view_id=view.id, name=view.name, keeping=keeping)
     # The base is the table of today, whose first columns are those of then: views of any age share it.
