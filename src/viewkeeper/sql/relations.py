@@ -106,9 +106,19 @@ class Join:
     labels: tuple[str, ...] = field(default=(), compare=False)
 
     @property
+    def keeps_first(self) -> bool:
+        """Whether it gives rows of the first side alone."""
+        return self.kind in ("semi", "anti")
+
+    @property
+    def shown_sides(self) -> tuple[Relation, ...]:
+        """The sides whose columns it gives."""
+        return self.sides[:1] if self.keeps_first else self.sides
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         first, *others = self.sides
-        if self.kind in ("semi", "anti"):
+        if self.keeps_first:
             return first.columns
         right = [column for side in others for column in side.columns]
         return (
@@ -150,6 +160,26 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """INDEX: the rows of a table under the columns at `indexed`, with those at `covered`."""
+
+    input: Scan
+    indexed: tuple[int, ...]
+    covered: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The positions of its row key: what is indexed, then what of the table's key is not."""
+        table = self.input.table
+        base = (table.position(name) for name in table.key)
+        return (*self.indexed, *(position for position in base if position not in self.indexed))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(self.input.columns[position] for position in (*self.key, *self.covered))
+
+
+@dataclass(frozen=True, slots=True)
 class ViewRows:
     """The rows of the view `view`, whose text means `input`: what that view keeps is read, not computed again."""
 
@@ -175,7 +205,7 @@ class Sorted:
         return self.input.columns
 
 
-Relation = Scan | Select | Fold | Project | Join | Union | Top | ViewRows | Sorted
+Relation = Scan | Select | Fold | Project | Join | Union | Top | Index | ViewRows | Sorted
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
