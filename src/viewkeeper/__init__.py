@@ -6,7 +6,7 @@ never waits for Spark, DuckDB or the SQL parser.
 
 Layers of the package, lowest first; a module imports only from layers below its own:
 
-    errors, model < ports, events, settings < sql < plan < optimize
+    errors, model < ports, events, settings < sql < plan
       < logs | flow | views | stores | check < engine < client < cli, bench
 """
 

@@ -8,9 +8,8 @@ import pytest
 
 import viewkeeper as vk
 from tests.golden.test_plans import RULE
-from viewkeeper.plan.define import logical_plan
-from viewkeeper.plan.logical import join_plans
-from viewkeeper.plan.text import plan_text
+from tests.support.plans import bound_lines
+from viewkeeper.plan.explain.text import plan_text
 
 FILES = sorted((Path(__file__).parent / "papers").glob("*.plan"))
 
@@ -21,9 +20,7 @@ def test_the_plan_of_a_papers_example_is_the_recorded_one(path: Path, recording:
     text = path.read_text(encoding="utf-8").split(RULE)[0].strip()
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images=off") as db:
         db.execute(text)
-        catalog = db.catalog()
-        plans = tuple(logical_plan(catalog, view) for view in catalog.views)
-        found = RULE.join([text, plan_text(join_plans(plans)), db.explain()]) + "\n"
+        found = RULE.join([text, plan_text(bound_lines(db.catalog())), db.explain()]) + "\n"
     if recording:
         path.write_text(found, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == found

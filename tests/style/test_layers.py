@@ -16,7 +16,6 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("ports", "events", "settings"),
     ("sql",),
     ("plan",),
-    ("optimize",),
     ("logs", "flow", "views", "stores", "check"),
     ("engine",),
     ("client",),
@@ -147,7 +146,7 @@ def test_the_public_face_names_the_same_order() -> None:
     drawn = [line.strip() for line in face.source.splitlines() if " < " in line]
 
     assert " ".join(drawn) == (
-        "errors, model < ports, events, settings < sql < plan < optimize "
+        "errors, model < ports, events, settings < sql < plan "
         "< logs | flow | views | stores | check < engine < client < cli, bench"
     )
 

@@ -11,6 +11,8 @@ from decimal import Decimal
 from viewkeeper.errors import UnknownName, ViewKeeperError
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING, SqlType, decimal
+from viewkeeper.plan.define import refuse_unkept
+from viewkeeper.plan.optimize import optimize
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.relations import Relation, Scan
 
@@ -80,6 +82,13 @@ def bind(text: str) -> Relation:
     return bind_query(text, relation_named)
 
 
+def planned(text: str) -> Relation:
+    """What a view of that text computes."""
+    relation = optimize(bind(text))
+    refuse_unkept(relation)
+    return relation
+
+
 def cases(text: str) -> list[tuple[str, str]]:
     """Queries with what is expected of them: a query on one line, then the answer, then an empty line."""
     blocks = [block.strip("\n").partition("\n") for block in text.strip("\n").split("\n\n")]
@@ -89,7 +98,7 @@ def cases(text: str) -> list[tuple[str, str]]:
 def refusal(text: str) -> str:
     """The message by which a query is refused: the fact on one line, the hint on the next."""
     try:
-        bind(text)
+        planned(text)
     except ViewKeeperError as error:
         return f"{type(error).__name__}: {error.fact}" + (f"\n{error.hint}" if error.hint else "")
     return "accepted"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.define import define_view, lower
-from viewkeeper.plan.logical import STORED, Base, Delta, LogicalNode, LogicalPlan
+from viewkeeper.plan.define import define_view, lower, relation_of
+from viewkeeper.plan.explain.lines import Explained, Lines, lines_of
 from viewkeeper.plan.nodes import Node
 
 
@@ -33,11 +33,7 @@ def with_deltas(catalog: Catalog) -> Catalog:
     return replace(catalog, tables=tables, next_id=catalog.next_id + len(tables))
 
 
-def with_stored_deltas(plan: LogicalPlan) -> LogicalPlan:
-    """The same plan over logs without before-images."""
-
-    def stored(node: LogicalNode) -> LogicalNode:
-        over_base = isinstance(node, Delta) and isinstance(plan.nodes[node.input], Base)
-        return replace(node, old_rows=STORED) if over_base else node
-
-    return LogicalPlan(tuple(map(stored, plan.nodes)))
+def bound_lines(catalog: Catalog) -> Lines:
+    """What the texts of all views say, before any rule."""
+    views = {view.id: Explained(view.id, view.name, relation_of(catalog, view)) for view in catalog.kept}
+    return lines_of(tuple(views.values()), views.__getitem__)

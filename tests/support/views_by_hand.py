@@ -1,11 +1,12 @@
-"""Views by hand: one relation for each kind of node, and their plans, for tests that need no SQL.
+"""Views by hand: one relation for each kind of node, and their lines, for tests that need no SQL.
 
-In: names of `VIEWS`. Out: plans. Always: the same names give the same plan.
+In: names of `VIEWS`. Out: lines. Always: the same names give the same plan.
 """
 
 from __future__ import annotations
 
-from tests.support.plans import with_stored_deltas
+from dataclasses import replace
+
 from tests.support.relations import (
     ARCHIVE,
     CUSTOMERS,
@@ -25,8 +26,7 @@ from tests.support.relations import (
 )
 from viewkeeper.model.schema import TableId
 from viewkeeper.model.types import INT
-from viewkeeper.plan.build import build_view
-from viewkeeper.plan.logical import LogicalPlan, join_plans
+from viewkeeper.plan.explain.lines import Explained, Lines, lines_of
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import Literal
 from viewkeeper.sql.relations import Relation, Scan
@@ -62,10 +62,12 @@ VIEWS: dict[str, Relation] = {
 }
 
 
-def plan_of(*names: str, before_images: bool = True) -> LogicalPlan:
-    """The unoptimized plans of these views side by side; of all without names."""
-    plans = (
-        build_view(VIEWS[name], view_id=TableId(100 + number), name=name) for number, name in enumerate(names or VIEWS)
-    )
-    plan = join_plans(tuple(plans))
-    return plan if before_images else with_stored_deltas(plan)
+def plan_of(*names: str, before_images: bool = True) -> Lines:
+    """The lines of these views; of all without names."""
+    return lines_for({name: VIEWS[name] for name in names or VIEWS}, before_images=before_images)
+
+
+def lines_for(views: dict[str, Relation], *, before_images: bool = True) -> Lines:
+    asked = [Explained(TableId(100 + number), name, view) for number, (name, view) in enumerate(views.items())]
+    tables = (ORDERS, CUSTOMERS, ITEMS, PAYMENTS, ARCHIVE)
+    return lines_of(asked, None, {t.id: t if before_images else replace(t, delta=TableId(90)) for t in tables})

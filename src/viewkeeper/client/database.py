@@ -238,7 +238,7 @@ class Database:
     def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "dot", "svg"] = "text") -> str:
         """The plan of a view, or of all: as text, as a Mermaid flowchart, as a graph for Graphviz, or drawn by it."""
         from viewkeeper.client.drawing import draw_svg
-        from viewkeeper.optimize.explain import explain
+        from viewkeeper.plan.explain.explain import explain
 
         told = explain(self.catalog(), name, form="dot" if form == "svg" else form)
         return draw_svg(told) if form == "svg" else told

@@ -26,6 +26,7 @@ from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import face
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.constants import refuse_failing_constants
+from viewkeeper.plan.optimize import optimize
 from viewkeeper.sql.bind import bind_select
 from viewkeeper.sql.bind_from import ONE_ROW
 from viewkeeper.sql.duckdb_aggregates import EXACT_SUM
@@ -50,8 +51,9 @@ _NAMED_MAX = 3
 def select(database: Database, statement: Select) -> Result:
     """The answer of a SELECT."""
     with database.snapshot() as snapshot, closing(database.store.hold_rows()) as rows:
-        relation = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
-        refuse_failing_constants(relation)
+        bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
+        refuse_failing_constants(bound)
+        relation = optimize(bound)
         reads = reads_of(relation)
         streams = [stream(read, snapshot, rows) for read in reads if read.scan.table is not ONE_ROW]
         numbers = itertools.count()

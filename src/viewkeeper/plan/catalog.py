@@ -85,7 +85,8 @@ class Catalog:
     epoch at which they were dropped.
 
     `replacements` are views that are filled beside those they will replace; readers do not know them yet. `swaps` are the
-    nonces of the newest swaps: one who lost the answer looks for its own.
+    nonces of the newest swaps: one who lost the answer looks for its own. `rules_off` are the optimizer's rules that no plan
+    of the store is made by; a store has them from the beginning, for stored nodes are found by the texts that rules give.
     """
 
     version: int = 0
@@ -96,6 +97,7 @@ class Catalog:
     dropped: tuple[tuple[int, int], ...] = ()
     replacements: tuple[ViewDefinition, ...] = ()
     swaps: tuple[str, ...] = ()
+    rules_off: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[ViewDefinition, ...]:
@@ -299,6 +301,7 @@ class Catalog:
             "dropped": [list(entry) for entry in self.dropped],
             "replacements": [view.to_json() for view in self.replacements],
             "swaps": list(self.swaps),
+            "rules_off": list(self.rules_off),
         }
 
     @staticmethod
@@ -317,6 +320,7 @@ class Catalog:
             tuple((entry[0], entry[1]) for entry in value["dropped"]),
             tuple(ViewDefinition.from_json(view, by_table) for view in value["replacements"]),
             tuple(value["swaps"]),
+            tuple(value["rules_off"]),
         )
 
 

@@ -1,27 +1,40 @@
 """Defining a view: from its text to what the catalog keeps.
 
-In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id, and the logical plan of one that
-is there. Always: pure; the same catalog and text give the same definition.
+In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id; the relation and the nodes of
+one that is there. Always: pure; the same catalog and text give the same definition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
-from viewkeeper.errors import DuplicateName, UnsupportedSql
+from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.assign import assign
-from viewkeeper.plan.build import Keeping, build_index, build_view
 from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.plan.constants import refuse_failing_constants
-from viewkeeper.plan.logical import Base, LogicalPlan
-from viewkeeper.plan.lower import Lowered, lower_index, lower_view
+from viewkeeper.plan.lower import Lowered, lower_view
+from viewkeeper.plan.optimize import optimize
 from viewkeeper.plan.stored import StoredNode
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import FoldRef
-from viewkeeper.sql.relations import Fold, Grouping, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
+from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
+from viewkeeper.sql.relations import (
+    Fold,
+    Grouping,
+    Index,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Top,
+    Union,
+    ViewRows,
+    is_product,
+    walk_relations,
+)
 from viewkeeper.sql.statements import CreateIndex, parse_statements
 
 Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
@@ -41,7 +54,9 @@ def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collec
 
     relation = bind_query(query_text, relation_named)
     refuse_failing_constants(relation)
-    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(relation), without)
+    planned = optimize(relation, without=catalog.rules_off)
+    refuse_unkept(planned)
+    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(planned), without)
 
 
 def _defined(
@@ -58,6 +73,16 @@ def _defined(
     needs = tuple(node.table for node in nodes)
     view = ViewDefinition(view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1])
     return view, nodes
+
+
+def refuse_unkept(relation: Relation) -> None:
+    """Raise where a join would pair every row with every row, or its residual may fail."""
+    joins = [part for part in walk_relations(relation) if isinstance(part, Join)]
+    for join in reversed(joins):
+        if is_product(join):
+            raise refuse_keyless("JOIN", *join.labels)
+        if join.residual is not None and join.residual.fallible:
+            raise refuse_fallible(f"a {join.kind.upper()} JOIN", join.residual)
 
 
 def kind_of(relation: Relation) -> str:
@@ -89,7 +114,16 @@ def _shows_groups(relation: Relation, grouping: Grouping) -> bool:
 def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
     """What a view's text means, with its names and columns as they were when it was written."""
     then, meant = catalog.as_of(view.id), dict(view.names)
-    return bind_query(view.text, lambda name: _relation(then, then.by_id(meant[name.lower()])))
+    if view.kind != "INDEX":
+        return bind_query(view.text, lambda name: _relation(then, then.by_id(meant[name.lower()])))
+    statement = parse_statements(view.text)[0]
+    if not isinstance(statement, CreateIndex):
+        raise InvariantBroken(f"index {view.name} has no definition")
+    return _index(then.table_by_id(view.names[0][1]), statement.columns, statement.covered)
+
+
+def _index(table: TableSchema, indexed: Sequence[str], covered: Sequence[str]) -> Index:
+    return Index(Scan(table), *(tuple(table.position(column) for column in part) for part in (indexed, covered)))
 
 
 def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation:
@@ -112,45 +146,16 @@ def define_index(
     """The index that `CREATE INDEX name ON table (columns) INCLUDE (covered)` makes."""
     schema = catalog.table(table)
     text = _index_text(catalog, name, table, columns, covered)
-    return _defined(
-        catalog, name, text, "INDEX", {table.lower(): schema.id}, _lower_index(schema, columns, covered), without
-    )
-
-
-def _lower_index(schema: TableSchema, columns: Sequence[str], covered: Sequence[str]) -> Lowered:
-    return lower_index(schema, *([schema.position(column) for column in part] for part in (columns, covered)))
+    lowered = lower_view(_index(schema, columns, covered))
+    return _defined(catalog, name, text, "INDEX", {table.lower(): schema.id}, lowered, without)
 
 
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
     """The nodes of a view, from its text."""
-    if view.kind != "INDEX":
-        return _lower(relation_of(catalog, view))
-    statement, schema = _index_of(catalog.as_of(view.id), view)
-    return _lower_index(schema, statement.columns, statement.covered)
+    return _lower(optimize(relation_of(catalog, view), without=catalog.rules_off))
 
 
 _lower = lru_cache(maxsize=1024)(lower_view)
-
-
-def logical_plan(catalog: Catalog, view: ViewDefinition) -> LogicalPlan:
-    """The unoptimized plan of a view, from its text."""
-    then = catalog.as_of(view.id)
-    if view.kind == "INDEX":
-        plan = _index_plan(then, view)
-    else:
-        relation = relation_of(catalog, view)
-        keeping = _keeping(catalog, view, lower(catalog, view))
-        plan = build_view(relation, view_id=view.id, name=view.name, keeping=keeping)
-    # The base is the table of today, whose first columns are those of then: views of any age share it.
-    nodes = (replace(n, table=catalog.table_by_id(n.table.id)) if isinstance(n, Base) else n for n in plan.nodes)
-    return LogicalPlan(tuple(nodes))
-
-
-def _keeping(catalog: Catalog, view: ViewDefinition, lowered: Lowered) -> Keeping:
-    """Which of the stored nodes keep the parts of a view's query."""
-    by_text = {node.text: node.table for node in catalog.stored(view)}
-    tables = {part: by_text[text] for part, text in lowered.relations.items()}
-    return Keeping(tables, {other.id: (other.name, other.node.table) for other in catalog.kept})
 
 
 def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:
@@ -165,22 +170,3 @@ def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...
             raise UnsupportedSql(f"INCLUDE names the key column {column}", "an index holds the whole key already")
     include = f" INCLUDE ({', '.join(included)})" if included else ""
     return f"CREATE INDEX {name} ON {schema.name} ({', '.join(spelled)}){include}"
-
-
-def _index_plan(catalog: Catalog, view: ViewDefinition) -> LogicalPlan:
-    statement, schema = _index_of(catalog, view)
-    return build_index(
-        schema,
-        view_id=view.id,
-        name=view.name,
-        columns=tuple(schema.position(column) for column in statement.columns),
-        covered=tuple(schema.position(column) for column in statement.covered),
-        stored=view.node.table,
-    )
-
-
-def _index_of(catalog: Catalog, view: ViewDefinition) -> tuple[CreateIndex, TableSchema]:
-    statement = parse_statements(view.text)[0]
-    if not isinstance(statement, CreateIndex):
-        raise UnsupportedSql(f"index {view.name} has no definition", None)
-    return statement, catalog.table_by_id(view.names[0][1])

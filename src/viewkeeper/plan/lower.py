@@ -1,6 +1,6 @@
 """Lowering: from a bound relation to the nodes that an epoch runs for a view.
 
-In: the relation of a view's text, or an index. Out: nodes in the order in which they are settled, each with its canonical
+In: the relation that is computed for a view. Out: nodes in the order in which they are settled, each with its canonical
 text, and where each shown column stands in the records of the last one. Always: pure. σ and π cost nothing of their own,
 they are part of the SQL of the node that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one node.
 Which tables the nodes have is not known here: a table is a negative number, until the catalog assigns one.
@@ -26,6 +26,7 @@ from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef
 from viewkeeper.sql.relations import (
     Fold,
     Grouping,
+    Index,
     Join,
     Output,
     Project,
@@ -44,12 +45,15 @@ _BRANCH = Column("branch", INT, nullable=False)
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The nodes of a view, its own last; `texts[i]` is the canonical text of `nodes[i]`."""
+    """The nodes that `relation` became, the view's own last; `texts[i]` is the canonical text of `nodes[i]`."""
 
     nodes: tuple[Node, ...]
     texts: tuple[str, ...]
     shown: tuple[Shown, ...]
-    relations: Mapping[Relation, str]  # what the nodes keep, and under which text
+    relation: Relation
+    relations: Mapping[
+        Relation, Sequence[str]
+    ]  # what nodes keep, and under which texts: one for each choice of columns
 
     @property
     def root(self) -> CopyNode | FoldNode:
@@ -64,28 +68,7 @@ def lower_view(relation: Relation) -> Lowered:
     """The nodes of the view whose text means `relation`."""
     lowering = _Lowering()
     root, shown = lowering.root(relation)
-    return lowering.lowered(root, shown)
-
-
-def lower_index(table: TableSchema, columns: Sequence[int], covered: Sequence[int]) -> Lowered:
-    """Rows under the indexed columns, then what of the base key is not among them."""
-    base_key = [table.position(name) for name in table.key]
-    key = (*columns, *(part for part in base_key if part not in columns))
-    wanted: list[Wanted] = []
-    for place, position in enumerate(key):
-        column = table.columns[position]
-        # A base key is stored as it is; an indexed value is looked up by what SQL calls equal.
-        sql = f"c{position}" if position in base_key else group_key(f"c{position}", column.type)
-        wanted.append((f"k{place}", _reference(column, position), sql))
-    wanted += [(f"v{i}", _reference(table.columns[p], p), f"c{p}") for i, p in enumerate(covered)]
-    row = tuple(table.columns[position] for position in covered)
-    key_columns = tuple(table.columns[position] for position in key)
-    shown = [Shown(column, "key", place) for place, column in enumerate(key_columns)]
-    shown += [Shown(column, "row", place) for place, column in enumerate(row)]
-    lowering, rows = _Lowering(), _scan(table)
-    node = CopyNode(lowering.table(), lowering.backfill, (rows.feed(wanted, None),), key_columns, row)
-    text = f"index by ({', '.join(f'c{p}' for p in key)}) covering ({', '.join(f'c{p}' for p in covered)}) {rows.text}"
-    return lowering.lowered(lowering.keep(text, node), tuple(shown))
+    return lowering.lowered(root, shown, relation)
 
 
 class _Lowering:
@@ -96,7 +79,7 @@ class _Lowering:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}  # by canonical text
         self._texts: dict[TableId, str] = {}
-        self._relations: dict[Relation, str] = {}
+        self._relations: dict[Relation, list[str]] = {}
         self._ids: Iterator[TableId] = (TableId(-number) for number in itertools.count(1))
 
     def table(self) -> TableId:
@@ -109,12 +92,21 @@ class _Lowering:
         self._texts[known.table] = whole
         return cast(Kept, known)
 
-    def lowered(self, root: Node, shown: tuple[Shown, ...]) -> Lowered:
+    def _note(self, relation: Relation, table: TableId) -> None:
+        """Which node keeps a relation."""
+        texts = self._relations.setdefault(relation, [])
+        if self._texts[table] not in texts:
+            texts.append(self._texts[table])
+
+    def lowered(self, root: Node, shown: tuple[Shown, ...], relation: Relation) -> Lowered:
         ordered = [node for node in self._nodes.values() if node is not root] + [root]
-        return Lowered(tuple(ordered), tuple(self._texts[node.table] for node in ordered), shown, self._relations)
+        texts = tuple(self._texts[node.table] for node in ordered)
+        return Lowered(tuple(ordered), texts, shown, relation, self._relations)
 
     def root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
         """The node that keeps a view's records; a γ on top with its HAVING and π is one node, anything else is a copy."""
+        if isinstance(relation, Index):
+            return self._index(relation)
         if not isinstance(relation, Project):
             columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
             relation = Project(relation, tuple(columns))
@@ -126,7 +118,7 @@ class _Lowering:
                 found = self._plain_fold(fold, outputs) if is_plain else self._fold(fold, outputs, None)
             case _:
                 return self._copy(relation)
-        self._relations[fold] = self._texts[found[0].table]
+        self._note(fold, found[0].table)
         return found
 
     def _plain_fold(self, fold: Fold, outputs: Sequence[Output]) -> tuple[FoldNode, tuple[Shown, ...]]:
@@ -180,7 +172,27 @@ class _Lowering:
         feeds = tuple(one.feed([*_key_wanted(one), *wanted], self._aside(one)) for one in rows)
         text = f"copy ({', '.join(f'c{place}' for place in stored)}) {_texts(rows)}"
         node = self.keep(text, CopyNode(self.table(), self.backfill, feeds, rows[0].key, row))
-        self._relations[relation] = self._texts[node.table]
+        self._note(relation, node.table)
+        return node, tuple(shown)
+
+    def _index(self, index: Index) -> tuple[CopyNode, tuple[Shown, ...]]:
+        """Rows under the indexed columns, then what of the base key is not among them."""
+        table, rows = index.input.table, _scan(index.input.table)
+        base_key = [table.position(name) for name in table.key]
+        wanted: list[Wanted] = []
+        for place, position in enumerate(index.key):
+            column = table.columns[position]
+            # A base key is stored as it is; an indexed value is looked up by what SQL calls equal.
+            sql = f"c{position}" if position in base_key else group_key(f"c{position}", column.type)
+            wanted.append((f"k{place}", _reference(column, position), sql))
+        wanted += [(f"v{i}", _reference(table.columns[p], p), f"c{p}") for i, p in enumerate(index.covered)]
+        key, row = (tuple(table.columns[p] for p in part) for part in (index.key, index.covered))
+        shown = [Shown(column, "key", place) for place, column in enumerate(key)]
+        shown += [Shown(column, "row", place) for place, column in enumerate(row)]
+        columns = (", ".join(f"c{p}" for p in part) for part in (index.key, index.covered))
+        text = "index by ({}) covering ({}) ".format(*columns) + rows.text
+        node = self.keep(text, CopyNode(self.table(), self.backfill, (rows.feed(wanted, None),), key, row))
+        self._note(index, node.table)
         return node, tuple(shown)
 
     def _rows(self, relation: Relation, needed: frozenset[int], values: Sequence[Expression] = ()) -> list[Rows]:
@@ -225,7 +237,7 @@ class _Lowering:
             node, shown = self._fold(Fold(fold.input, grouping), [*outputs, *(Output(v.text, v) for v in values)], None)
         else:
             node, shown = self._plain_fold(Fold(fold.input, grouping), outputs)
-        self._relations[fold] = self._texts[node.table]
+        self._note(fold, node.table)
         return self._records(node, shown, [item.column for item in shown], needed)
 
     def _records(
@@ -268,7 +280,7 @@ class _Lowering:
         text = f"⋈ {join.kind} on {keys}" + ("" if residual is None else f" where {spell(residual)}")
         text += f" of ({', '.join(map(str, sorted(needed)))})"
         node = self.keep(f"{text} {'; '.join(map(_texts, rows))}", node)
-        self._relations[join] = self._texts[node.table]
+        self._note(join, node.table)
         loose = join.kind in ("left", "full")
         key = tuple(
             Column(node.given[p].name, node.given[p].type, loose or node.given[p].nullable) for p in node.given_key
@@ -337,7 +349,7 @@ class _Lowering:
         by = ", ".join(f"{spell(e)}{' desc' * o.descending}{' nulls first' * o.nulls_first}" for e, o in directions)
         text = f"top {top.limit} by ({by}) of ({', '.join(map(str, kept))}) {_texts(rows)}"
         table = self.keep(text, node).table
-        self._relations[top] = self._texts[table]
+        self._note(top, table)
         return _output(table, (RANK,), (rank,), digest(self._texts[table]), {})
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:

@@ -13,14 +13,13 @@ from sqlglot import exp
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.bind_from import From, bind_from
+from viewkeeper.sql.bind_from import bind_from
 from viewkeeper.sql.bind_grouping import aggregates_in, bind_groups, bind_having, distinct_rows, fold, fold_distinct
 from viewkeeper.sql.bind_order import bind_order, order_over, refuse_aggregates, speak_of_outputs, top, with_hidden
 from viewkeeper.sql.bind_subqueries import apply_predicate, split_where
 from viewkeeper.sql.environment import Block, Environment
-from viewkeeper.sql.expressions import Expression, conjuncts, walk
-from viewkeeper.sql.join_tree import Leaf, build
-from viewkeeper.sql.positions import project
+from viewkeeper.sql.expressions import conjuncts, walk
+from viewkeeper.sql.positions import project, select
 from viewkeeper.sql.refusals import refuse_clause
 from viewkeeper.sql.relations import Relation
 from viewkeeper.sql.scope import OuterRef, Scope
@@ -36,25 +35,17 @@ def open_block(tree: exp.Select, env: Environment) -> Block:
     scope = Scope(source.names, source.sources, outer=env.outer, closed_by=env.closed_by)
     where = tree.args.get("where")
     if where is None:
-        return Block(build(source.tree, (), once=env.once), scope)
+        return Block(source.relation, scope)
     plain, predicates = split_where(where.this)
     reach = replace(scope, barred="WHERE", reaches_out=env.reaches_out)
     conditions = [construct.boolean(bind_expression(node, reach), "WHERE") for node in plain]
-    relation, correlated = _select_rows(source, conditions, env)
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    correlated = tuple(part for part in parts if any(isinstance(node, OuterRef) for node in walk(part)))
+    kept = [part for part in parts if part not in correlated] if correlated else conditions
+    relation = select(source.relation, kept)
     for predicate in predicates:
         relation = apply_predicate(relation, predicate, replace(scope, barred="WHERE"), env)
     return Block(relation, scope, correlated)
-
-
-def _select_rows(
-    source: From, conditions: list[Expression], env: Environment
-) -> tuple[Relation, tuple[Expression, ...]]:
-    parts = [part for condition in conditions for part in conjuncts(condition)]
-    correlated = tuple(part for part in parts if any(isinstance(node, OuterRef) for node in walk(part)))
-    if isinstance(source.tree, Leaf) and not correlated:
-        return build(source.tree, conditions), ()
-    kept = [part for part in parts if part not in correlated]
-    return build(source.tree, kept, once=env.once), correlated
 
 
 def bind_block(tree: exp.Select, env: Environment) -> Relation:

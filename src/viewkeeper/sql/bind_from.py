@@ -1,7 +1,7 @@
 """Binding of FROM: tables, views, subqueries and joins.
 
-In: the FROM of a SELECT and its environment. Out: a join tree, and the names its columns go by. Always: a column's
-position is its place in FROM order; the columns of a side that may be absent are nullable.
+In: the FROM of a SELECT and its environment. Out: a relation, and the names its columns go by. Always: a column's position
+is its place in FROM order; the columns of a side that may be absent are nullable.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from viewkeeper.errors import InvariantBroken, SqlError, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.sql import construct, ways_round
 from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.bind_joins import inner_join, outer_join
 from viewkeeper.sql.environment import Environment, Named
 from viewkeeper.sql.expressions import Call, Cast, ColumnRef, Expression, conjuncts
-from viewkeeper.sql.join_tree import Leaf, Outer, Tree, inner_join, width
 from viewkeeper.sql.positions import shift
 from viewkeeper.sql.refusals import name_of, refuse_clause
-from viewkeeper.sql.relations import Scan
+from viewkeeper.sql.relations import Relation, Scan
 from viewkeeper.sql.scope import Name, Scope, Source, names_of
 from viewkeeper.sql.tokens import check_name
 
@@ -32,7 +32,10 @@ ONE_ROW = TableSchema(TableId(0), "", (), ())
 
 @dataclass(frozen=True, slots=True)
 class From:
-    tree: Tree
+    """`label` is what messages call it."""
+
+    relation: Relation
+    label: str
     names: tuple[Name, ...]
     sources: tuple[Source, ...]
 
@@ -57,7 +60,7 @@ _KINDS = {
 def bind_from(tree: exp.Select, env: Environment) -> From:
     node = tree.args.get("from_")
     if node is None and env.once:
-        return From(Leaf(Scan(ONE_ROW), "nothing"), (), ())
+        return From(Scan(ONE_ROW), "nothing", (), ())
     if node is None:
         raise UnsupportedSql("a SELECT without FROM is not a view", "name the table it reads")
     return _join_all(_bind_source(node.this, env), tree.args.get("joins") or (), env)
@@ -123,7 +126,7 @@ def _leaf(found: Named, qualifier: str | None, alias: exp.TableAlias | None) -> 
     columns = column_aliases(alias, found.columns, qualifier or found.label)
     names = names_of(found.relation.columns, qualifier, names=columns)
     source = Source(qualifier, found.label)
-    return From(Leaf(found.relation, qualifier or found.label), names, (source,))
+    return From(found.relation, qualifier or found.label, names, (source,))
 
 
 def _under_alias(found: From, alias: exp.TableAlias) -> From:
@@ -131,7 +134,7 @@ def _under_alias(found: From, alias: exp.TableAlias) -> From:
     shown = [name for name in found.names if name.shown]
     columns = column_aliases(alias, [name.name for name in shown], alias.name)
     names = tuple(replace(one, name=name, qualifier=alias.name) for one, name in zip(shown, columns, strict=True))
-    return From(found.tree, names, (Source(alias.name, f"subquery {alias.name}"),))
+    return replace(found, names=names, sources=(Source(alias.name, f"subquery {alias.name}"),))
 
 
 def column_aliases(alias: exp.TableAlias | None, columns: Sequence[str], what: str) -> tuple[str, ...]:
@@ -149,18 +152,26 @@ def column_aliases(alias: exp.TableAlias | None, columns: Sequence[str], what: s
 def _join(left: From, node: exp.Join, env: Environment) -> From:
     kind = _kind(node)
     right = _bind_source(node.this, env)
-    by = width(left.tree)
+    by = len(left.relation.columns)
     moved = tuple(replace(name, expression=shift(name.expression, by)) for name in right.names)
     scope = Scope((*left.names, *moved), (*left.sources, *right.sources), barred="ON", outer=env.outer)
     pairs = _using(node, left, replace(right, names=moved))
-    conditions: list[Expression] = [construct.compare("=", a.expression, b.expression) for a, b in pairs]
+    on: list[Expression] = [construct.compare("=", a.expression, b.expression) for a, b in pairs]
     if node.args.get("on") is not None:
-        conditions += conjuncts(construct.boolean(bind_expression(node.args["on"], scope), "ON"))
+        on += conjuncts(construct.boolean(bind_expression(node.args["on"], scope), "ON"))
     names = _names_after(kind, left.names, moved, pairs)
-    sources = left.sources if kind in ("semi", "anti") else scope.sources
+    labels = (left.label, right.label)
     if kind == "inner":
-        return From(inner_join(left.tree, right.tree, conditions), names, sources)
-    return From(Outer(kind, left.tree, right.tree, tuple(conditions)), names, sources)
+        return From(inner_join(left.relation, right.relation, on, labels), ", ".join(labels), names, scope.sources)
+    sides = (left.relation, right.relation)
+    relation = outer_join(kind, sides, on, labels, lambda part: _called(part, scope), once=env.once)
+    if kind in ("semi", "anti"):
+        return From(relation, left.label, names, left.sources)
+    return From(relation, ", ".join(labels), names, scope.sources)
+
+
+def _called(part: Expression, scope: Scope) -> Expression | None:
+    return replace(part, name=scope.called(part)) if isinstance(part, ColumnRef) else None
 
 
 def _kind(node: exp.Join) -> str:

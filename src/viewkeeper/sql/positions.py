@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Cast, ColumnRef, Expression, Literal, rewrite
-from viewkeeper.sql.relations import Output, Project, Relation, Select
+from viewkeeper.sql.expressions import Cast, ColumnRef, Expression, Literal, conjuncts, rewrite
+from viewkeeper.sql.relations import Join, Output, Project, Relation, Select, Union, inputs_of
 
 CONDITIONS_MAX = 100  # as deep as one expression may be nested
 
@@ -49,6 +49,15 @@ def select(relation: Relation, conditions: Sequence[Expression]) -> Relation:
     """The rows for which all conditions are true."""
     predicate = conjunction([part for part in conditions if not is_true(part)])
     return relation if predicate is None else Select(relation, predicate)
+
+
+def conditions_over(relation: Relation) -> tuple[Relation, list[Expression]]:
+    """What is below the σ on top of a relation, and all their conditions, the lowest first."""
+    found: list[tuple[Expression, ...]] = []
+    while isinstance(relation, Select):
+        found.append(conjuncts(relation.predicate))
+        relation = relation.input
+    return relation, [condition for parts in reversed(found) for condition in parts]
 
 
 def column_refs(relation: Relation) -> tuple[ColumnRef, ...]:
@@ -93,3 +102,17 @@ def keep_columns(relation: Relation, positions: Iterable[int]) -> Relation:
     if wanted == list(range(len(refs))):
         return relation
     return project(relation, [Output(refs[place].name, refs[place]) for place in wanted])
+
+
+def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
+    """The same over other inputs, as many as it has and of the same columns."""
+    if all(new is old for new, old in zip(inputs, inputs_of(relation), strict=True)):
+        return relation
+    match relation:
+        case Join():
+            return replace(relation, sides=inputs)
+        case Union():
+            return Union(inputs)
+        case Project(outputs=outputs):
+            return project(inputs[0], outputs)
+    return replace(relation, input=inputs[0])  # type: ignore[arg-type]

@@ -6,11 +6,12 @@ In: nothing; the binder makes them. Out: frozen trees. Always: an expression spe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.sql.expressions import Aggregate, Expression, FoldRef, walk
+from viewkeeper.sql.expressions import Aggregate, Call, Expression, FoldRef, columns_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +83,48 @@ class Project:
         return tuple(output.column for output in self.outputs)
 
 
-JOIN_KINDS = ("inner", "left", "full", "semi", "anti")
+# The sides into which a condition of ON may go, and those into which a condition above the join may go.
+ON_SIDES: dict[str, tuple[int, ...]] = {"left": (1,), "right": (0,), "full": (), "semi": (0, 1), "anti": (1,)}
+WHERE_SIDES: dict[str, tuple[int, ...]] = {"left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
     """⋈ on equal keys: `keys[i]` are expressions over the columns of `sides[i]`, of equal types side by side.
 
-    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above it.
-    `left` keeps every row of the first side, `full` of both, with NULLs for the columns of the other; `semi` gives the rows
-    of the first side that have a match, `anti` those that have none, with the first side's columns alone. `residual`: a
-    further condition on what matches, over the columns of both sides; it cannot fail. A NULL in a key matches nothing.
+    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above it;
+    without a key it is the product of its sides. `left` keeps every row of the first side, `right` of the second, `full` of
+    both, with NULLs for the columns of the other; `semi` gives the rows of the first side that have a match, `anti` those
+    that have none, with the first side's columns alone. `residual`: a further condition on what matches, over the columns
+    of both sides. A NULL in a key matches nothing. `labels` are what messages call the sides of a product.
     """
 
     kind: str
     sides: tuple[Relation, ...]
     keys: tuple[tuple[Expression, ...], ...]
     residual: Expression | None = None
+    labels: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether it gives rows of the first side alone."""
+        return self.kind in ("semi", "anti")
+
+    @property
+    def shown_sides(self) -> tuple[Relation, ...]:
+        """The sides whose columns it gives."""
+        return self.sides[:1] if self.keeps_first else self.sides
 
     @property
     def columns(self) -> tuple[Column, ...]:
         first, *others = self.sides
-        if self.kind in ("semi", "anti"):
+        if self.keeps_first:
             return first.columns
-        left = tuple(_as_nullable(column) for column in first.columns) if self.kind == "full" else first.columns
         right = [column for side in others for column in side.columns]
-        return (*left, *(right if self.kind == "inner" else map(_as_nullable, right)))
+        return (
+            *(map(_as_nullable, first.columns) if self.kind in ("right", "full") else first.columns),
+            *(map(_as_nullable, right) if self.kind in ("left", "full") else right),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +160,26 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """INDEX: the rows of a table under the columns at `indexed`, with those at `covered`."""
+
+    input: Scan
+    indexed: tuple[int, ...]
+    covered: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The positions of its row key: what is indexed, then what of the table's key is not."""
+        table = self.input.table
+        base = (table.position(name) for name in table.key)
+        return (*self.indexed, *(position for position in base if position not in self.indexed))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(self.input.columns[position] for position in (*self.key, *self.covered))
+
+
+@dataclass(frozen=True, slots=True)
 class ViewRows:
     """The rows of the view `view`, whose text means `input`: what that view keeps is read, not computed again."""
 
@@ -168,7 +205,7 @@ class Sorted:
         return self.input.columns
 
 
-Relation = Scan | Select | Fold | Project | Join | Union | Top | ViewRows | Sorted
+Relation = Scan | Select | Fold | Project | Join | Union | Top | Index | ViewRows | Sorted
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
@@ -203,6 +240,47 @@ def expressions_of(relation: Relation) -> tuple[Expression, ...]:
         case Top(order=order) | Sorted(order=order):
             return tuple(part.expression for part in order)
     return ()
+
+
+def is_product(join: Join) -> bool:
+    return join.kind == "inner" and not any(join.keys)
+
+
+def starts_of(sides: Sequence[Relation]) -> list[int]:
+    """For each side the position of its first column, where their columns stand side by side."""
+    return list(accumulate((len(side.columns) for side in sides[:-1]), initial=0))
+
+
+def sides_of(expression: Expression, sides: Sequence[Relation]) -> frozenset[int]:
+    """The sides that an expression over their columns, side by side, speaks of."""
+    starts = starts_of(sides)
+    return frozenset(sum(start <= position for start in starts) - 1 for position in columns_of(expression))
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """`left = right`, where each speaks of sides of its own."""
+
+    condition: Expression
+    left: Expression
+    right: Expression
+    left_sides: frozenset[int]
+    right_sides: frozenset[int]
+
+    def by_side(self) -> dict[int, Expression]:
+        """Of an equality between two sides: what it says of each."""
+        return {min(self.left_sides): self.left, min(self.right_sides): self.right}
+
+
+def equality_of(condition: Expression, sides: Sequence[Relation]) -> Equality | None:
+    """The condition as an equality that can be a key, if it is one."""
+    if not (isinstance(condition, Call) and condition.name == "="):
+        return None
+    left, right = condition.args
+    spoken = sides_of(left, sides), sides_of(right, sides)
+    if not spoken[0] or not spoken[1] or spoken[0] & spoken[1]:
+        return None
+    return Equality(condition, left, right, *spoken)
 
 
 def tables_of(relation: Relation) -> tuple[TableSchema, ...]:

@@ -10,15 +10,12 @@ import pytest
 
 from tests.support.relations import column, grouped, joined, shown
 from tests.support.source_tree import ROOT
-from tests.support.views_by_hand import VIEWS, orders, plan_of
-from viewkeeper.model.schema import TableId
+from tests.support.views_by_hand import VIEWS, lines_for, orders, plan_of
 from viewkeeper.model.types import INT
-from viewkeeper.optimize.rules import optimize
-from viewkeeper.plan.build import build_view
-from viewkeeper.plan.logical import LogicalPlan, Top
-from viewkeeper.plan.naming import order_text
-from viewkeeper.plan.tables import tables_at
-from viewkeeper.plan.text import node_text, plan_text
+from viewkeeper.plan.explain.lines import Lines
+from viewkeeper.plan.explain.names import order_text
+from viewkeeper.plan.explain.tables import tables_at
+from viewkeeper.plan.explain.text import line_text
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import FoldRef, Literal
 from viewkeeper.sql.relations import Fold, Grouping, Ordering, Output, Project, Relation
@@ -64,43 +61,38 @@ TABLES = {
 }
 
 
-def built(relation: Relation) -> LogicalPlan:
-    return build_view(relation, view_id=TableId(9), name="v")
+def built(relation: Relation) -> Lines:
+    return lines_for({"v": relation})
 
 
-def lines(plan: LogicalPlan) -> list[str]:
-    return [node_text(plan, place) for place in range(len(plan.nodes))]
+def texts(plan: Lines) -> list[str]:
+    return [line_text(line) for line in plan]
 
 
-def kept(plan: LogicalPlan) -> list[str]:
-    return [f"{table.name}: {table.records}" for place in range(len(plan.nodes)) for table in tables_at(plan, place)]
+def kept(plan: Lines) -> list[str]:
+    return [f"{table.name}: {table.records}" for place in range(len(plan)) for table in tables_at(plan, place)]
 
 
 @pytest.mark.parametrize(("name", "line"), LINES.items())
 def test_a_node_has_its_text(name: str, line: str) -> None:
-    assert line in lines(optimize(plan_of(name)))
+    assert line in texts(plan_of(name))
 
 
 @pytest.mark.parametrize(("name", "tables"), TABLES.items())
 def test_a_plan_tells_the_tables_it_keeps(name: str, tables: list[str]) -> None:
-    assert kept(optimize(plan_of(name))) == tables
+    assert kept(plan_of(name)) == tables
 
 
 def test_a_stored_delta_is_a_table_of_each_base_table() -> None:
-    stored = kept(optimize(plan_of("union_all", before_images=False)))
+    stored = kept(plan_of("union_all", before_images=False))
     assert stored.count("DELTA: (id) → row as of the last epoch") == 2
-
-
-def test_where_a_delta_finds_old_rows_is_part_of_the_text() -> None:
-    text = plan_text(plan_of("by_region", before_images=False))
-    assert (text.count("[stored]"), text.count("[versions]"), text.count("[before-images]")) == (2, 2, 0)
 
 
 def test_columns_that_two_sides_have_are_told_apart() -> None:
     join = joined("inner", (orders, "customer"), (orders, "customer"))
     totals = grouped(join, ("id",), ("max", "amount"))
-    (fold,) = [line for line in lines(built(totals)) if line.startswith("γ")]
-    assert fold == "γ r4 by (side1.id) of (max(side1.amount))"
+    (fold,) = [line for line in texts(built(totals)) if line.startswith("γ")]
+    assert fold == "γ r2 by (side1.id) of (max(side1.amount))"
 
 
 def test_a_nested_expression_keeps_its_brackets() -> None:
@@ -108,7 +100,7 @@ def test_a_nested_expression_keeps_its_brackets() -> None:
     sum_of = construct.arithmetic("+", column(orders, "amount"), Literal(1, INT))
     fold = Fold(orders, Grouping((sum_of,), ()))
     twice = construct.arithmetic("*", FoldRef("group", 0, sum_of), Literal(2, INT))
-    assert "π r2 ((amount + 1) * 2 as twice)" in lines(built(Project(fold, (Output("twice", twice),))))
+    assert "π r1 ((amount + 1) * 2 as twice)" in texts(built(Project(fold, (Output("twice", twice),))))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +115,7 @@ def test_a_nested_expression_keeps_its_brackets() -> None:
 def test_an_order_says_where_null_stands_when_spark_would_not_put_it_there(
     descending: bool, nulls_first: bool, text: str
 ) -> None:
-    plan = plan_of("top")
-    top = next(node for node in plan.nodes if isinstance(node, Top))
-    part = Ordering(top.order[0].expression, descending, nulls_first)
-    assert order_text(plan, top.input, part) == text
+    assert order_text(orders, Ordering(column(orders, "amount"), descending, nulls_first)) == text
 
 
 def test_a_view_does_not_store_again_what_its_key_holds() -> None:
@@ -137,16 +126,14 @@ def test_a_view_does_not_store_again_what_its_key_holds() -> None:
 def test_the_text_is_the_same_in_every_process() -> None:
     script = (
         "from tests.support.views_by_hand import plan_of\n"
-        "from viewkeeper.optimize.explain import explain_plan\n"
-        "from viewkeeper.optimize.rules import optimize\n"
-        "from viewkeeper.optimize.dot import dot_of\n"
-        "from viewkeeper.optimize.mermaid import mermaid_of\n"
-        "plan = optimize(plan_of())\n"
-        "print(explain_plan(plan), mermaid_of(plan), dot_of(plan))"
+        "from viewkeeper.plan.explain.explain import lines_text\n"
+        "from viewkeeper.plan.explain.dot import dot_of\n"
+        "from viewkeeper.plan.explain.mermaid import mermaid_of\n"
+        "print(lines_text(plan_of()), mermaid_of(plan_of()), dot_of(plan_of()))"
     )
-    texts = {_run(script, seed) for seed in ("1", "2")}
-    assert len(texts) == 1
-    assert all(f"view {name} " in next(iter(texts)) for name in VIEWS)
+    told = {_run(script, seed) for seed in ("1", "2")}
+    assert len(told) == 1
+    assert all(f"view {name} " in next(iter(told)) for name in VIEWS)
 
 
 def _run(script: str, seed: str) -> str:

@@ -35,13 +35,14 @@ SELECT x FROM (SELECT k, x, x AS k FROM a)
 
 WITH t AS (SELECT x, COUNT(*) AS n FROM a GROUP BY x), u(i, j) AS (SELECT n, x FROM t) SELECT i FROM u JOIN t ON u.j = t.x
 π i@0 as i
-  ⋈ inner on (j@1) = (x@0)
-    π [count(*)] as n, [x] as x
-      γ by (x@1) of (count(*))
-        a
-    π [x] as x, [count(*)] as n
-      γ by (x@1) of (count(*))
-        a
+  σ j@1 = x@2
+    ⋈ inner on () = ()
+      π [count(*)] as n, [x] as x
+        γ by (x@1) of (count(*))
+          a
+      π [x] as x, [count(*)] as n
+        γ by (x@1) of (count(*))
+          a
 
 WITH a AS (SELECT k, x FROM b) SELECT k FROM a
 π k@0 as k
@@ -53,9 +54,10 @@ SELECT x FROM (WITH a AS (SELECT x FROM b) SELECT x FROM a)
 
 SELECT t.q FROM (a JOIN b ON a.k = b.k) AS t(k, x, y, s, q, r, z)
 π k@4 as q
-  ⋈ inner on (k@0) = (k@0)
-    a
-    b
+  σ k@0 = k@4
+    ⋈ inner on () = ()
+      a
+      b
 
 SELECT DISTINCT n FROM (SELECT x, COUNT(*) AS n FROM a GROUP BY x)
 π [n] as n
@@ -198,11 +200,12 @@ def test_a_view_is_read_as_its_own_tree() -> None:
     found = bind_query("SELECT t.n, w FROM totals t JOIN c ON t.x = c.x", _with_view("totals", view))
     assert tree_text(found) == (
         "π n@1 as n, w@4 as w\n"
-        "  ⋈ inner on (x@0) = (x@1)\n"
-        "    π [x] as x, [count(*)] as n\n"
-        "      γ by (x@1) of (count(*))\n"
-        "        a\n"
-        "    c"
+        "  σ x@0 = x@3\n"
+        "    ⋈ inner on () = ()\n"
+        "      π [x] as x, [count(*)] as n\n"
+        "        γ by (x@1) of (count(*))\n"
+        "          a\n"
+        "      c"
     )
 
 

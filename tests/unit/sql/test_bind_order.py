@@ -57,9 +57,10 @@ SELECT a.k, z FROM a JOIN b ON a.x = b.x ORDER BY b.k DESC LIMIT 2
 π k@0 as k, z@1 as z
   top 2 by k@2 desc
     π k@0 as k, z@6 as z, k@4 as k
-      ⋈ inner on (x@1) = (x@1)
-        a
-        b
+      σ x@1 = x@5
+        ⋈ inner on () = ()
+          a
+          b
 
 SELECT x FROM a UNION ALL SELECT x FROM b ORDER BY 1 DESC, x % 2 LIMIT 2
 π x@0 as x

@@ -111,9 +111,10 @@ SELECT x FROM a WHERE x IN ((SELECT x FROM b) ORDER BY x LIMIT 1)
 SELECT a.x FROM a JOIN c ON a.k = c.k WHERE w IN (SELECT 'r' FROM b WHERE b.x = c.x AND b.k IN (SELECT k FROM d))
 π x@1 as x
   ⋈ semi on (x@5, w@6) = (x@1, 'r')
-    ⋈ inner on (k@0) = (k@0)
-      a
-      c
+    σ k@0 = k@4
+      ⋈ inner on () = ()
+        a
+        c
     ⋈ semi on (k@0) = (k@0)
       b
       d

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 from tests.support.relations import column, shown, table, where
-from tests.support.views_by_hand import VIEWS, orders, plan_of
-from viewkeeper.model.schema import Column, TableId
+from tests.support.views_by_hand import VIEWS, lines_for, orders, plan_of
+from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, STRING
-from viewkeeper.optimize.dot import dot_of
-from viewkeeper.optimize.mermaid import mermaid_of
-from viewkeeper.optimize.rules import optimize
-from viewkeeper.optimize.vertices import picture_of
-from viewkeeper.plan.build import build_view
-from viewkeeper.plan.logical import LogicalPlan
+from viewkeeper.plan.explain.dot import dot_of
+from viewkeeper.plan.explain.lines import Lines
+from viewkeeper.plan.explain.mermaid import mermaid_of
+from viewkeeper.plan.explain.vertices import picture_of
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import Literal
 from viewkeeper.sql.relations import Scan
@@ -21,24 +19,24 @@ from viewkeeper.sql.relations import Scan
 ODD = 'a<b & "c" `d` #e; \\N 日本語'
 
 
-def odd_plan() -> LogicalPlan:
+def odd_plan() -> Lines:
     odd = Scan(table(7, ODD, Column("id", BIGINT, nullable=False), Column("x", STRING)))
     passing = where(odd, construct.compare("=", column(odd, "x"), Literal(ODD * 9, STRING)))
-    return optimize(build_view(shown(passing, "x"), view_id=TableId(8), name=ODD))
+    return lines_for({ODD: shown(passing, "x")})
 
 
 def test_dot_has_boxes_for_tables_ellipses_for_expressions_and_clusters_for_zones() -> None:
-    text = dot_of(optimize(plan_of("left")))
+    text = dot_of(plan_of("left"))
     assert 'label="zone orders ⋈ customers on (customer = id)"' in text
     assert re.search(r'v2 \[label="REVERSE-JOIN\\n\(customer = id, side, key\) → row" .* color="#a97c1f"\]', text)
     assert re.search(r'v3 \[label="⋈\\nleft" .* shape=ellipse\]', text)
     edges = re.findall(r"v(\d+) -> v(\d+)", text)
-    assert [(int(source), int(target)) for source, target in edges] == list(picture_of(optimize(plan_of("left"))).edges)
+    assert [(int(source), int(target)) for source, target in edges] == list(picture_of(plan_of("left")).edges)
     assert text.count("subgraph cluster_") == 4
 
 
 def test_the_edges_of_each_view_have_a_colour_of_their_own() -> None:
-    plan = optimize(plan_of(*list(VIEWS)[:8]))
+    plan = plan_of(*list(VIEWS)[:8])
     colours: dict[str, set[str]] = {}
     for colour, views in re.findall(r'-> v\d+ \[color="([^"]*)" tooltip="([^"]*)"\]', dot_of(plan)):
         colours.setdefault(views, set()).add(colour)
@@ -48,7 +46,7 @@ def test_the_edges_of_each_view_have_a_colour_of_their_own() -> None:
 
 
 def test_edges_to_what_several_views_share_are_grey() -> None:
-    text = dot_of(optimize(plan_of("inner", "left", before_images=False)))
+    text = dot_of(plan_of("inner", "left", before_images=False))
     assert re.findall(r'-> v\d+ \[color="#8a95a1" tooltip="([^"]*)"\]', text) == ["inner, left"] * 4
 
 
@@ -66,12 +64,12 @@ def test_no_text_leaves_its_string_in_dot() -> None:
 
 
 def test_a_self_join_has_an_edge_for_each_side() -> None:
-    assert picture_of(optimize(plan_of("self"))).edges[:2] == ((0, 1), (0, 1))
-    assert dot_of(optimize(plan_of("self"))).count("v0 -> v1 ") == 2
+    assert picture_of(plan_of("self")).edges[:2] == ((0, 1), (0, 1))
+    assert dot_of(plan_of("self")).count("v0 -> v1 ") == 2
 
 
 def test_tables_that_pass_rows_on_stand_between_and_others_beside() -> None:
-    picture = picture_of(optimize(plan_of("by_region")))
+    picture = picture_of(plan_of("by_region"))
     titles = [vertex.title for vertex in picture.vertices]
     fold, entries, groups, having = (titles.index(title) for title in ("γ", "PRE-AGGREGATION", "groups", "σ"))
     having = next(place for place, title in enumerate(titles) if title == "σ" and place > fold)
@@ -80,7 +78,7 @@ def test_tables_that_pass_rows_on_stand_between_and_others_beside() -> None:
 
 
 def test_mermaid_has_boxes_for_tables_round_nodes_for_expressions_and_subgraphs_for_zones() -> None:
-    lines = mermaid_of(optimize(plan_of("left"))).splitlines()
+    lines = mermaid_of(plan_of("left")).splitlines()
     assert lines[0] == "flowchart LR"
     for line in (
         '  subgraph z2["zone orders ⋈ customers on (customer = id)"]',
@@ -95,7 +93,7 @@ def test_mermaid_has_boxes_for_tables_round_nodes_for_expressions_and_subgraphs_
 
 
 def test_mermaid_tells_who_shares_a_node() -> None:
-    text = mermaid_of(optimize(plan_of("left", "semi")))
+    text = mermaid_of(plan_of("left", "semi"))
     assert '["customers<br/>(id) → name, region<br/>shared by left, semi"]' in text
     assert '(["π name"])' not in text
 
@@ -109,7 +107,7 @@ def test_no_text_leaves_its_label() -> None:
 
 def test_control_characters_are_spelled() -> None:
     steering = where(orders, construct.compare("=", Literal("\x01\t\u2028\x85", STRING), Literal("", STRING)))
-    plan = build_view(shown(steering, "id"), view_id=TableId(8), name="v")
+    plan = lines_for({"v": shown(steering, "id")})
     assert r"\x01\t\u2028\x85" in mermaid_of(plan)
     assert r"\\x01\\t\\u2028\\x85" in dot_of(plan)
     for text in (mermaid_of(plan), dot_of(plan)):

@@ -1,13 +1,13 @@
 """A plan as a Mermaid flowchart, which many pages and editors show as a picture.
 
-In: a plan. Out: the text of the flowchart. Always: boxes are tables, round nodes expressions, subgraphs zones; no text of
-a query can leave its label.
+In: the lines of a plan. Out: the text of the flowchart. Always: boxes are tables, round nodes expressions, subgraphs zones;
+no text of a query can leave its label.
 """
 
 from __future__ import annotations
 
-from viewkeeper.optimize.vertices import AUXILIARY, BASE, EXPRESSION, VIEW, Vertex, picture_of
-from viewkeeper.plan.logical import LogicalPlan
+from viewkeeper.plan.explain.lines import BASE, VIEW, Lines
+from viewkeeper.plan.explain.vertices import AUXILIARY, EXPRESSION, Vertex, picture_of
 
 _STYLES = {
     BASE: "fill:#dbe9f8,stroke:#33658a,color:#1b2a38",
@@ -19,20 +19,20 @@ _STYLES = {
 _ENTITIES = str.maketrans({"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"})
 
 
-def mermaid_of(plan: LogicalPlan) -> str:
+def mermaid_of(lines: Lines) -> str:
     """One subgraph for each zone, then the edges, then the colours."""
-    picture = picture_of(plan)
+    picture = picture_of(lines)
     zones: dict[str, list[int]] = {}
     for place, vertex in enumerate(picture.vertices):
         zones.setdefault(vertex.zone, []).append(place)
-    lines = ["flowchart LR"]
+    text = ["flowchart LR"]
     for number, (zone, places) in enumerate(zones.items()):
-        lines.append(f'  subgraph z{number}["zone {_label(zone)}"]')
-        lines += [f"    {_vertex(place, picture.vertices[place])}" for place in places]
-        lines.append("  end")
-    lines += [f"  v{source} --> v{target}" for source, target in picture.edges]
-    lines += [f"  classDef {kind} {style}" for kind, style in _STYLES.items()] if picture.vertices else []
-    return "\n".join(lines)
+        text.append(f'  subgraph z{number}["zone {_label(zone)}"]')
+        text += [f"    {_vertex(place, picture.vertices[place])}" for place in places]
+        text.append("  end")
+    text += [f"  v{source} --> v{target}" for source, target in picture.edges]
+    text += [f"  classDef {kind} {style}" for kind, style in _STYLES.items()] if picture.vertices else []
+    return "\n".join(text)
 
 
 def _vertex(place: int, vertex: Vertex) -> str:

@@ -1,16 +1,16 @@
 """A plan in the language of Graphviz, whose `dot` lays it out.
 
-In: a plan. Out: the text of a directed graph. Always: boxes are tables, ellipses expressions, clusters the zones of a view;
-an edge has the colour of the view it leads to, so that the edges of many views can be told apart; the same plan gives the
-same text, and no text of a query can leave its string.
+In: the lines of a plan. Out: the text of a directed graph. Always: boxes are tables, ellipses expressions, clusters the zones
+of a view; an edge has the colour of the view it leads to, so that the edges of many views can be told apart; the same plan
+gives the same text, and no text of a query can leave its string.
 """
 
 from __future__ import annotations
 
 import textwrap
 
-from viewkeeper.optimize.vertices import AUXILIARY, BASE, EXPRESSION, VIEW, Picture, Vertex, picture_of
-from viewkeeper.plan.logical import LogicalPlan
+from viewkeeper.plan.explain.lines import BASE, VIEW, Lines
+from viewkeeper.plan.explain.vertices import AUXILIARY, EXPRESSION, Picture, Vertex, picture_of
 
 _COLOURS = {
     BASE: ("#dbe9f8", "#33658a"),
@@ -27,22 +27,22 @@ _LEGEND = (
 )
 
 
-def dot_of(plan: LogicalPlan) -> str:
+def dot_of(lines: Lines) -> str:
     """One cluster for each zone of each view, then the edges."""
-    picture = picture_of(plan)
-    lines = ["digraph plan {"]
-    lines += [f"  {line}" for line in _settings(_LEGEND if picture.vertices else "no views")]
+    picture = picture_of(lines)
+    text = ["digraph plan {"]
+    text += [f"  {line}" for line in _settings(_LEGEND if picture.vertices else "no views")]
     for number, ((zone, _), places) in enumerate(_clusters(picture).items()):
-        lines.append(f"  subgraph cluster_{number} {{")
-        lines.append(f"    label={_quoted(_cut(f'zone {zone}', 2 * _LINE))} tooltip={_quoted(zone)}")
-        lines += [f"    {_vertex(place, picture.vertices[place])}" for place in places]
-        lines.append("  }")
+        text.append(f"  subgraph cluster_{number} {{")
+        text.append(f"    label={_quoted(_cut(f'zone {zone}', 2 * _LINE))} tooltip={_quoted(zone)}")
+        text += [f"    {_vertex(place, picture.vertices[place])}" for place in places]
+        text.append("  }")
     colours = _colours_of_views(picture)
     for source, target in picture.edges:
         views = picture.vertices[target].views
         colour = colours[views[0]] if len(views) == 1 else _EDGE_OF_MANY
-        lines.append(f'  v{source} -> v{target} [color="{colour}" tooltip={_quoted(", ".join(views))}]')
-    return "\n".join([*lines, "}", ""])
+        text.append(f'  v{source} -> v{target} [color="{colour}" tooltip={_quoted(", ".join(views))}]')
+    return "\n".join([*text, "}", ""])
 
 
 def _settings(label: str) -> list[str]:

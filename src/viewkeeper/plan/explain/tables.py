@@ -1,0 +1,102 @@
+"""Table vertices: which tables a plan keeps, and which records stand in them (paper 3, section 3).
+
+In: the lines of a plan, and a place. Out: the tables that the line there keeps. Always: pure, in the order in which a plan
+shows them; rows set aside and groups that do not fit are lists of exceptions, and no part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewkeeper.plan.explain.lines import DELTA, ENTRIES, OPERATOR, VIEW, Lines
+from viewkeeper.plan.explain.names import order_text, text_over
+from viewkeeper.plan.explain.zones import join_key_text, key_of
+from viewkeeper.sql.expressions import Aggregate
+from viewkeeper.sql.relations import Fold, Join, Project, Relation, Top
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """`name` of a table, and its records as `(key) → row`; `passes_on`: whether further lines are fed by it."""
+
+    name: str
+    records: str
+    passes_on: bool = False
+
+
+def tables_at(lines: Lines, place: int) -> tuple[KeptTable, ...]:
+    """The tables kept by the line at `place`; a base table is kept by its clients."""
+    line = lines[place]
+    match line.kind, line.relation:
+        case kind, relation if kind == DELTA:
+            return (KeptTable("DELTA", _records(key_of(relation), "row as of the last epoch"), passes_on=True),)
+        case kind, Join() as join if kind == ENTRIES:
+            return (KeptTable("REVERSE-JOIN", _records((join_key_text(join), "side", "key"), "row")),)
+        case kind, relation if kind == VIEW:
+            if line.stored is not None and any(o.kind == VIEW and o.stored == line.stored for o in lines[:place]):
+                return ()
+            return (KeptTable(f"view {line.name}", _records(key_of(relation), ", ".join(_shown(relation)))),)
+        case kind, Fold() as fold if kind == OPERATOR:
+            is_shown = _is_shown(lines, place, line.stored)
+            return (*_entries(fold), *(() if is_shown else _groups(fold)))
+        case kind, Join() as join if kind == OPERATOR:
+            return _counts(join)
+        case kind, Top(input=source, order=order) if kind == OPERATOR:
+            parts = (*(order_text(source, part) for part in order), *key_of(source))
+            return (KeptTable("TOP-N", _records(parts, "row")),)
+    return ()
+
+
+def _records(key: tuple[str, ...], row: str) -> str:
+    return f"({', '.join(key)}) → {row}" if row else f"({', '.join(key)})"
+
+
+def _entries(fold: Fold) -> list[KeptTable]:
+    """PRE-AGGREGATION: one for all of MIN, MAX and COUNT(DISTINCT) over the same arguments."""
+    values = dict.fromkeys(
+        _argument_text(fold.input, aggregate)
+        for aggregate in fold.grouping.aggregates
+        if aggregate.distinct or aggregate.function in ("min", "max")
+    )
+    return [KeptTable("PRE-AGGREGATION", _records((*key_of(fold), value), "multiplicity")) for value in values]
+
+
+def _argument_text(source: Relation, aggregate: Aggregate) -> str:
+    text = ", ".join(text_over(source, arg) for arg in aggregate.args)
+    return text if aggregate.filter is None else f"{text} where {text_over(source, aggregate.filter)}"
+
+
+def _groups(fold: Fold) -> list[KeptTable]:
+    """The groups have a table of their own where no view's records are theirs: with HAVING, and inside a query."""
+    row = dict.fromkeys(("count(*)", *(text_over(fold.input, part) for part in fold.grouping.aggregates)))
+    return [KeptTable("groups", _records(key_of(fold), ", ".join(row)), passes_on=True)]
+
+
+def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:
+    """Whether a view shows the records themselves: nothing but π is between the line and that view."""
+    readers = [other for other, line in enumerate(lines) if place in line.inputs]
+    return any(
+        lines[other].stored == stored
+        if lines[other].kind == VIEW
+        else isinstance(lines[other].relation, Project) and _is_shown(lines, other, stored)
+        for other in readers
+    )
+
+
+def _counts(join: Join) -> tuple[KeptTable, ...]:
+    """To know which rows have no match, a join that is not inner counts them."""
+    if join.kind == "inner":
+        return ()
+    key = join_key_text(join)
+    if join.residual is None:
+        return (KeptTable("match counts", _records((key,), "rows of each side")),)
+    return (KeptTable("match counts", _records((key, "side", "key"), "matches")),)
+
+
+def _shown(relation: Relation) -> list[str]:
+    """The columns that a view stores: one that its key holds is not stored again."""
+    key = {part.lower() for part in key_of(relation)}
+    texts = [column.name for column in relation.columns]
+    if isinstance(relation, Project):
+        texts = [text_over(relation.input, output.expression) for output in relation.outputs]
+    return [c.name for c, text in zip(relation.columns, texts, strict=True) if text.lower() not in key]

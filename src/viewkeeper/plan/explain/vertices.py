@@ -1,0 +1,86 @@
+"""Vertices: a plan as the papers draw it, tables as boxes and expressions as circles (paper 3, figures 2 and 3).
+
+In: the lines of a plan. Out: its vertices and the edges between them. Always: an edge goes from a lower place to a higher
+one; the vertices of one line stand together, its expression first; all texts are printable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewkeeper.plan.explain.lines import BASE, ENTRIES, VIEW, Lines, views_of
+from viewkeeper.plan.explain.tables import KeptTable, tables_at
+from viewkeeper.plan.explain.text import line_parts
+from viewkeeper.plan.explain.zones import zone_at
+from viewkeeper.sql.relations import Scan
+
+AUXILIARY, EXPRESSION = "auxiliary", "expression"
+_BARE = ("δ", "σ", "π")  # their text is one bracket, which a caption can do without
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """`title` is the name of a table or the symbol of an expression, `caption` what more there is to say.
+
+    `views` are those that need it.
+    """
+
+    kind: str
+    title: str
+    caption: str
+    zone: str
+    views: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    vertices: tuple[Vertex, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+def picture_of(lines: Lines) -> Picture:
+    """The vertices of all lines; a table that passes rows on stands between its expression and what reads it."""
+    vertices: list[Vertex] = []
+    edges: list[tuple[int, int]] = []
+    gives: list[int] = []  # for each line the vertex that its readers are fed by
+    for place, names in enumerate(views_of(lines)):
+        views = tuple(_printable(name) for name in names)
+        zone = _printable(zone_at(lines[place]))
+        first = len(vertices)
+        edges += [(gives[source], first) for source in lines[place].inputs]
+        gives.append(first)
+        kind, title, caption = _own(lines, place)
+        vertices.append(Vertex(kind, _printable(title), _printable(caption), zone, views))
+        for table in _beside(lines, place):
+            edges.append((first, len(vertices)))
+            if table.passes_on:
+                gives[place] = len(vertices)
+            vertices.append(Vertex(AUXILIARY, table.name, _printable(table.records), zone, views))
+    return Picture(tuple(vertices), tuple(edges))
+
+
+def _own(lines: Lines, place: int) -> tuple[str, str, str]:
+    """Kind, title and caption of the line's own vertex."""
+    line = lines[place]
+    if line.kind == BASE and isinstance(line.relation, Scan):
+        table = line.relation.table
+        columns = ", ".join(column.name for column in table.value_columns)
+        return BASE, table.name, f"({', '.join(table.key)})" + (f" → {columns}" if columns else "")
+    if line.kind == ENTRIES:
+        (kept,) = tables_at(lines, place)
+        return AUXILIARY, kept.name, kept.records
+    if line.kind == VIEW:
+        return VIEW, line.name, " ".join(table.records for table in tables_at(lines, place))
+    symbol, name, rest = line_parts(line)
+    bare = rest[1:-1] if symbol in _BARE else rest
+    return EXPRESSION, symbol, f"{name.strip('[]')} {bare}".strip()
+
+
+def _beside(lines: Lines, place: int) -> tuple[KeptTable, ...]:
+    """The tables that are vertices beside the line's own."""
+    return () if lines[place].kind in (ENTRIES, VIEW) else tables_at(lines, place)
+
+
+def _printable(text: str) -> str:
+    """Control characters are spelled: neither XML nor a line of a flowchart can hold them."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

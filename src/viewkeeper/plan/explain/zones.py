@@ -1,0 +1,122 @@
+"""Zones: which relations of a plan share a row key.
+
+In: a relation. Out: the text of its zone, and the names of its row key. Always: two relations have one zone text when they
+have one row key; between them a row does not move, and a border between zones is a shuffle (paper 3, section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from viewkeeper.plan.explain.lines import ENTRIES, Line
+from viewkeeper.plan.explain.names import names_of, order_text, text_over, told_apart
+from viewkeeper.sql.relations import Fold, Index, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
+
+JOIN_SYMBOLS = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗", "semi": "⋉", "anti": "▷"}
+
+
+def zone_of(relation: Relation) -> str:
+    """The row key of the zone that a relation belongs to."""
+    match relation:
+        case Scan(table=table):
+            return f"{table.name}({', '.join(table.key)})"
+        case Fold(input=source):
+            return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
+        case Join(sides=sides):
+            return " × ".join(map(_part_of_zone, sides)) if not relation.keeps_first else zone_of(sides[0])
+        case Union(inputs=inputs):
+            return "(branch, key) of " + " ∪ ".join(map(_part_of_zone, inputs))
+        case Top(input=source, order=order):
+            return f"{subject_of(source)} by rank of ({', '.join(order_text(source, part) for part in order)})"
+        case Index(input=source):
+            return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
+    return zone_of(relation.input)
+
+
+def zone_at(line: Line) -> str:
+    """The zone of a line; the REVERSE-JOIN below a join is under the join key."""
+    join = line.relation
+    if line.kind != ENTRIES or not isinstance(join, Join):
+        return zone_of(line.relation)
+    return f"{' ⋈ '.join(map(_part_of_subject, join.sides))} on ({join_key_text(join)})"
+
+
+def key_of(relation: Relation) -> tuple[str, ...]:
+    """The names of the row key of a relation."""
+    match relation:
+        case Scan(table=table):
+            return table.key
+        case Fold(input=source, grouping=grouping):
+            return tuple(text_over(source, group) for group in grouping.groups)
+        case Join(sides=sides):
+            return key_of(sides[0]) if relation.keeps_first else _key_of_sides(relation)
+        case Union(inputs=inputs):
+            keys = {key_of(source) for source in inputs}
+            return ("branch", *(keys.pop() if len(keys) == 1 else ("key",)))
+        case Top():
+            return ("rank",)
+        case Index(key=key):
+            return tuple(relation.input.columns[position].name for position in key)
+    return key_of(relation.input)
+
+
+def subject_of(relation: Relation) -> str:
+    """What the rows of a relation are rows of: a table, or several joined; what was grouped stands in brackets."""
+    match relation:
+        case Scan(table=table):
+            return table.name
+        case Join(kind=kind, sides=sides):
+            return f" {JOIN_SYMBOLS[kind]} ".join(map(_part_of_subject, sides))
+        case Union(inputs=inputs):
+            return " ∪ ".join(map(_part_of_subject, inputs))
+        case Fold() | Top():
+            return f"[{zone_of(relation)}]"
+    return subject_of(relation.input)
+
+
+def join_key_text(join: Join) -> str:
+    """`customer = id`; said once where all sides call it the same."""
+    sides = [[text_over(side, part) for part in key] for side, key in zip(join.sides, join.keys, strict=True)]
+    return ", ".join(" = ".join(dict.fromkeys(parts)) for parts in zip(*sides, strict=True))
+
+
+def _key_of_sides(join: Join) -> tuple[str, ...]:
+    """The keys of all sides, named as the columns of the join are."""
+    keys = [key_of(side) for side in join.sides]
+    names = [{name.text for name in names_of(side)} for side in join.sides]
+    every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
+    often = Counter(name for each in every for name in each)
+    owners = [_key_owners(side) for side in join.sides]
+    sides = [list(zip(*pair, strict=True)) for pair in zip(owners, keys, strict=True)]
+    return tuple(told_apart(join, sides, often))
+
+
+def _key_owners(relation: Relation) -> tuple[str, ...]:
+    """For each part of the row key, the base table whose key it is part of."""
+    root = _root(relation)
+    if isinstance(root, Scan):
+        return (root.table.name,) * len(root.table.key)
+    if isinstance(root, Join):
+        return tuple(owner for side in root.shown_sides for owner in _key_owners(side))
+    return ("",) * len(key_of(relation))
+
+
+def _part_of_zone(relation: Relation) -> str:
+    """The zone of one side, so that it can stand beside ×."""
+    root = _root(relation)
+    if isinstance(root, Join) and root.keeps_first:
+        return _part_of_zone(root.sides[0])
+    return zone_of(root) if isinstance(root, Scan | Join) else f"[{zone_of(root)}]"
+
+
+def _part_of_subject(relation: Relation) -> str:
+    """What one side is about, so that it can stand beside ⋈."""
+    subject = subject_of(relation)
+    return f"[{subject}]" if isinstance(_root(relation), Join | Union) else subject
+
+
+def _root(relation: Relation) -> Relation:
+    """The relation at or below that made the rows what they are; σ, π and a view leave their key alone."""
+    while isinstance(relation, Select | Project | ViewRows):
+        relation = relation.input
+    return relation

@@ -1,0 +1,34 @@
+"""The optimizer: named rules, one after the other, from what a text says to what is computed for it.
+
+In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule keeps the answer. The rules of
+`RULES` can be left out one by one; then come those of `NEEDED`, without which a relation cannot be lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.plan.rules.imply_conditions import imply_conditions
+from viewkeeper.plan.rules.join_by_twos import join_by_twos
+from viewkeeper.plan.rules.join_on_one_key import join_on_one_key
+from viewkeeper.plan.rules.push_conditions import push_conditions
+from viewkeeper.plan.validate import validate
+from viewkeeper.sql.relations import Relation
+
+Rule = Callable[[Relation], Relation]
+
+RULES: tuple[Rule, ...] = (imply_conditions, push_conditions, join_on_one_key)
+NEEDED: tuple[Rule, ...] = (join_by_twos,)
+
+
+def optimize(relation: Relation, *, without: Collection[str] = ()) -> Relation:
+    """`without` are names of rules that are left out."""
+    validate(relation)
+    columns = relation.columns
+    for rule in (*(rule for rule in RULES if rule.__name__ not in without), *NEEDED):
+        relation = rule(relation)
+    validate(relation)
+    if relation.columns != columns:
+        raise InvariantBroken("the optimizer changed the columns of a view")
+    return relation
