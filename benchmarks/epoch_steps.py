@@ -32,7 +32,7 @@ from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
 from viewkeeper.engine.exchange import ExecutorTasks
 from viewkeeper.errors import InputError
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EngineSettings, EpochLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +85,7 @@ def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Prof
         timed = partial(TimedTasks, folder=folder)
         size = options.changes_per_epoch
         with db.pipeline(spark=spark, view_managers=options.view_managers, changes_per_epoch=size) as pipeline:
-            pipeline._runner._small_work = 0
+            pipeline._runner.settings = EngineSettings(small_work=0)
             with mock.patch.object(exchange, "ExecutorTasks", timed), clocked(STEPS | JOB_STEPS) as clock:
                 before = cpu_seconds()
                 done = pipeline.run_available()

@@ -39,7 +39,7 @@ from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EpochLimits, WorkSettings
 from viewkeeper.views import rollup
 
 HISTORIES_MIN = examples(100, deep=300)
@@ -129,7 +129,6 @@ def rolling_up() -> Iterator[None]:
         return served
 
     with (
-        mock.patch.object(rollup, "_SAMPLE", 1),
         mock.patch.object(rollup, "_repeats", lambda *_: True),
         mock.patch.object(rollup.RollingUp, "contributions", counted),
     ):
@@ -217,13 +216,18 @@ class Checker:
     def run_some(self, choose: random.Random, *, epochs: int) -> None:
         """Some epochs of random size, by a coordinator that took over anew, and a check after each."""
         managers = choose.choice((1, 1, 1, 2, 3, 8))
-        runner = HereRunner(self._store) if managers == 1 else ManagersRunner(self._store, managers, choose.random())
+        roll_up = choose.random() < 0.5
+        settings = WorkSettings(rolled_up_rows=1) if roll_up else WorkSettings()
+        runner = (
+            HereRunner(self._store, settings)
+            if managers == 1
+            else ManagersRunner(self._store, managers, choose.random(), settings=settings)
+        )
         size = choose.choice((1, 20, 300, 10_000)) if epochs == 1 else 10_000
         coordinator = Coordinator(
             self._store, runner, limits=EpochLimits(changes=size, rows=choose.choice((7, 60, 10_000)))
         )
         SEEN["several epochs behind"] += size < self._done - self._applied
-        roll_up = choose.random() < 0.5
         for _ in range(epochs):
             began_with = set(self._store.read_epoch_record().filled)
             with rolling_up() if roll_up else contextlib.nullcontext():

@@ -16,7 +16,7 @@ from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunTh
 from tests.support.stores import NAME, make_database, rounds, write, wrong_views
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EpochLimits, GcSettings
 from viewkeeper.stores.embedded import newdirectory
 
 CASES = ("selected", "indexed", "summed", "totals")
@@ -104,7 +104,7 @@ def test_every_backup_of_a_busy_store_is_the_store_of_one_moment(
         while not done.is_set() or not coordinator.has_reached(db.store.ends()):
             coordinator.step()
             if tidies:
-                tidy_up(db.store, log_kept_seconds=0)
+                tidy_up(db.store, GcSettings(log_kept_seconds=0))
 
     def write_on() -> None:
         while not done.wait(0.01):  # room for the others: one thread runs at a time

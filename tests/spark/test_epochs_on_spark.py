@@ -31,7 +31,7 @@ from viewkeeper.errors import EpochFailed, Fenced, PipelineRunning
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EngineSettings, EpochLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,14 +45,19 @@ WAIT_SECONDS = 120  # a bound for a broken run, not a measure
 def on_spark(db: object, spark: SparkSession, managers: int) -> SparkRunner:
     """A runner that makes a job of every epoch, however small."""
     session = epoch_session(spark)
-    return SparkRunner(db.store, StartingSession(session, view_managers=2), view_managers=managers, small_work=0)
+    return SparkRunner(
+        db.store,
+        StartingSession(session, view_managers=2),
+        view_managers=managers,
+        settings=EngineSettings(small_work=0),
+    )
 
 
 @contextlib.contextmanager
 def jobs_only(db: object, spark: SparkSession, **options: object) -> Iterator[Pipeline]:
     """The public pipeline, told that no epoch is small."""
     with db.pipeline(spark=spark, **options) as pipeline:
-        pipeline._runner._small_work = 0
+        pipeline._runner.settings = EngineSettings(small_work=0)
         yield pipeline
 
 

@@ -16,6 +16,7 @@ from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EngineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,10 @@ def test_levels_by_jobs_write_the_bytes_of_the_driver_and_check_agrees(
             change(db, seed)
             change(other, seed)
             runner = SparkRunner(
-                db.store, StartingSession(session, view_managers=2), view_managers=1 + seed, small_work=0
+                db.store,
+                StartingSession(session, view_managers=2),
+                view_managers=1 + seed,
+                settings=EngineSettings(small_work=0),
             )
             Coordinator(db.store, runner).catch_up()
             Coordinator(other.store, HereRunner(other.store)).catch_up()

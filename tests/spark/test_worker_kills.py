@@ -15,7 +15,7 @@ from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EngineSettings, EpochLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,12 @@ CHANGES_PER_EPOCH = 60
 def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, bytes]]:
     with vk.connect(f"embedded:{path}?sync=off") as database:
         session = epoch_session(spark)
-        runner = SparkRunner(database.store, StartingSession(session, view_managers=2), view_managers=2, small_work=0)
+        runner = SparkRunner(
+            database.store,
+            StartingSession(session, view_managers=2),
+            view_managers=2,
+            settings=EngineSettings(small_work=0),
+        )
         Coordinator(database.store, runner, limits=EpochLimits(changes=CHANGES_PER_EPOCH)).catch_up()
         return dump(database.store)
 

@@ -18,7 +18,7 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EpochLimits, WorkSettings
 from viewkeeper.views.channels import Input
 from viewkeeper.views.exchange import InProcess, run_here
 from viewkeeper.views.inputs import read_unit
@@ -37,25 +37,34 @@ Run = Callable[[PhysicalPlan, Inflight], object]
 class HereRunner:
     """A small epoch: on the driver, as one manager that owns every place."""
 
-    def __init__(self, store: EmbeddedStore) -> None:
+    def __init__(self, store: EmbeddedStore, settings: WorkSettings | None = None) -> None:
         self._store = store
+        self._settings = settings
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        return run_here(self._store, plan, epoch)
+        return run_here(self._store, plan, epoch, self._settings)
 
 
 class ManagersRunner:
     """A large epoch: several managers, whose messages arrive in the order that `seed` shuffles them to, or `arrange`."""
 
     def __init__(
-        self, store: EmbeddedStore, managers: int, seed: float = 0, arrange: Callable[[list], list] | None = None
+        self,
+        store: EmbeddedStore,
+        managers: int,
+        seed: float = 0,
+        arrange: Callable[[list], list] | None = None,
+        settings: WorkSettings | None = None,
     ) -> None:
         self._store = store
+        self._settings = settings or WorkSettings()
         self._exchange = ShuffledExchange(store, seed, arrange)
         self.managers = managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        program = EpochProgram.of(self._store, plan, epoch, owners_of_places(self._store.places, self.managers))
+        program = EpochProgram.of(
+            self._store, plan, epoch, owners_of_places(self._store.places, self.managers), self._settings
+        )
         return require_all(program.tasks, self._exchange.run(program))
 
 
@@ -81,7 +90,9 @@ class ShuffledExchange(InProcess):
 
 def inputs_of(store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight, *, pieces: int = 1) -> list[list[Input]]:
     """What each split of an epoch's input gives to the nodes."""
-    return [read_unit(store, plan, epoch, unit)[0] for unit in plan_units(store, plan, epoch, pieces=pieces)]
+    return [
+        read_unit(store, plan, epoch, unit, WorkSettings())[0] for unit in plan_units(store, plan, epoch, pieces=pieces)
+    ]
 
 
 def apply_inputs(
@@ -89,7 +100,7 @@ def apply_inputs(
 ) -> int:
     """Apply the inputs of the only stage to the places in `owned`; answers how many records were written."""
     (nodes,) = plan.stages
-    part = StagePart(store, plan, epoch, nodes, owned)
+    part = StagePart(store, plan, epoch, nodes, owned, WorkSettings())
     assert not any(list(part.apply(inputs)))
     return part.counts.records_written
 
@@ -111,9 +122,11 @@ class RunThenDie:
         raise Interrupted
 
 
-def keep_up(database: Database, *, changes_max: int = 1_000_000) -> Coordinator:
+def keep_up(database: Database, *, changes_max: int = 1_000_000, settings: WorkSettings | None = None) -> Coordinator:
     """Bring all views up to what is written, by a coordinator that is handed back."""
-    coordinator = Coordinator(database.store, HereRunner(database.store), limits=EpochLimits(changes=changes_max))
+    coordinator = Coordinator(
+        database.store, HereRunner(database.store, settings), limits=EpochLimits(changes=changes_max)
+    )
     coordinator.catch_up()
     return coordinator
 

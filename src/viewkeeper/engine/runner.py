@@ -16,16 +16,10 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.settings import EngineSettings
 from viewkeeper.views.exchange import run_here
 from viewkeeper.views.program import EpochProgram
 from viewkeeper.views.receipts import require_all
-
-# Below this many changes, times the plan's nodes, a job's own overhead is larger than the work. One process does about a
-# million of them in a second, and a job costs about half a second before it does any.
-SMALL_EPOCH_WORK = 100_000
-# One process has done this much, of one epoch or of many, in about the time and at the price of a start of Spark: what is
-# less is not worth it, and beside a JVM that starts it would only take longer.
-MEANWHILE_WORK = 10_000_000
 
 
 class SparkRunner:
@@ -37,20 +31,19 @@ class SparkRunner:
         session: StartingSession,
         *,
         view_managers: int,
-        small_work: int = SMALL_EPOCH_WORK,
-        meanwhile_work: int = MEANWHILE_WORK,
+        settings: EngineSettings | None = None,
     ) -> None:
         self._store = store
         self._is_bound_here = not store.capabilities.many_processes
         self._session = session
-        self._small_work, self._meanwhile_work = small_work, meanwhile_work
+        self.settings = settings or EngineSettings()
         self._work_here = 0
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         try:
             if self._is_bound_here or self._is_small(plan, epoch):
-                return run_here(self._store, plan, epoch)
+                return run_here(self._store, plan, epoch, self.settings.work)
             return self._run_job(plan, epoch)
         except Exception as error:
             told = translate(error, epoch.epoch)
@@ -59,13 +52,14 @@ class SparkRunner:
     def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         from viewkeeper.engine.exchange import SparkExchange  # with PySpark
 
-        program = EpochProgram.of(self._store, plan, epoch, owners_of_places(self._store.places, self.view_managers))
+        owners = owners_of_places(self._store.places, self.view_managers)
+        program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work)
         return require_all(program.tasks, SparkExchange(self._session.for_epochs(), self._store).run(program))
 
     def _is_small(self, plan: PhysicalPlan, epoch: Inflight) -> bool:
         changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
         work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
-        return work <= self._small_work or self._is_better_here(work)
+        return work <= self.settings.small_work or self._is_better_here(work)
 
     def _is_better_here(self, work: int) -> bool:
         """Whether Spark is not there yet, and would hardly be before the work is done without it.
@@ -73,9 +67,9 @@ class SparkRunner:
         It is started when epochs have come to more work than a start is worth: more is to come, then.
         """
         self._work_here += work
-        if self._work_here > self._meanwhile_work:
+        if self._work_here > self.settings.meanwhile_work:
             self._session.begin()
-        return work <= self._meanwhile_work and not self._session.is_ready
+        return work <= self.settings.meanwhile_work and not self._session.is_ready
 
 
 def _feeds(plan: PhysicalPlan, chunk: Chunk) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from viewkeeper.plan.nodes import FoldNode
+from viewkeeper.settings import WorkSettings
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.channels import GROUPS, Channel
 from viewkeeper.views.duck import run_sql
@@ -43,8 +44,9 @@ Readers = Sequence[tuple[FoldNode, int]]
 class AggregateOperator(Operator[FoldNode]):
     """Contributions to groups; nodes that read the same delta share what they can."""
 
-    def __init__(self) -> None:
-        self._rolling_up = RollingUp()
+    def __init__(self, settings: WorkSettings) -> None:
+        super().__init__(settings)
+        self._rolling_up = RollingUp(settings.rolled_up_rows)
 
     def read(self, readers: Readers, delta: Images, out: Gathering) -> None:
         if are_few([delta.relation]):  # grouping would cost more than it saves

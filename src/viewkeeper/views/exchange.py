@@ -13,6 +13,7 @@ from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.settings import WorkSettings
 from viewkeeper.views.messages import Message
 from viewkeeper.views.program import EpochProgram
 from viewkeeper.views.receipts import Failure, Receipt, require_all
@@ -54,7 +55,7 @@ class InProcess:
         return self._store
 
 
-def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings | None = None) -> Counts:
     """The whole epoch in this process, as one manager that owns every place."""
-    program = EpochProgram.of(store, plan, epoch, [0] * store.places)
+    program = EpochProgram.of(store, plan, epoch, [0] * store.places, settings or WorkSettings())
     return require_all(program.tasks, InProcess(store).run(program))

@@ -19,7 +19,6 @@ from viewkeeper.views.duck import as_type
 
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
 _BEHIND_ALL_THAT_WENT = 1 << 40
-_PIECE_ROWS = 65_536  # of changes that are decoded at once: what that takes is several times what it gives
 
 
 class Images:
@@ -44,9 +43,14 @@ class Images:
         return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
-def images_of_changes(schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int]) -> Images:
-    """The images of log changes; of two images of one change the one before has the smaller `ord`."""
-    pieces = [changes.slice(start, _PIECE_ROWS) for start in range(0, len(changes), _PIECE_ROWS)]
+def images_of_changes(
+    schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int], *, rows_max: int
+) -> Images:
+    """The images of log changes, decoded by so many rows.
+
+    Of two images of one change the one before has the smaller `ord`.
+    """
+    pieces = [changes.slice(start, rows_max) for start in range(0, len(changes), rows_max)]
     came = [_present(schema, piece["key"], piece["after"], _order(piece) + 1, 1, wanted) for piece in pieces]
     went = [_present(schema, piece["key"], piece["before"], _order(piece), -1, wanted) for piece in pieces]
     keys = pa.chunked_array([chunk for _, keys in (*came, *went) for chunk in _chunks(keys)], pa.binary())

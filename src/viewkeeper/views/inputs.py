@@ -18,6 +18,7 @@ from viewkeeper.model.positions import Stream
 from viewkeeper.plan.nodes import DeltaNode, FoldNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
+from viewkeeper.settings import WorkSettings
 from viewkeeper.views.aside import aside_events, without_failing
 from viewkeeper.views.channels import GROUPS, ROWS, Channel, Input, aside
 from viewkeeper.views.deltas import log_events
@@ -33,8 +34,8 @@ from viewkeeper.views.units import Unit, chunk_of, opening_chunk
 class Gathering:
     """Collects what deltas mean to the nodes that read them."""
 
-    def __init__(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        self._plan, self._epoch = plan, epoch
+    def __init__(self, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings) -> None:
+        self._plan, self._epoch, self._settings = plan, epoch, settings
         self._operators: dict[type, Operator] = {}
         self._tables: dict[tuple[int, Channel], list[pa.Table]] = {}
         self.rows = 0  # gathered and not handed on yet
@@ -67,8 +68,8 @@ class Gathering:
     def add_changes(self, source: int, changes: pa.RecordBatch | pa.Table, readers: Sequence[Reader]) -> None:
         """Changes (position, key, before, after) to the given readers."""
         if len(changes):
-            wanted = _wanted(readers)
-            self.add_images(readers, images_of_changes(self._plan.schema(source), changes, wanted))
+            schema, most = self._plan.schema(source), self._settings.decoded_rows
+            self.add_images(readers, images_of_changes(schema, changes, _wanted(readers), rows_max=most))
 
     def passing(self, node: Node, edge: int, images: Images) -> pa.Table:
         """The rows that pass an edge; those on which its expressions fail are set aside."""
@@ -92,7 +93,7 @@ class Gathering:
 
     def _operator(self, kind: type) -> Operator:
         if kind not in self._operators:
-            self._operators[kind] = OPERATORS[kind]()
+            self._operators[kind] = OPERATORS[kind](self._settings)
         return self._operators[kind]
 
     def _flowing(self, changes: pa.Table, places: np.ndarray, chunk: int) -> pa.Table:
@@ -105,10 +106,12 @@ class Gathering:
         return changes.filter(pa.array(flows))
 
 
-def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> tuple[list[Input], int]:
+def read_unit(
+    store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, settings: WorkSettings
+) -> tuple[list[Input], int]:
     """The input that a unit gives: of the log to nodes, or to DELTAs; of rows to nodes. And how many rows were read."""
     failpoint("unit.start")
-    gathering, count = Gathering(plan, epoch), 0
+    gathering, count = Gathering(plan, epoch, settings), 0
     if unit.chunk is not None:
         count = _read_rows(store, plan, epoch, unit, gathering)
     else:

@@ -9,6 +9,7 @@ meet changed rows only. Which rows lack a match is known from counts, never from
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,8 +36,6 @@ from viewkeeper.views.side_rows import (
 
 if TYPE_CHECKING:
     from viewkeeper.views.inputs import Gathering
-
-PAIRS_MAX = 500_000  # in one piece of what a join gives
 
 
 class JoinOperator(Operator[JoinNode]):
@@ -86,7 +85,7 @@ def _meet(
     """Let the chosen rows meet those of the sides that are not chosen yet, a piece of a side at a time."""
     missing = [side for side in range(len(node.sides)) if side not in {number for number, _ in chosen}]
     if not missing:
-        for pairs in _pairs(node, [rows for _, rows in sorted(chosen, key=lambda item: item[0])], turn):
+        for pairs in _pairs(settling, node, [rows for _, rows in sorted(chosen, key=lambda item: item[0])], turn):
             yield _images(node, pairs)
         return
     side = missing[0]
@@ -96,20 +95,23 @@ def _meet(
         yield from _meet(settling, node, changed, turn, keys, [*chosen, (side, piece)])
 
 
-def _pairs(node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -> Iterator[pa.Table]:
+def _pairs(
+    settling: Settling, node: JoinNode, sides: Sequence[SideRows], turn: int | None = None
+) -> Iterator[pa.Table]:
     """The combinations of rows that match: `n0…`, `sign`, and the columns that the join gives; at most so many at once.
 
     `turn`: the side whose change it is; a row of another side goes with it when it stays, or changes in the same way.
     """
     if not all(len(rows) for rows in sides):
         return
-    if _may_be_many(sides) and _count(sides) > PAIRS_MAX:
+    most = settling.settings.pairs
+    if prod(map(len, sides)) > most and _count(sides) > most:
         widest = max(range(len(sides)), key=lambda side: len(sides[side]))
         rows = sides[widest]
         if len(rows) > 1:
             for start, stop in ((0, len(rows) // 2), (len(rows) // 2, len(rows))):
                 part = [*sides[:widest], rows.slice(start, stop), *sides[widest + 1 :]]
-                yield from _pairs(node, part, turn)
+                yield from _pairs(settling, node, part, turn)
             return
     columns = [f"s{side}.n AS n{side}" for side in range(len(sides))]
     for number in range(len(sides)):
@@ -124,13 +126,6 @@ def _pairs(node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -
     pairs = run_sql(sql, **{f"s{side}": rows.relation for side, rows in enumerate(sides)})
     if len(pairs):
         yield pairs
-
-
-def _may_be_many(sides: Sequence[SideRows]) -> bool:
-    most = 1
-    for rows in sides:
-        most *= len(rows)
-    return most > PAIRS_MAX
 
 
 def _count(sides: Sequence[SideRows]) -> int:
@@ -171,7 +166,7 @@ class _Outer:
 
     def images(self) -> Iterator[Images]:
         if self._gives_pairs or self._counts is None:
-            for pairs in _pairs(self._node, self._changed):
+            for pairs in _pairs(self._settling, self._node, self._changed):
                 yield from self._paired(pairs, (0, 1))
         for side in (1, 0):
             yield from self._meet_unchanged(side)
@@ -192,7 +187,7 @@ class _Outer:
         for piece in unchanged_rows(self._settling, self._node, side, keys, self._changed[side]):
             met = [piece, self._changed[other]] if side == 0 else [self._changed[other], piece]
             less, more = np.zeros(len(piece), np.int64), np.zeros(len(piece), np.int64)
-            for pairs in _pairs(self._node, met) if self._gives_pairs or self._counts is None else ():
+            for pairs in _pairs(self._settling, self._node, met) if self._gives_pairs or self._counts is None else ():
                 yield from self._paired(pairs, (other,))
                 numbers, signs = np.asarray(pairs[f"n{side}"]), np.asarray(pairs["sign"])
                 less += np.bincount(numbers[signs < 0], minlength=len(piece))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from viewkeeper.plan.nodes import Node
+from viewkeeper.settings import WorkSettings
 from viewkeeper.views.channels import Channel
 from viewkeeper.views.images import Images
 from viewkeeper.views.record_events import fewer_events, last_events
@@ -26,6 +27,9 @@ Reader = tuple[Node, int]  # a node, and one of its edges by index
 
 class Operator(Generic[N]):
     """The three steps of every operator. Input by default is new states of records, of which the last one holds."""
+
+    def __init__(self, settings: WorkSettings) -> None:
+        self._settings = settings
 
     def read(self, readers: Sequence[tuple[N, int]], delta: Images, out: Gathering) -> None:
         """Before the shuffle: what one delta means to all nodes of this kind that read it."""

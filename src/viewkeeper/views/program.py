@@ -23,6 +23,7 @@ from viewkeeper.plan.nodes import DeltaNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.store import Store
+from viewkeeper.settings import WorkSettings
 from viewkeeper.views.blame import blamed
 from viewkeeper.views.channels import Channel, Input
 from viewkeeper.views.duck import forget_relations
@@ -32,8 +33,6 @@ from viewkeeper.views.operators import OPERATORS
 from viewkeeper.views.receipts import Failure, Receipt, Task
 from viewkeeper.views.settle import Settling
 from viewkeeper.views.units import Unit, plan_units
-
-_ROWS_HANDED_ON = 500_000  # what a stage gives is handed on in pieces of about this many
 
 OpenStore = Callable[[], Store]
 
@@ -46,11 +45,18 @@ class EpochProgram:
     epoch: Inflight
     splits: tuple[Unit, ...]
     owners: tuple[int, ...]  # the manager of each place
+    settings: WorkSettings
 
     @staticmethod
-    def of(log: LogSource, plan: PhysicalPlan, epoch: Inflight, owners: Sequence[int]) -> EpochProgram:
+    def of(
+        log: LogSource,
+        plan: PhysicalPlan,
+        epoch: Inflight,
+        owners: Sequence[int],
+        settings: WorkSettings,
+    ) -> EpochProgram:
         splits = plan_units(log, plan, epoch, pieces=max(owners) + 1)
-        return EpochProgram(plan, epoch, tuple(splits), tuple(owners))
+        return EpochProgram(plan, epoch, tuple(splits), tuple(owners), settings)
 
     @property
     def managers(self) -> int:
@@ -77,7 +83,7 @@ class EpochProgram:
 
     def _read(self, open_store: OpenStore, split: Unit) -> Iterator[Message]:
         started = time.thread_time()
-        inputs, rows = read_unit(open_store(), self.plan, self.epoch, split)
+        inputs, rows = read_unit(open_store(), self.plan, self.epoch, split, self.settings)
         counts = Counts(rows_read=rows, read_seconds=time.thread_time() - started)
         yield from self._addressed(inputs)
         del inputs
@@ -96,7 +102,9 @@ class EpochProgram:
         if has_failed:
             return
         started = time.thread_time()
-        part = StagePart(open_store(), self.plan, self.epoch, self.stages[stage - 1], self._owned(manager))
+        part = StagePart(
+            open_store(), self.plan, self.epoch, self.stages[stage - 1], self._owned(manager), self.settings
+        )
         for given in part.apply(inputs):
             if given and stage == len(self.stages):
                 raise InvariantBroken("the last stage gave something to one after it")
@@ -133,16 +141,18 @@ class StagePart:
         epoch: Inflight,
         nodes: Sequence[Node | DeltaNode],
         owned: frozenset[int],
+        settings: WorkSettings,
     ) -> None:
         self._store, self._plan, self._epoch = store, plan, epoch
-        self._nodes, self._owned = nodes, owned
+        self._nodes, self._owned, self._settings = nodes, owned, settings
         self.counts = Counts()
 
     def apply(self, inputs: Sequence[Input]) -> Iterator[list[Input]]:
         """Apply the stage's nodes; yields what later stages get, in pieces. Nothing is written before it is read out."""
         mine = {node.table for node in self._nodes}
         yield [one for one in inputs if one.table not in mine]
-        gathering, settling = Gathering(self._plan, self._epoch), Settling(self._store, self._owned, self._epoch)
+        gathering = Gathering(self._plan, self._epoch, self._settings)
+        settling = Settling(self._store, self._owned, self._epoch, self._settings)
         for node in self._nodes:
             if channels := _by_channel(one for one in inputs if one.table == node.table):
                 with nullcontext() if isinstance(node, DeltaNode) else blamed(node.table):
@@ -160,7 +170,7 @@ class StagePart:
         channels: dict[Channel, list[pa.Table]],
         gathering: Gathering,
     ) -> Iterator[list[Input]]:
-        operator = OPERATORS[type(node)]()
+        operator = OPERATORS[type(node)](self._settings)
         whole = {
             channel: operator.combine(node, channel, tables, self._store.places) for channel, tables in channels.items()
         }
@@ -169,7 +179,7 @@ class StagePart:
                 settling.put_events(node.feeds[channel.number].aside or 0, events)
         for given in operator.apply(settling, node, whole):
             gathering.add_output(node, given)
-            if gathering.rows >= _ROWS_HANDED_ON:
+            if gathering.rows >= self._settings.rows_handed_on:
                 yield gathering.inputs()
 
 

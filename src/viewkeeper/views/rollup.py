@@ -17,24 +17,24 @@ from viewkeeper.views.duck import run_sql
 from viewkeeper.views.fold import sides, signed_contribution
 
 _READERS_MIN = 2
-_SAMPLE = 32_768  # images that tell whether the others repeat; fewer are read as they are
 
 
 class RollingUp:
-    """Remembers for which grains counting did not pay."""
+    """Remembers for which grains counting did not pay. `sample` images tell whether the others repeat."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample: int) -> None:
+        self._sample = sample
         self._vain: set[tuple[int, ...]] = set()
 
     def contributions(self, nodes: Mapping[int, FoldNode], relation: pa.Table) -> dict[int, list[pa.Table]]:
         """The contributions of each node that is served, by its number."""
         served: dict[int, list[pa.Table]] = {}
-        if len(relation) < _SAMPLE:
+        if len(relation) < self._sample:
             return served
         for grain, rollups in _by_grain(nodes).items():
             if len(rollups) < _READERS_MIN or grain in self._vain:
                 continue
-            if not _repeats(grain, relation.slice(0, _SAMPLE)):
+            if not _repeats(grain, relation.slice(0, self._sample)):
                 self._vain.add(grain)
                 continue
             for sign, side in sides(relation):
@@ -71,7 +71,7 @@ def _by_grain(nodes: Mapping[int, FoldNode]) -> dict[tuple[int, ...], dict[int, 
 def _repeats(grain: tuple[int, ...], sample: pa.Table) -> bool:
     by = ", ".join(f"c{position}" for position in grain)
     distinct = run_sql(f"SELECT count(*) AS n FROM (SELECT DISTINCT {by} FROM sample)", sample=sample)["n"][0].as_py()
-    return bool(2 * distinct <= _SAMPLE)
+    return bool(2 * distinct <= len(sample))
 
 
 def _count(grain: tuple[int, ...], rollups: Mapping[int, Rollup], side: pa.Table) -> pa.Table:

@@ -18,6 +18,7 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
+from viewkeeper.settings import WorkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,11 @@ class Changes:
 class Settling:
     """One manager's part of an epoch: reads at once, writes all at the end."""
 
-    def __init__(self, store: VersionedTables, owned: frozenset[int], epoch: Inflight) -> None:
+    def __init__(self, store: VersionedTables, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
         failpoint("settle.start")
         self.store = store
         self.epoch = epoch
+        self.settings = settings
         self._owned = owned
         self._writes: list[VersionWrite] = []
         self._found = 0

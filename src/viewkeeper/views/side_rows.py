@@ -23,8 +23,6 @@ from viewkeeper.plan.nodes import SIDE, JoinNode
 from viewkeeper.views.record_events import events
 from viewkeeper.views.settle import Settling, differs
 
-PIECE_ROWS = 50_000  # of a side that is read, before it meets the other
-
 
 def entry_events(node: JoinNode, side: int, rows: pa.Table) -> pa.Table:
     """The events of a side's entries; `size` bytes of a key are the join key, and entries lie where their join key lies."""
@@ -142,7 +140,7 @@ def unchanged_rows(
             stays = pc.invert(changed.are_among(place, batch["key"]))
             hashes = under.hashes[mine][np.asarray(batch["prefix"])][np.asarray(stays)]
             keys, rows = batch["key"].filter(stays), batch["row"].filter(stays)
-            if any(map(len, waiting)) and sum(map(len, waiting)) + len(keys) > PIECE_ROWS:
+            if any(map(len, waiting)) and sum(map(len, waiting)) + len(keys) > settling.settings.side_rows:
                 yield _stored_rows(node, side, waiting)
                 waiting = []
             waiting.append(SideRows(pa.table({"row": rows}), keys, hashes))

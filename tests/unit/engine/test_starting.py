@@ -22,6 +22,7 @@ from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
 from viewkeeper.events import Event
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EngineSettings
 
 ROWS = 300
 
@@ -50,7 +51,9 @@ def _database(path: Path) -> Iterator[Database]:
 
 
 def _runner(db: Database, session: StartingSession, *, meanwhile_work: int) -> SparkRunner:
-    return SparkRunner(db.store, session, view_managers=2, small_work=0, meanwhile_work=meanwhile_work)
+    return SparkRunner(
+        db.store, session, view_managers=2, settings=EngineSettings(small_work=0, meanwhile_work=meanwhile_work)
+    )
 
 
 def test_the_driver_does_what_it_can_while_spark_starts(tmp_path: Path, may_start: threading.Event) -> None:

@@ -10,6 +10,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.settings import GcSettings
 
 
 @pytest.fixture(params=[1, 2], ids=["one node", "two nodes"])
@@ -29,7 +30,7 @@ def test_each_tidying_forgets_all_that_is_old_in_bounded_transactions(db: vk.Dat
     for turn in range(3):
         write(db, 60, turn)
         assert db.store.log_entries() >= 60
-        tidy_up(db.store, log_kept_seconds=0, entries_max=7)
+        tidy_up(db.store, GcSettings(log_kept_seconds=0, entries_max=7))
         assert (
             db.store.log_entries() == db.store.layout.nodes
         )  # the last of each node, whose checksum is still asked for
@@ -41,7 +42,9 @@ def test_a_tidying_ends_with_its_share_of_time_and_the_next_goes_on(db: vk.Datab
 
     def tidy() -> int:
         times = iter(range(100))
-        return tidy_up(db.store, log_kept_seconds=0, seconds_max=5, entries_max=1, clock=lambda: next(times))
+        return tidy_up(
+            db.store, GcSettings(log_kept_seconds=0, seconds_max=5, entries_max=1), clock=lambda: next(times)
+        )
 
     assert tidy() == 5 * nodes
     assert tidy() == 5 * nodes

@@ -16,6 +16,7 @@ from viewkeeper.errors import LogDiverged
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.settings import GcSettings
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.embedded.store import EmbeddedStore
 
@@ -180,16 +181,15 @@ def test_a_log_that_is_not_the_committed_one_is_noticed(tmp_path: Path, later: s
         Coordinator(db.store, HereRunner(db.store)).step()
 
 
-def test_a_truncated_log_is_still_the_committed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewkeeper.flow.tidy.LOG_KEPT_SECONDS", 0.0)
+def test_a_truncated_log_is_still_the_committed_one(tmp_path: Path) -> None:
     db = make(tmp_path / "s", rows=5)
     keep_up(db)
-    tidy_up(db.store)
+    tidy_up(db.store, GcSettings(log_kept_seconds=0))
     assert db.store.log_entries() == 1
     keep_up(db)
     db.table("t").put(9, {"v": "x"})
     keep_up(db)
-    tidy_up(db.store)
+    tidy_up(db.store, GcSettings(log_kept_seconds=0))
 
     assert db.view("n").get() == {"n": 6}
     assert db.store.log_entries() == 1

@@ -20,6 +20,7 @@ from viewkeeper.engine import starting
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.settings import EngineSettings
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.memory import contents
 from viewkeeper.stores.memory.pairs import CHUNK_KEYS, Pairs, in_lists
@@ -234,7 +235,9 @@ def test_no_epoch_is_too_large_for_this_process_and_no_session_is_begun(monkeypa
     with connected() as db:
         db.table("t").put_many([{"k": k, "v": k} for k in range(300)])
         session = StartingSession(object(), view_managers=2)  # one that is handed in does not matter either
-        runner = SparkRunner(db.store, session, view_managers=2, small_work=0, meanwhile_work=0)
+        runner = SparkRunner(
+            db.store, session, view_managers=2, settings=EngineSettings(small_work=0, meanwhile_work=0)
+        )
         Coordinator(db.store, runner).catch_up()
 
         assert db.view("n").get() == {"n": 300, "s": 44_850}

@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import viewkeeper as vk
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.views.images import Images, images_of_changes
 
 
-def _images(db: vk.Database) -> Images:
+def _images(db: vk.Database, *, rows_max: int = 1_000) -> Images:
     schema, store = db.table("t").schema, db.store
     ((_, changes),) = store.read_log(Stream("0"), Position(0), store.ends()[Stream("0")])
-    return images_of_changes(schema, changes, [0, 1, 2])
+    return images_of_changes(schema, changes, [0, 1, 2], rows_max=rows_max)
 
 
-def test_the_pieces_of_decoding_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pieces_of_decoding_make_no_difference(tmp_path: Path) -> None:
     with vk.connect(f"embedded:{tmp_path / 'store'}") as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY, a STRING, b BIGINT)")
         table = db.table("t")
@@ -29,8 +28,7 @@ def test_the_pieces_of_decoding_make_no_difference(tmp_path: Path, monkeypatch: 
         for k in range(0, 20, 5):
             table.delete(k)
         whole = _images(db)
-        monkeypatch.setattr("viewkeeper.views.images._PIECE_ROWS", 3)
-        pieces = _images(db)
+        pieces = _images(db, rows_max=3)
 
     order = np.asarray(whole.relation["ord"])
     assert pieces.relation.to_pylist() == whole.relation.to_pylist()

@@ -16,6 +16,7 @@ from tests.support.joining import VIEWS, change_at_random, delete, join_of, make
 from tests.support.running import keep_up
 from viewkeeper.model.keys import decode_key
 from viewkeeper.plan.nodes import SIDE, JoinNode
+from viewkeeper.settings import WorkSettings
 from viewkeeper.stores.embedded import place
 from viewkeeper.views import join, program, side_rows
 
@@ -173,6 +174,7 @@ def put_three(db: vk.Database, count: int) -> None:
 class Handed:
     """How many rows each piece had that a join read of a side, that it gave, and that a level handed on."""
 
+    settings: WorkSettings
     read: list[int] = field(default_factory=list)
     given: list[int] = field(default_factory=list)
     handed_on: list[int] = field(default_factory=list)
@@ -180,11 +182,9 @@ class Handed:
 
 def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int, handed_on: int = 10) -> Handed:
     """Pieces of so many pairs and rows of a side at most; follows how large they are."""
-    monkeypatch.setattr(join, "PAIRS_MAX", pairs)
-    monkeypatch.setattr(side_rows, "PIECE_ROWS", rows)
     monkeypatch.setattr(place, "_SCAN_RECORDS", rows)
-    monkeypatch.setattr(program, "_ROWS_HANDED_ON", handed_on)
-    seen, images, settle, stored = Handed(), join._images, program.StagePart.apply, side_rows._stored_rows
+    settings = WorkSettings(pairs=pairs, side_rows=rows, rows_handed_on=handed_on)
+    seen, images, settle, stored = Handed(settings), join._images, program.StagePart.apply, side_rows._stored_rows
 
     def follow_side(node: JoinNode, side: int, parts: list) -> object:
         seen.read.append(sum(map(len, parts)))
@@ -219,7 +219,7 @@ def test_the_size_of_pieces_changes_no_answer(
         keep_up(whole)
         with monkeypatch.context() as patch:
             handed = make_pieces_small(patch, pairs=pairs, rows=rows)
-            keep_up(small)
+            keep_up(small, settings=handed.settings)
         assert len(handed.given) > 10
     assert wrong(small) == {}
     assert dump(small.store) == dump(whole.store)
@@ -234,7 +234,7 @@ def test_pairs_of_a_hot_key_are_given_in_bounded_pieces(
     keep_up(db)
     put(db, "r", {f"r{number}": ("hot", 9) for number in range(30)})
     handed = make_pieces_small(monkeypatch, pairs=50, rows=20, handed_on=60)
-    keep_up(db)
+    keep_up(db, settings=handed.settings)
     assert sum(handed.given) >= 40 * 30
     assert sum(handed.read) == 40 and max(handed.read) <= 20  # each entry once
     assert max(handed.given) <= 50
@@ -242,7 +242,7 @@ def test_pairs_of_a_hot_key_are_given_in_bounded_pieces(
     assert wrong(db) == {}
     handed.given.clear()
     delete(db, "r", *(f"r{number}" for number in range(30)))  # what has no match any more comes in pieces of a side
-    keep_up(db)
+    keep_up(db, settings=handed.settings)
 
     assert max(handed.given) <= 50
     assert wrong(db) == {}
@@ -252,12 +252,12 @@ def test_triples_are_given_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest
     db = three_tables(tmp_path)
     handed = make_pieces_small(monkeypatch, pairs=40, rows=5)
     put_three(db, 8)
-    keep_up(db)
+    keep_up(db, settings=handed.settings)
     assert sum(handed.given) == 2 * 8**3
     assert max(handed.given) <= 40
     db.table("r").put("0", {"v": 50})
     db.table("s").delete("7")
-    keep_up(db)
+    keep_up(db, settings=handed.settings)
 
     assert max(handed.given) <= 40
     assert db.view("v").get("j") == {"j": "j", "n": 8 * 8 * 7, "s": 64 * sum(range(7))}

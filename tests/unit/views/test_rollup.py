@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
+from viewkeeper.settings import WorkSettings
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.plan.physical import PhysicalPlan
@@ -63,17 +64,13 @@ def totals(tables: list[pa.Table]) -> Counter:
     return Counter({what: total for what, total in found.items() if total})
 
 
-def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(
-    plan: PhysicalPlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(plan: PhysicalPlan) -> None:
     relation = images(ROWS, came=40)
-    monkeypatch.setattr(rollup, "_SAMPLE", 20)
-    served = RollingUp().contributions(by_table(plan), relation)
+    served = RollingUp(20).contributions(by_table(plan), relation)
 
     assert set(served) == {node.table for node in plan.nodes}
     for number, tables in served.items():
-        alone = Gathering(plan, Inflight(1, {}, Cut({}, 0, 0), "", 0, (), ()))
-        monkeypatch.setattr(rollup, "_SAMPLE", 1_000)
+        alone = Gathering(plan, Inflight(1, {}, Cut({}, 0, 0), "", 0, (), ()), WorkSettings())
         keys = pa.array([b"k"] * len(relation), pa.binary())
         alone.add_images([(plan.node(number), 0)], Images(relation, plan.tables[0].key_columns, lambda keys=keys: keys))
 
@@ -81,23 +78,21 @@ def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(
         assert totals(tables)
 
 
-def test_a_view_that_fails_on_a_group_is_left_to_itself(plan: PhysicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollup, "_SAMPLE", 20)
+def test_a_view_that_fails_on_a_group_is_left_to_itself(plan: PhysicalPlan) -> None:
     for at in (0, len(ROWS)):  # among what came, and among what went
         relation = images([*ROWS[:at], (2_147_000_000, 1), *ROWS[at:]], came=40)
 
-        assert set(RollingUp().contributions(by_table(plan), relation)) == {node.table for node in plan.nodes[:3]}
+        assert set(RollingUp(20).contributions(by_table(plan), relation)) == {node.table for node in plan.nodes[:3]}
 
 
-def test_rows_that_hardly_repeat_are_not_counted(plan: PhysicalPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollup, "_SAMPLE", 20)
+def test_rows_that_hardly_repeat_are_not_counted(plan: PhysicalPlan) -> None:
     relation = images([(x, x) for x in range(60)], came=60)
 
-    assert RollingUp().contributions(by_table(plan), relation) == {}
+    assert RollingUp(20).contributions(by_table(plan), relation) == {}
 
 
 def test_a_few_images_are_read_as_they_are(plan: PhysicalPlan) -> None:
-    assert RollingUp().contributions(by_table(plan), images(ROWS, came=40)) == {}
+    assert RollingUp(1_000).contributions(by_table(plan), images(ROWS, came=40)) == {}
 
 
 @pytest.mark.parametrize(
