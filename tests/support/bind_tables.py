@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 
+import duckdb
+
 from viewkeeper.errors import UnknownName, ViewKeeperError
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING, SqlType, decimal
@@ -62,6 +64,22 @@ def rows_drawn(seed: int) -> dict[str, list[tuple[object, ...]]]:
         keys = draw.sample(range(12), draw.choice([5, 8, 11])) if name != "empty" else []
         drawn[name] = [(key, *(_value(draw, column.type) for column in table.columns[1:])) for key in keys]
     return drawn
+
+
+def load(connection: duckdb.DuckDBPyConnection, rows: dict[str, list[tuple[object, ...]]]) -> None:
+    """Make the tables, with these rows."""
+    for name, table in TABLES.items():
+        columns = ", ".join(f"{column.name} {column.type.duckdb}" for column in table.columns)
+        connection.execute(f"CREATE TABLE {name} ({columns})")
+        if rows[name]:
+            marks = ", ".join("?" for _ in table.columns)
+            connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows[name])
+
+
+def scan_sql(scan: Scan) -> str:
+    """What a relation reads of a table that is loaded."""
+    shown = ", ".join(f"{column.name} AS c{place}" for place, column in enumerate(scan.columns))
+    return f"SELECT {shown} FROM {scan.table.name}"
 
 
 def _value(draw: random.Random, type_: SqlType) -> object:

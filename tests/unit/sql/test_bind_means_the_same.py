@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from tests.support.bind_tables import ROWS, TABLES, bind, rows_drawn
+from tests.support.bind_tables import ROWS, bind, load, planned, rows_drawn, scan_sql
 from viewkeeper.sql.duckdb_relation import relation_sql
-from viewkeeper.sql.relations import Scan
 
 JOINS = """
 SELECT a.k, a.x, b.z FROM a JOIN b ON a.x = b.x
@@ -155,18 +154,8 @@ def connection(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnec
     rows = ROWS if request.param is None else rows_drawn(request.param)
     with duckdb.connect() as connection:
         connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
-        for name, table in TABLES.items():
-            columns = ", ".join(f"{column.name} {column.type.duckdb}" for column in table.columns)
-            connection.execute(f"CREATE TABLE {name} ({columns})")
-            if rows[name]:
-                marks = ", ".join("?" for _ in table.columns)
-                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows[name])
+        load(connection, rows)
         yield connection
-
-
-def _table(scan: Scan) -> str:
-    shown = ", ".join(f"{column.name} AS c{place}" for place, column in enumerate(scan.columns))
-    return f"SELECT {shown} FROM {scan.table.name}"
 
 
 def _lines(text: str) -> list[str]:
@@ -175,9 +164,9 @@ def _lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize("query", [line for part in (JOINS, QUERIES, SETS, SUBQUERIES, TOPS) for line in _lines(part)])
 def test_the_tree_gives_the_rows_of_the_text(query: str, connection: duckdb.DuckDBPyConnection) -> None:
-    expected = connection.sql(query).fetchall()
-    found = connection.sql(relation_sql(bind(query), _table)).fetchall()
-    assert Counter(found) == Counter(expected)
+    expected = Counter(connection.sql(query).fetchall())
+    for relation in (bind(query), planned(query)):
+        assert Counter(connection.sql(relation_sql(relation, scan_sql)).fetchall()) == expected
 
 
 def test_the_queries_find_rows(connection: duckdb.DuckDBPyConnection) -> None:
