@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.settings import WorkSettings
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.views import rollup
+from viewkeeper.settings import WorkSettings
 from viewkeeper.views.images import Images
 from viewkeeper.views.inputs import Gathering
 from viewkeeper.views.rollup import RollingUp
