@@ -23,6 +23,7 @@ _ONLY_NAMES = re.compile(rf"SELECT ord, sign(, {_NAMED.pattern})* FROM images")
 _SETTINGS = (
     "SET threads = 1",
     "SET enable_external_access = false",
+    "SET enable_progress_bar = false",  # it would go to the standard output of whoever asks
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
 )
