@@ -58,9 +58,8 @@ def compare(shape: Shape, expected: Path, found: Path, scratch: Path) -> tuple[i
               FULL OUTER JOIN ({_keyed(shape, "found", shape.found_key)}) f ON {joined}
               WHERE e.there IS NULL OR f.there IS NULL OR {differs}
               ORDER BY {", ".join([*shape.keys, "e.there"])} LIMIT {FINDINGS_MAX}"""
-    with duckdb.connect(
-        config={"memory_limit": _MEMORY, "temp_directory": str(scratch), "enable_progress_bar": "false"}
-    ) as connection:
+    with duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": str(scratch)}) as connection:
+        connection.execute("SET enable_progress_bar = false")
         for name, path in (("expected", expected), ("found", found)):
             connection.read_parquet(f"{path}/*.parquet").create_view(name)
         counted = connection.sql("SELECT count(*) FROM expected").fetchall()[0][0]

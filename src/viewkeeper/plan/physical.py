@@ -61,7 +61,7 @@ class PhysicalPlan:
 
     def readers(self, source: int) -> list[tuple[Node, int]]:
         """Who reads a table or a node: a node, and which of its edges."""
-        return [(node, edge) for node in self.nodes for edge, feed in enumerate(node.feeds) if feed.source == source]
+        return [(node, i) for node in self.nodes for i, feed in enumerate(node.feeds) if feed.source == source]
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
         """What a backfill brings rows of, in the order in which that was made: base tables, and nodes that are `filled`.

@@ -52,20 +52,20 @@ class AggregateOperator(Operator[FoldNode]):
         if are_few([delta.relation]):  # grouping would cost more than it saves
             self._read_each(readers, delta, out)
             return
-        rolled = self._rolling_up.contributions({n.table: n for n, edge in readers if edge == 0}, delta.relation)
+        rolled = self._rolling_up.contributions({n.table: n for n, number in readers if number == 0}, delta.relation)
         for table, contributions in rolled.items():
             for rows in contributions:
                 out.add(table, GROUPS, rows)
-        left = [(node, edge) for node, edge in readers if edge != 0 or node.table not in rolled]
-        simple = [(node, edge) for node, edge in left if has_one_reader(node, node.feeds[edge])]
+        left = [(node, number) for node, number in readers if number != 0 or node.table not in rolled]
+        simple = [(node, number) for node, number in left if has_one_reader(node, node.feeds[number])]
         for sign, side in sides(delta.relation) if simple else ():
-            for node, edge in simple:
+            for node, number in simple:
                 with blamed(node.table):
-                    out.add(node.table, GROUPS, contribute_side(node, node.feeds[edge], side, sign))
-        for node, edge in left:
-            if not has_one_reader(node, node.feeds[edge]):
+                    out.add(node.table, GROUPS, contribute_side(node, node.feeds[number], side, sign))
+        for node, number in left:
+            if not has_one_reader(node, node.feeds[number]):
                 with blamed(node.table):
-                    for channel, rows in contribute(node, out.passing(node, edge, delta)):
+                    for channel, rows in contribute(node, out.passing(node, number, delta)):
                         out.add(node.table, channel, rows)
 
     def lessen(self, node: FoldNode, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
@@ -88,13 +88,13 @@ class AggregateOperator(Operator[FoldNode]):
 
     def _read_each(self, readers: Readers, delta: Images, out: Gathering) -> None:
         """What each row contributes by itself."""
-        for node, edge in readers:
+        for node, number in readers:
             with blamed(node.table):
-                feed = node.feeds[edge]
+                feed = node.feeds[number]
                 if feed.aside is None:
                     given = run_sql(f"WITH rows AS ({feed.rows}) {node.contribute_each}", images=delta.relation)
                 else:
-                    given = run_sql(node.contribute_each, rows=out.passing(node, edge, delta))
+                    given = run_sql(node.contribute_each, rows=out.passing(node, number, delta))
                 if len(given):
                     for channel, rows in contribute_each(node, given):
                         out.add(node.table, channel, rows)

@@ -49,9 +49,9 @@ def sums(number: int) -> Channel:
     return Channel("sums", number)
 
 
-def aside(edge: int) -> Channel:
+def aside(number: int) -> Channel:
     """Keys of the rows of an edge on which an expression fails, and of those that fail no more."""
-    return Channel("aside", edge)
+    return Channel("aside", number)
 
 
 class Input(NamedTuple):

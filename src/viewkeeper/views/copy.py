@@ -27,9 +27,9 @@ class ProjectOperator(Operator[CopyNode]):
     """A record for each row that passes."""
 
     def read(self, readers: Sequence[tuple[CopyNode, int]], delta: Images, out: Gathering) -> None:
-        for node, edge in readers:
+        for node, number in readers:
             with blamed(node.table):
-                out.add(node.table, ROWS, events_of(node, out.passing(node, edge, delta)))
+                out.add(node.table, ROWS, events_of(node, out.passing(node, number, delta)))
 
     def apply(
         self, settling: Settling, node: CopyNode, inputs: Mapping[Channel, pa.Table]

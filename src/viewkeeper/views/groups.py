@@ -26,17 +26,17 @@ from viewkeeper.views.fold import first_contribution
 from viewkeeper.views.settle import Changes, Found, Settling
 
 
-def settle_groups(settling: Settling, node: FoldNode, parts: Mapping[Channel, pa.Table]) -> Changes:
+def settle_groups(settling: Settling, node: FoldNode, inputs: Mapping[Channel, pa.Table]) -> Changes:
     """Put the new rows of all records that the contributions touch; answers how those of the node's own table change."""
-    found = settling.find(node.group_table, parts[GROUPS])
+    found = settling.find(node.group_table, inputs[GROUPS])
     known = len(node.group_row) - (0 if node.having else len(node.values))
     old = decode_rows(node.group_row, found.rows, range(known))
     kept = [add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
     for place in range(len(node.doubles)):
-        kept.append(_add_doubles(found, old[len(kept)], parts.get(channels.sums(place))))
+        kept.append(_add_doubles(found, old[len(kept)], inputs.get(channels.sums(place))))
     for place, entries in enumerate(node.entries):
         was = old[len(kept) : len(kept) + len(entries.kept)]
-        kept += settle_entries(settling, entries, found, was, parts.get(channels.entries(place)))
+        kept += settle_entries(settling, entries, found, was, inputs.get(channels.entries(place)))
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)

@@ -48,8 +48,8 @@ class Gathering:
     def add_images(self, readers: Sequence[Reader], images: Images) -> None:
         """What images mean to each of the readers of their source."""
         together: dict[type, list[Reader]] = {}
-        for node, edge in readers:
-            together.setdefault(type(node), []).append((node, edge))
+        for node, number in readers:
+            together.setdefault(type(node), []).append((node, number))
         for kind, mine in together.items():
             self._operator(kind).read(mine, images, self)
 
@@ -71,14 +71,14 @@ class Gathering:
             schema, most = self._plan.schema(source), self._settings.decoded_rows
             self.add_images(readers, images_of_changes(schema, changes, _wanted(readers), rows_max=most))
 
-    def passing(self, node: Node, edge: int, images: Images) -> pa.Table:
+    def passing(self, node: Node, number: int, images: Images) -> pa.Table:
         """The rows that pass an edge; those on which its expressions fail are set aside."""
-        feed = node.feeds[edge]
+        feed = node.feeds[number]
         rows = run_feed(feed.rows, images.relation)
         if feed.aside is not None:
             failing = aside_events(images, rows)
             if failing is not None:
-                self.add(node.table, aside(edge), failing)
+                self.add(node.table, aside(number), failing)
                 rows = without_failing(rows)
         return rows
 
@@ -148,7 +148,7 @@ def _read_changes(
 def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, gathering: Gathering) -> int:
     """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from records (R12)."""
     chunk, count = epoch.chunks[unit.chunk or 0], 0
-    readers = [(node, edge) for node, edge in plan.readers(chunk.source) if node.backfill in chunk.tables]
+    readers = [(node, number) for node, number in plan.readers(chunk.source) if node.backfill in chunk.tables]
     schema, wanted = plan.schema(chunk.source), _wanted(readers)
     for batch in _rows(store, plan, epoch, unit, chunk.source):
         count += len(batch)
@@ -170,10 +170,10 @@ def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, source:
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
     """Who reads a table, by the chunk that fills them from it: one set of images serves all of one chunk."""
     found: dict[int | None, list[Reader]] = {}
-    for node, edge in plan.readers(source):
-        found.setdefault(chunk_of(epoch, node.backfill, source), []).append((node, edge))
+    for node, number in plan.readers(source):
+        found.setdefault(chunk_of(epoch, node.backfill, source), []).append((node, number))
     yield from found.items()
 
 
 def _wanted(readers: Sequence[Reader]) -> list[int]:
-    return sorted({position for node, edge in readers for position in node.feeds[edge].columns})
+    return sorted({position for node, number in readers for position in node.feeds[number].columns})

@@ -42,10 +42,10 @@ class JoinOperator(Operator[JoinNode]):
     """Entries of all sides, and the pairs that changed with them."""
 
     def read(self, readers: Sequence[tuple[JoinNode, int]], delta: Images, out: Gathering) -> None:
-        for node, edge in readers:
+        for node, number in readers:
             with blamed(node.table):
-                number = node.side_of(edge)
-                out.add(node.table, channels.side(number), entry_events(node, number, out.passing(node, edge, delta)))
+                side, rows = node.side_of(number), out.passing(node, number, delta)
+                out.add(node.table, channels.side(side), entry_events(node, side, rows))
 
     def apply(
         self, settling: Settling, node: JoinNode, inputs: Mapping[Channel, pa.Table]

@@ -38,9 +38,9 @@ class TopOperator(Operator[TopNode]):
     """Every row in order, and the ranks of the first ones."""
 
     def read(self, readers: Sequence[tuple[TopNode, int]], delta: Images, out: Gathering) -> None:
-        for node, edge in readers:
+        for node, number in readers:
             with blamed(node.table):
-                out.add(node.table, ROWS, ranked_events(node, out.passing(node, edge, delta)))
+                out.add(node.table, ROWS, ranked_events(node, out.passing(node, number, delta)))
 
     def apply(
         self, settling: Settling, node: TopNode, inputs: Mapping[Channel, pa.Table]
