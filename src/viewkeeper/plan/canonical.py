@@ -1,4 +1,4 @@
-"""Canonical text: what a part of a plan means, independent of names, aliases and the order of CREATE statements.
+"""Canonical text: what a part of a plan means, whatever the names, the aliases, and the order of conditions and of CREATEs.
 
 In: bound expressions, and the texts of a node's inputs. Out: text. Always: equal parts of two views have equal texts, in
 every process and release; a column is its position, a base table its id, another node the digest of its own text.
@@ -22,6 +22,10 @@ def spell(expression: Expression) -> str:
             return f"{source[0]}{position}"
         case Literal(type=type_, text=text):
             return f"{text}:{type_}"
+        case Call(name="and" | "or" as name) if not expression.fallible:
+            return f"{name}({', '.join(sorted({spell(part) for part in _flat(expression, name)}))})"
+        case Call(name="=" | "<>" | "<=>" as name, args=args):
+            return f"{name}({', '.join(sorted(map(spell, args)))})"
         case Call(name=name, args=args):
             return f"{name}({spell_all(args)})"
         case Cast(arg=arg, type=type_):
@@ -32,6 +36,13 @@ def spell(expression: Expression) -> str:
         case Aggregate(function=function, args=args, distinct=distinct, filter=condition):
             where = "" if condition is None else f" where {spell(condition)}"
             return f"{function}({'distinct ' if distinct else ''}{spell_all(args)}{where})"
+
+
+def _flat(expression: Expression, name: str) -> list[Expression]:
+    """The parts of a conjunction or disjunction; where one can fail, which come before it says on which rows it does."""
+    if isinstance(expression, Call) and expression.name == name:
+        return [part for arg in expression.args for part in _flat(arg, name)]
+    return [expression]
 
 
 def spell_all(expressions: Iterable[Expression]) -> str:

@@ -290,3 +290,29 @@ def test_a_join_is_not_filled_from_so_a_new_reader_has_one_of_its_own(catalog: C
     four = with_view(three, "four", "SELECT u.k, u.p FROM (SELECT a.k, b.p FROM a JOIN b ON a.g = b.g) u")
     assert len({node.text for node in four.stored(four.view("four"))}) == len(four.view("four").needs)
     assert len(physical_plan(four).nodes) == len(four.nodes)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("SELECT k FROM a WHERE k = 'x' AND g = 'y'", "SELECT k FROM a WHERE 'y' = g AND 'x' = k AND g = 'y'", True),
+        ("SELECT g FROM a WHERE k < 'x' OR g IS NULL", "SELECT g FROM a WHERE g IS NULL OR k < 'x'", True),
+        (
+            "SELECT p FROM a JOIN b ON a.g = b.g AND a.k = b.g",
+            "SELECT p FROM a JOIN b ON b.g = a.k WHERE b.g = a.g",
+            True,
+        ),
+        ("SELECT k FROM a WHERE k = 'x' AND g = 'y'", "SELECT k FROM a WHERE k = 'x' OR g = 'y'", False),
+        # where the first condition keeps the second from failing, their order says which rows are set aside
+        (
+            "SELECT k FROM a WHERE g > '1' AND CAST(k AS INT) > 0",
+            "SELECT k FROM a WHERE CAST(k AS INT) > 0 AND g > '1'",
+            False,
+        ),
+    ],
+)
+def test_views_whose_conditions_differ_in_order_alone_are_one_node(
+    catalog: Catalog, one: str, other: str, same: bool
+) -> None:
+    both = with_view(with_view(Catalog(next_id=4, tables=catalog.tables), "one", one), "other", other)
+    assert (both.view("one").needs == both.view("other").needs) is same

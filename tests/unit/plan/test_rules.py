@@ -68,7 +68,7 @@ SELECT a.k FROM a JOIN b ON a.x = b.x JOIN c ON b.x = c.x
 
 SELECT a.k FROM a, b, c WHERE a.x = b.x AND c.x = a.x AND a.k = b.k AND b.k = c.k AND c.w = 'r'
 π k@0 as k
-  ⋈ inner on (x@1, k@0) = (x@1, k@0) = (x@1, k@0)
+  ⋈ inner on (k@0, x@1) = (k@0, x@1) = (k@0, x@1)
     a
     b
     σ w@2 = 'r'

@@ -2,13 +2,15 @@
 
 In: a relation. Out: the same rows. Always: sides are joined in written order where the equalities allow it, else the first
 that has one with what is joined; a side that has none is left as a product, which no view can keep. A right join is a left
-join with the sides changed: A ⟖ B = π (B ⟕ A).
+join with the sides changed: A ⟖ B = π (B ⟕ A). The parts of a key stand in the order of their spelling, not of the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.rules.products import rewrite_products
 from viewkeeper.sql.expressions import Expression
 from viewkeeper.sql.positions import keep_columns, relocate, select, shift, with_inputs
@@ -16,7 +18,7 @@ from viewkeeper.sql.relations import Equality, Join, Relation, equality_of, inpu
 
 
 def join_by_twos(relation: Relation) -> Relation:
-    return _left_for_right(rewrite_products(relation, _joined))
+    return _settled(rewrite_products(relation, _joined))
 
 
 def _joined(product: Join, conditions: list[Expression]) -> Relation:
@@ -62,13 +64,21 @@ def _places(sides: Sequence[Relation], joined: Sequence[int]) -> dict[int, int]:
     return {position: place for place, position in enumerate(order)}
 
 
-def _left_for_right(relation: Relation) -> Relation:
-    relation = with_inputs(relation, tuple(map(_left_for_right, inputs_of(relation))))
-    if not (isinstance(relation, Join) and relation.kind == "right"):
+def _settled(relation: Relation) -> Relation:
+    """The relation without right joins, and with keys whose order does not depend on that of conditions."""
+    relation = with_inputs(relation, tuple(map(_settled, inputs_of(relation))))
+    if not isinstance(relation, Join):
         return relation
-    first, second = (len(side.columns) for side in relation.sides)
-    residual = relation.residual
+    parts = sorted(zip(*relation.keys, strict=True), key=lambda terms: list(map(spell, terms)))
+    if parts:
+        relation = replace(relation, keys=tuple(zip(*parts, strict=True)))
+    return _left_for_right(relation) if relation.kind == "right" else relation
+
+
+def _left_for_right(join: Join) -> Relation:
+    first, second = (len(side.columns) for side in join.sides)
+    residual = join.residual
     if residual is not None:
         residual = relocate(residual, lambda place: place + second if place < first else place - first)
-    swapped = Join("left", relation.sides[::-1], relation.keys[::-1], residual)
+    swapped = Join("left", join.sides[::-1], join.keys[::-1], residual)
     return keep_columns(swapped, [*range(second, second + first), *range(second)])
