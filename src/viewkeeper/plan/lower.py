@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.schema import Column, TableId
 from viewkeeper.model.types import BIGINT, DOUBLE, INT
 from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
 from viewkeeper.plan.compile_fold import lay_out_fold
 from viewkeeper.plan.fold_nodes import fold_node
 from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
-from viewkeeper.plan.rows import Rows, Wanted
+from viewkeeper.plan.rows import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
 from viewkeeper.sql.duckdb_sql import emit, group_key
 from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, columns_of, rewrite
 from viewkeeper.sql.relations import (
@@ -40,7 +40,6 @@ from viewkeeper.sql.relations import (
 
 Kept = TypeVar("Kept", bound=Node)
 RANK = Column("rank", INT, nullable=False)
-_BRANCH = Column("branch", INT, nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class _Lowering:
         wanted = [(f"v{i}", None, f"c{place}") for i, place in enumerate(stored)]
         columns = relation.columns
         row = tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in stored)
-        feeds = tuple(one.feed([*_key_wanted(one), *wanted], self._aside(one)) for one in rows)
+        feeds = tuple(one.feed([*key_wanted(one), *wanted], self._aside(one)) for one in rows)
         text = f"copy ({', '.join(f'c{place}' for place in stored)}) {_texts(rows)}"
         node = self.keep(text, CopyNode(self.table(), self.backfill, feeds, rows[0].key, row))
         self._note(relation, node.table)
@@ -177,7 +176,7 @@ class _Lowering:
 
     def _index(self, index: Index) -> tuple[CopyNode, tuple[Shown, ...]]:
         """Rows under the indexed columns, then what of the base key is not among them."""
-        table, rows = index.input.table, _scan(index.input.table)
+        table, rows = index.input.table, scan_rows(index.input.table)
         base_key = [table.position(name) for name in table.key]
         wanted: list[Wanted] = []
         for place, position in enumerate(index.key):
@@ -203,7 +202,7 @@ class _Lowering:
         """
         match relation:
             case Scan(table=table):
-                return [_scan(table)]
+                return [scan_rows(table)]
             case Select(input=below, predicate=predicate):
                 predicate = _plain(predicate, below)
                 rows = self._rows(below, needed | frozenset(columns_of(predicate)), values)
@@ -222,7 +221,7 @@ class _Lowering:
             case Join():
                 return [self._join(relation, needed)]
             case Union(inputs=inputs):
-                return _united([one for part in inputs for one in self._rows(part, needed)])
+                return united_rows([one for part in inputs for one in self._rows(part, needed)])
             case Top():
                 return [self._top(relation, needed)]
         raise InvariantBroken(f"no rows for {relation!r}")
@@ -247,7 +246,7 @@ class _Lowering:
         width = len(node.key)
         places = tuple(range(width))
         text = digest(self._texts[node.table])
-        rows = _output(node.table, node.key, places, text, {place: place for place in places})
+        rows = output_rows(node.table, node.key, places, text, {place: place for place in places})
         at = [item.index + (0 if item.part == "key" else width) for item in shown]
         return rows.project({place: _reference(columns[place], at[place]) for place in sorted(needed)})
 
@@ -291,7 +290,7 @@ class _Lowering:
             side_keys = rows[number][0].key_of if len(rows[number]) == 1 else {}
             key_of |= {place + starts[number]: at + part for place, part in side_keys.items()}
             at += len(rows[number][0].key)
-        return _output(node.table, key, node.given_key, digest(self._texts[node.table]), key_of)
+        return output_rows(node.table, key, node.given_key, digest(self._texts[node.table]), key_of)
 
     def _side_rows(self, join: Join, number: int, start: int, needed: frozenset[int]) -> list[Rows]:
         side = join.sides[number]
@@ -311,7 +310,7 @@ class _Lowering:
         # a row that can match nothing and is not preserved is no row of the join
         absent = [f"j{i} IS NOT NULL" for i, part in enumerate(keys) if part.nullable or part.fallible]
         keep = "" if preserved else " AND ".join(absent)
-        feeds = tuple(one.feed([*wanted, *_key_wanted(one), *shown], self._aside(one, keys), keep=keep) for one in rows)
+        feeds = tuple(one.feed([*wanted, *key_wanted(one), *shown], self._aside(one, keys), keep=keep) for one in rows)
         return Side(
             feeds=feeds,
             key=rows[0].key,
@@ -329,7 +328,7 @@ class _Lowering:
         columns, kept = top.columns, tuple(sorted(needed))
         wanted: list[Wanted] = [(f"o{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(expressions)]
         shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
-        feeds = tuple(one.feed([*wanted, *_key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
+        feeds = tuple(one.feed([*wanted, *key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
         rank = len(columns)
         node = TopNode(
             table=self.table(),
@@ -350,7 +349,7 @@ class _Lowering:
         text = f"top {top.limit} by ({by}) of ({', '.join(map(str, kept))}) {_texts(rows)}"
         table = self.keep(text, node).table
         self._note(top, table)
-        return _output(table, (RANK,), (rank,), digest(self._texts[table]), {})
+        return output_rows(table, (RANK,), (rank,), digest(self._texts[table]), {})
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:
         return self.table() if rows.can_fail(expressions) else None
@@ -387,45 +386,6 @@ def _of_groups(groups: Sequence[Expression], aggregates: Sequence[Aggregate]) ->
 def _shown_column(output: Output) -> Column:
     expression = output.expression
     return Column(output.name, expression.type, expression.nullable or expression.fallible)
-
-
-def _scan(table: TableSchema) -> Rows:
-    places = tuple(table.position(name) for name in table.key)
-    key_of = {place: part for part, place in enumerate(places)}
-    return _output(table.id, tuple(table.key_columns), places, f"#{table.id}", key_of)
-
-
-def _output(
-    table: TableId, key: tuple[Column, ...], places: tuple[int, ...], text: str, key_of: Mapping[int, int]
-) -> Rows:
-    """What a table or a node gives, as the source of others; `places` are the positions of its row key."""
-    return Rows(table, key, places, key, tuple(f"c{place}" for place in places), key_of, text=text)
-
-
-def _united(branches: Sequence[Rows]) -> list[Rows]:
-    """Branches under one key: the branch, then its own key in columns that only branches of like keys share."""
-    columns: list[Column] = [_BRANCH]
-    homes: list[list[int]] = []
-    for one in branches:
-        mine: list[int] = []
-        for part in one.key:
-            free = [i for i, c in enumerate(columns) if i and i not in mine and c.type == part.type]
-            if not free:
-                columns.append(Column(part.name, part.type, nullable=True))
-            mine.append(free[0] if free else len(columns) - 1)
-        homes.append(mine)
-    key = tuple(columns)
-    united = []
-    for number, (one, mine) in enumerate(zip(branches, homes, strict=True)):
-        sqls = [f"CAST({number} AS INTEGER)", *(f"CAST(NULL AS {column.type.duckdb})" for column in key[1:])]
-        for home, sql in zip(mine, one.key_sqls, strict=True):
-            sqls[home] = sql
-        united.append(one.rekeyed(key, tuple(sqls)))
-    return united
-
-
-def _key_wanted(rows: Rows) -> list[Wanted]:
-    return [(f"k{i}", None, sql) for i, sql in enumerate(rows.key_sqls)]
 
 
 def _join_key(join: Join) -> tuple[Column, ...]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from viewkeeper.model.schema import Column, TableId
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import INT
 from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import Feed
 from viewkeeper.sql.duckdb_sql import emit, guarded
@@ -18,6 +19,7 @@ from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of
 
 # Every relation of images has both; `ord` is never NULL, so it also guards TRY against being folded to a constant.
 _ORDER, _SIGN = "ord", "sign"
+_BRANCH = Column("branch", INT, nullable=False)
 
 Wanted = tuple[str, Expression | None, str]  # name, the expression if it can fail, SQL
 
@@ -143,3 +145,42 @@ class Rows:
         if fails:
             columns.append(f"{fails} AS fails")
         return f"SELECT {', '.join(columns)} FROM {source}", bool(fails)
+
+
+def scan_rows(table: TableSchema) -> Rows:
+    places = tuple(table.position(name) for name in table.key)
+    key_of = {place: part for part, place in enumerate(places)}
+    return output_rows(table.id, tuple(table.key_columns), places, f"#{table.id}", key_of)
+
+
+def output_rows(
+    table: TableId, key: tuple[Column, ...], places: tuple[int, ...], text: str, key_of: Mapping[int, int]
+) -> Rows:
+    """What a table or a node gives, as the source of others; `places` are the positions of its row key."""
+    return Rows(table, key, places, key, tuple(f"c{place}" for place in places), key_of, text=text)
+
+
+def united_rows(branches: Sequence[Rows]) -> list[Rows]:
+    """Branches under one key: the branch, then its own key in columns that only branches of like keys share."""
+    columns: list[Column] = [_BRANCH]
+    homes: list[list[int]] = []
+    for one in branches:
+        mine: list[int] = []
+        for part in one.key:
+            free = [i for i, c in enumerate(columns) if i and i not in mine and c.type == part.type]
+            if not free:
+                columns.append(Column(part.name, part.type, nullable=True))
+            mine.append(free[0] if free else len(columns) - 1)
+        homes.append(mine)
+    key = tuple(columns)
+    united = []
+    for number, (one, mine) in enumerate(zip(branches, homes, strict=True)):
+        sqls = [f"CAST({number} AS INTEGER)", *(f"CAST(NULL AS {column.type.duckdb})" for column in key[1:])]
+        for home, sql in zip(mine, one.key_sqls, strict=True):
+            sqls[home] = sql
+        united.append(one.rekeyed(key, tuple(sqls)))
+    return united
+
+
+def key_wanted(rows: Rows) -> list[Wanted]:
+    return [(f"k{i}", None, sql) for i, sql in enumerate(rows.key_sqls)]
