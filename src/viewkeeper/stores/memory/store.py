@@ -25,7 +25,7 @@ from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.ports.store import Capabilities, Store, StoredVersions, VersionWrite
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.logbatches import decode_entries, images_before
-from viewkeeper.stores.memory.contents import Claim, Contents, Layout, enter, leave
+from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
 from viewkeeper.stores.memory.held import HeldTables, merge_tables
 from viewkeeper.stores.memory.node import NO_PAIRS
 from viewkeeper.stores.memory.pairs import Pair, Pairs, in_lists
@@ -39,9 +39,9 @@ Progress = Callable[[int, int], None]
 class MemoryStore(Store):
     """A store that is open; several of one name are one store."""
 
-    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
-        self._opened: Contents | None = enter(url, self, create=create)
-        self.layout: Layout = self._opened.layout
+    def __init__(self, contents: Contents) -> None:
+        self._opened: Contents | None = contents
+        self.layout: Layout = contents.layout
 
     @property
     def _contents(self) -> Contents:
