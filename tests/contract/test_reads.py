@@ -20,7 +20,7 @@ from viewkeeper.stores.versions import version_at
 def write(
     subject: Subject, epoch: int, rows: dict[bytes, bytes | None], place: int = 0, *, indexed: bool = True
 ) -> None:
-    subject.store.raise_fences(epoch)
+    subject.store.admit(at(epoch))
     settle(subject, replace(at(epoch), indexed=frozenset({VIEW} if indexed else ())), rows, place)
 
 
@@ -77,8 +77,7 @@ def test_what_indexed_epochs_wrote_is_found_by_the_epoch(subject: Subject) -> No
     assert keys(0, 9) == [b"a", b"b", b"c", b"d", b"e"]
     assert (keys(1, 2), keys(1, 4), keys(3, 4), keys(4, 5)) == ([], [b"b"], [], [b"c", b"d", b"e"])
     assert held.written_between(range(2), VIEW + 1, 0, 9) == []
-    subject.store.raise_fences(6)
-    subject.store.open_epoch(0, at(6, floor=3))
+    subject.store.admit(at(6, floor=3))
     assert keys(0, 9) == [b"a", b"b", b"c", b"d", b"e"]
     now = subject.store.hold([0])
     assert [key for key, _ in now.written_between([0], VIEW, 0, 9)] == [b"c", b"d"]

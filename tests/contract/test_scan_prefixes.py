@@ -15,7 +15,7 @@ LIMITS = (499, 500, 511)  # where stores on LMDB begin to keep keys in another w
 
 
 def write(subject: Subject, epoch: int, rows: dict[bytes, bytes | None], place: int = 0) -> None:
-    subject.store.raise_fences(epoch)
+    subject.store.admit(at(epoch))
     settle(subject, at(epoch), rows, place)
 
 
@@ -153,7 +153,7 @@ def test_any_history_reads_as_a_dict_of_it_would(subject: Subject, seed: int) ->
     keys = sorted({first + second for first in parts for second in parts})
     for epoch in range(1, 6):
         written = {key: source.choice([None, b"%d" % epoch]) for key in source.sample(keys, 25)}
-        subject.store.raise_fences(epoch)
+        subject.store.admit(at(epoch))
         settle(subject, at(epoch, void=void), written)
         if epoch == 3:
             void = (3,)

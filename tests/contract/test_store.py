@@ -18,7 +18,7 @@ from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Cut
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import RowWrites
-from viewkeeper.ports.store import VersionWrite
+from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.open import open_store
 from viewkeeper.stores.versions import versions_of
 
@@ -31,7 +31,6 @@ def at(epoch: int, *, floor: int = 0, void: tuple[int, ...] = ()) -> Inflight:
 
 
 def settle(subject: Subject, epoch: Inflight, rows: dict[bytes, bytes | None], place: int = 0) -> None:
-    subject.store.open_epoch(place, epoch)
     found = subject.store.read_versions(VIEW, pa.array(list(rows), pa.binary()), np.full(len(rows), place), epoch)
     chosen = np.flatnonzero(~found.applied)
     new = pa.array(list(rows.values()), pa.binary()).take(pa.array(chosen))
@@ -129,7 +128,7 @@ def test_borders_cut_rows_and_records_in_pieces(subject: Subject, rows_max: int,
     rows = {b"%03d" % number: b"x" * (number % 9) for number in range(50)}
     for key, row in rows.items():
         subject.put(key, row)
-    subject.store.raise_fences(1)
+    subject.store.admit(at(1))
     settle(subject, at(1), rows)
     most = {"rows_max": rows_max, "bytes_max": bytes_max, "pieces": 3}
     for stream in subject.store.ends():
@@ -163,19 +162,19 @@ def pairs_in(batches: list[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
 
 def test_a_version_is_seen_by_its_epoch_and_later_ones(subject: Subject) -> None:
     for epoch, row in ((1, b"1"), (3, b"3"), (4, None)):
-        subject.store.raise_fences(epoch)
+        subject.store.admit(at(epoch))
         settle(subject, at(epoch), {b"k": row})
 
     assert [rows_of(subject, at(5), [b"k", b"other"])] == [[None, None]]
-    subject.store.raise_fences(5)
+    subject.store.admit(at(5))
     settle(subject, at(5), {b"k": b"5"})
     assert rows_of(subject, at(6), [b"k"]) == [b"5"]
 
 
 def test_a_rerun_finds_what_the_epoch_before_left_and_that_it_was_applied(subject: Subject) -> None:
-    subject.store.raise_fences(1)
+    subject.store.admit(at(1))
     settle(subject, at(1), {b"a": b"1"})
-    subject.store.raise_fences(2)
+    subject.store.admit(at(2))
     settle(subject, at(2), {b"a": b"2", b"b": b"2"})
     found = subject.store.read_versions(VIEW, pa.array([b"a", b"b", b"c"], pa.binary()), np.zeros(3, int), at(2))
 
@@ -185,9 +184,9 @@ def test_a_rerun_finds_what_the_epoch_before_left_and_that_it_was_applied(subjec
 
 
 def test_an_epoch_that_is_not_at_the_fence_writes_nothing(subject: Subject) -> None:
-    subject.store.raise_fences(2)
+    subject.store.admit(at(2))
     settle(subject, at(2), {b"a": b"2"})
-    subject.store.raise_fences(3)
+    subject.store.admit(at(3))
 
     with pytest.raises(Fenced):
         settle(subject, at(2), {b"new": b"2"})
@@ -196,29 +195,28 @@ def test_an_epoch_that_is_not_at_the_fence_writes_nothing(subject: Subject) -> N
     with pytest.raises(Fenced):  # it met a record of a later epoch
         rows_of(subject, at(1), [b"a"])
     assert rows_of(subject, at(3), [b"new"]) == [None]
-    assert subject.store.fences()[1] == 3
+    assert subject.store.written_epochs()[1] == 3
 
 
 def test_what_a_void_epoch_wrote_is_not_seen(subject: Subject) -> None:
-    subject.store.raise_fences(1)
+    subject.store.admit(at(1))
     settle(subject, at(1), {b"a": b"1"})
-    subject.store.raise_fences(2)
+    subject.store.admit(at(2))
     settle(subject, at(2), {b"a": None, b"b": b"2"})
-    subject.store.raise_fences(3)
+    subject.store.admit(at(3))
 
     assert rows_of(subject, at(3, void=(2,)), [b"a", b"b"]) == [b"1", None]
 
 
 def test_a_tombstone_goes_when_the_floor_has_passed_it_and_not_before(subject: Subject) -> None:
     for epoch, row in ((1, b"1"), (2, None)):
-        subject.store.raise_fences(epoch)
+        subject.store.admit(at(epoch))
         settle(subject, at(epoch), {b"a": row, b"b": b"%d" % epoch})
-    subject.store.raise_fences(3)
-    subject.store.open_epoch(0, at(3, floor=1))
+    subject.store.admit(at(3, floor=1))
     assert subject.store.get_chain(0, VIEW, b"a") is not None
     with pytest.raises(Fenced):  # only the epoch that is at the fence purges
-        subject.store.open_epoch(0, at(2, floor=2))
-    subject.store.open_epoch(0, at(3, floor=2))
+        subject.store.admit(at(2, floor=2))
+    subject.store.admit(at(3, floor=2))
 
     assert subject.store.get_chain(0, VIEW, b"a") is None
     assert rows_of(subject, at(3), [b"a", b"b"]) == [None, b"2"]
@@ -227,18 +225,17 @@ def test_a_tombstone_goes_when_the_floor_has_passed_it_and_not_before(subject: S
 
 def test_a_record_written_again_since_its_tombstone_is_not_purged(subject: Subject) -> None:
     for epoch, row in ((1, b"1"), (2, None), (3, b"3")):
-        subject.store.raise_fences(epoch)
+        subject.store.admit(at(epoch))
         settle(subject, at(epoch), {b"a": row})
-    subject.store.raise_fences(4)
-    subject.store.open_epoch(0, at(4, floor=2))
-    subject.store.open_epoch(0, at(4, floor=3))
+    subject.store.admit(at(4, floor=2))
+    subject.store.admit(at(4, floor=3))
 
     assert rows_of(subject, at(4), [b"a"]) == [b"3"]
 
 
 def test_versions_below_the_floor_go_with_the_next_write(subject: Subject) -> None:
     for epoch in (1, 2, 3, 4):
-        subject.store.raise_fences(epoch)
+        subject.store.admit(at(epoch))
         settle(subject, at(epoch, floor=max(0, epoch - 2)), {b"a": b"%d" % epoch})
 
     assert [epoch for epoch, _ in versions_of(subject.store.get_chain(0, VIEW, b"a"))] == [4, 3, 2]
@@ -246,9 +243,9 @@ def test_versions_below_the_floor_go_with_the_next_write(subject: Subject) -> No
 
 def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
     keys = [b"a1", b"a2", b"a3", b"b1", b"\xff\xff1"]
-    subject.store.raise_fences(1)
+    subject.store.admit(at(1))
     settle(subject, at(1), dict.fromkeys(keys, b"1"))
-    subject.store.raise_fences(2)
+    subject.store.admit(at(2))
     settle(subject, at(2), {b"a2": None})
 
     def found(ranges: list[tuple[bytes, bytes]], *left_out: bytes, epoch: int = 3, reverse: bool = False) -> list:
@@ -264,7 +261,7 @@ def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
 
 
 def test_places_do_not_see_each_other(subject: Subject) -> None:
-    subject.store.raise_fences(1)
+    subject.store.admit(at(1))
     for place in range(subject.store.places):
         settle(subject, at(1), {b"k": b"%d" % place}, place)
 
@@ -309,7 +306,7 @@ def test_the_catalog_is_swapped_by_its_version(subject: Subject) -> None:
 
 def test_a_dropped_view_and_a_dropped_table_leave_nothing(subject: Subject) -> None:
     subject.write(10)
-    subject.store.raise_fences(1)
+    subject.store.admit(at(1))
     settle(subject, at(1), {b"a": b"1"})
     subject.store.drop_records(VIEW)
     subject.store.drop_rows(TABLE)
@@ -326,7 +323,7 @@ def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:
     subject.store.open_views()
     subject.store.close_views("nobody")
 
-    assert subject.store.capabilities.snapshots
+    assert subject.store.capabilities.held_reads
 
 
 def test_a_plan_is_kept_for_the_epoch_in_flight_and_goes_with_the_next_one(subject: Subject) -> None:

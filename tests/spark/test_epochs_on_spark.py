@@ -182,7 +182,7 @@ def test_an_epoch_whose_task_is_fenced_says_so_and_commits_nothing(tmp_path: Pat
     db = make_database(tmp_path / "s", cases=("counted",))
     write(db, rounds(26, 1)[0])
     epoch = begin_epoch(db.store)
-    db.store.raise_fences(epoch.epoch + 1)
+    db.store.admit(replace(epoch, epoch=epoch.epoch + 1))
 
     with pytest.raises(Fenced):
         on_spark(db, spark, 2).run(plan_of(db.store, epoch), epoch)

@@ -24,7 +24,6 @@ POINTS = (
     "unit.read",
     "task.read",
     "settle.start",
-    "settle.purged",
     "settle.read",
     "settle.computed",
     "place.write.fenced",

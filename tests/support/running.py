@@ -124,7 +124,7 @@ def begin_epoch(store: EmbeddedStore, *, owner: str = "test", changes_max: int =
     store.keep_plan(plan.digest, plan.to_json())
     begun = epochs.begin(record, owner, stop, plan.digest, plan_chunks(store, plan, record))
     assert store.swap_epoch_record(record.version, begun)
-    store.raise_fences(begun.inflight.epoch)
+    store.admit(begun.inflight)
     return begun.inflight
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from viewkeeper.flow.tidy import tidy_fully
-from viewkeeper.stores.embedded.compact import Compacted
+from viewkeeper.ports.upkeep import Compacted
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from viewkeeper.client.status import Status
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
-    from viewkeeper.stores.embedded.backup import Backup
-    from viewkeeper.stores.embedded.compact import Compacted
+    from viewkeeper.ports.upkeep import Backup, Compacted
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 

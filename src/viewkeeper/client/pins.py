@@ -23,7 +23,7 @@ LEASE_SECONDS = 900.0
 @contextmanager
 def pinned(store: EmbeddedStore, epoch: int) -> Iterator[None]:
     """Keep `epoch` readable where a read of it goes through versions in the store, and not only through held ones."""
-    if store.capabilities.before_images or not store.layout.is_writable:
+    if store.capabilities.before_images or not store.is_writable:
         # the base as of an epoch comes from the log then, or nothing can change
         yield
         return

@@ -99,7 +99,7 @@ def read_status(database: Database) -> Status:
         pipeline_pid=pid,
         tables=tuple(table.name for table in catalog.tables),
         views=views,
-        warnings=_warnings(lag, pid, views, synced=store.layout.synced),
+        warnings=(*_warnings(lag, pid, views), *store.warnings()),
     )
 
 
@@ -134,7 +134,7 @@ def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) ->
     return None
 
 
-def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...], *, synced: bool) -> tuple[str, ...]:
+def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...]) -> tuple[str, ...]:
     found = []
     if lag and pid is None:
         found.append(f"no pipeline is running: the log grows, {lag} changes wait")
@@ -151,8 +151,6 @@ def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...], *, synce
         if view.degraded.count:
             groups = f"{view.degraded.count:,} group{'s' * (view.degraded.count > 1)}"
             found.append(f"view {view.name} is degraded: a value of {groups} does not fit: {_keys(view.degraded)}")
-    if not synced:
-        found.append("sync=off: base writes survive a crash of the process, not a power loss")
     return tuple(found)
 
 

@@ -136,7 +136,7 @@ class Coordinator:
     def _take_over(self) -> None:
         record = swap_record(self._store, lambda record: epochs.take_over(record, self._owner))
         self._store.open_views()
-        oldest, newest = self._store.fences()
+        oldest, newest = self._store.written_epochs()
         if record.filled and oldest < record.committed:
             raise CorruptStore(
                 f"a part of the views is older than epoch {record.committed}, which is committed",
@@ -244,7 +244,7 @@ class Coordinator:
     def _run(self, epoch: Inflight) -> None:
         self._store.sync_epoch_record()  # R10.3, also when another process began the epoch
         failpoint("run.synced")
-        self._store.raise_fences(epoch.epoch)
+        self._store.admit(epoch)
         failpoint("run.fenced")
         self._runner.run(self._plan_of(epoch), epoch)
         failpoint("run.receipts")

@@ -1,8 +1,8 @@
 """Tidying: what is behind the committed epoch and needed by nobody goes.
 
-In: the store. Out: a shorter log, no records of dropped tables, no pages held for readers that were killed. Always: bounded
-work for each call, in bounded transactions, done between epochs and never while one is in flight; a crash in the middle
-leaves work for the next call and nothing else.
+In: the store. Out: a shorter log, no old versions, no records of dropped tables, no pages held for readers that were killed.
+Always: bounded work for each call, in bounded transactions, done between epochs and never while one is in flight; a crash in
+the middle leaves work for the next call and nothing else.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def tidy_up(
         if clock() >= until:
             break
     failpoint("tidy.truncated")
+    while store.purge(record, records_max=entries_max) and clock() < until:
+        pass
     catalog = Catalog.from_json(store.read_catalog())
     if catalog.dropped:
         gone = [table for table, _ in catalog.dropped]

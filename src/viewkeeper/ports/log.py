@@ -37,6 +37,14 @@ class LogSource(Protocol):
         """How many bytes the changes of (start, stop] have."""
         ...
 
+    def oldest_waiting(self, positions: Positions) -> int | None:
+        """The stamp of the oldest change after `positions`; None when there is none."""
+        ...
+
+    def log_entries(self) -> int:
+        """How many entries the log holds, in all streams."""
+        ...
+
     def checksums(self, positions: Positions) -> dict[int, int]:
         """Of the entry that ends at each stream's position; a stream whose entry is not there is left out."""
         ...

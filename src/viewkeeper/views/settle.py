@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.ports.store import StoredVersions, VersionedTables, VersionWrite
+from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,6 @@ class Settling:
         self.store = store
         self.epoch = epoch
         self._owned = owned
-        self._opened: set[int] = set()
         self._writes: list[VersionWrite] = []
 
     def find(self, table: int, keyed: pa.Table) -> Found:
@@ -74,7 +73,8 @@ class Settling:
             keyed, places = keyed.take(pa.array(order)), places[order]
         input_ = keyed.combine_chunks()
         for place in np.unique(places).tolist():
-            self._open(place)
+            if place not in self._owned:
+                raise InvariantBroken(f"a record of place {place} reached a manager that does not own it")
         versions = self.store.read_versions(table, _flat(input_["key"]), places, self.epoch)
         failpoint("settle.read")
         return Found(table, input_, versions)
@@ -90,15 +90,6 @@ class Settling:
         self.store.write_versions(self._writes, self.epoch)
         failpoint("settle.written")
         return sum(len(write.chosen) for write in self._writes)
-
-    def _open(self, place: int) -> None:
-        if place in self._opened:
-            return
-        if place not in self._owned:
-            raise InvariantBroken(f"a record of place {place} reached a manager that does not own it")
-        self.store.open_epoch(place, self.epoch)
-        failpoint("settle.purged")
-        self._opened.add(place)
 
 
 def _write_of(table: int, found: StoredVersions, rows: pa.Array, epoch: Inflight) -> VersionWrite:

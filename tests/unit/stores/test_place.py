@@ -14,7 +14,7 @@ from tests.support.dump import chain_epochs, dump, graves
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
-from viewkeeper.ports.store import VersionWrite
+from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.embedded.place import runs
 from viewkeeper.stores.embedded.store import EmbeddedStore
 
@@ -32,8 +32,7 @@ def store(tmp_path: Path) -> EmbeddedStore:
 
 
 def settle(store: EmbeddedStore, epoch: Inflight, rows: dict[bytes, bytes | None], *, place: int = 0) -> None:
-    """What a view program does with a place: open it, read, write what is not applied yet."""
-    store.open_epoch(place, epoch)
+    """What a view program does with a place: read, write what is not applied yet."""
     found = store.read_versions(TABLE, pa.array(list(rows), pa.binary()), np.full(len(rows), place), epoch)
     chosen = np.flatnonzero(~found.applied)
     new = pa.array(list(rows.values()), pa.binary()).take(pa.array(chosen))
@@ -49,9 +48,9 @@ def test_runs_cover_the_places_in_order(places: list[int]) -> None:
 
 
 def test_a_write_of_an_old_epoch_is_fenced_and_leaves_no_trace(store: EmbeddedStore) -> None:
-    store.raise_fences(1)
+    store.admit(at(1))
     settle(store, at(1), {b"a": b"1"})
-    store.raise_fences(2)
+    store.admit(at(2))
     before = dump(store)
 
     with pytest.raises(Fenced, match="epoch 1 met the fence of epoch 2"):
@@ -63,9 +62,9 @@ def test_a_write_of_an_old_epoch_is_fenced_and_leaves_no_trace(store: EmbeddedSt
 
 def test_a_write_whose_fence_was_raised_after_it_had_read_is_fenced(store: EmbeddedStore) -> None:
     """H1: the test is inside the transaction that writes, not before it."""
-    store.raise_fences(1)
+    store.admit(at(1))
     found = store.read_versions(TABLE, pa.array([b"a"], pa.binary()), np.zeros(1, int), at(1))
-    store.raise_fences(2)
+    store.admit(at(2))
 
     with pytest.raises(Fenced):
         store.write_versions([VersionWrite(TABLE, found, np.array([0]), pa.array([b"1"]))], at(1))
@@ -73,16 +72,16 @@ def test_a_write_whose_fence_was_raised_after_it_had_read_is_fenced(store: Embed
 
 
 def test_a_fence_never_goes_down(store: EmbeddedStore) -> None:
-    store.raise_fences(5)
-    store.raise_fences(3)
+    store.admit(at(5))
+    store.admit(at(3))
 
     assert {store.place(number).fence() for number in range(store.places)} == {5}
-    assert store.fences()[1] == 5
+    assert store.written_epochs()[1] == 5
 
 
 def test_a_record_of_a_later_epoch_stops_the_reader(store: EmbeddedStore) -> None:
     """R3."""
-    store.raise_fences(2)
+    store.admit(at(2))
     settle(store, at(2), {b"a": b"1"})
 
     with pytest.raises(Fenced, match="later epoch"):
@@ -90,7 +89,7 @@ def test_a_record_of_a_later_epoch_stops_the_reader(store: EmbeddedStore) -> Non
 
 
 def test_all_writes_of_one_call_are_there_or_none(store: EmbeddedStore) -> None:
-    store.raise_fences(1)
+    store.admit(at(1))
     found = store.read_versions(TABLE, pa.array([b"a", b"b"], pa.binary()), np.zeros(2, int), at(1))
     good = VersionWrite(TABLE, found, np.array([0, 1]), pa.array([b"1", b"2"]))
     broken = VersionWrite(TABLE, found, np.array([0]), None)
@@ -103,79 +102,73 @@ def test_all_writes_of_one_call_are_there_or_none(store: EmbeddedStore) -> None:
 @pytest.mark.parametrize("key", [b"k", LONG], ids=["short key", "long key"])
 def test_a_tombstone_is_purged_once_the_floor_has_passed_it(store: EmbeddedStore, key: bytes) -> None:
     for epoch, row in ((1, b"1"), (2, None)):
-        store.raise_fences(epoch)
+        store.admit(at(epoch))
         settle(store, at(epoch), {key: row})
     assert [epoch for epoch, _ in graves(store)] == [2]
-    store.raise_fences(3)
-    store.open_epoch(0, at(3, floor=1))
+    store.admit(at(3, floor=1))
     assert chain_epochs(store, TABLE) == {key: [2, 1]}  # a reader of epoch 1 still sees the row
 
-    store.raise_fences(4)
-    store.open_epoch(0, at(4, floor=2))
+    store.admit(at(4, floor=2))
     assert (dump(store), graves(store)) == ([], [])
 
 
 @pytest.mark.parametrize("key", [b"k", LONG], ids=["short key", "long key"])
 def test_a_record_written_again_since_its_tombstone_is_left_alone(store: EmbeddedStore, key: bytes) -> None:
     for epoch, row in ((1, b"1"), (2, None), (3, b"3")):
-        store.raise_fences(epoch)
+        store.admit(at(epoch))
         settle(store, at(epoch), {key: row})
-    store.raise_fences(4)
-    store.open_epoch(0, at(4, floor=2))
+    store.admit(at(4, floor=2))
     assert chain_epochs(store, TABLE) == {key: [3, 2, 1]}
     assert graves(store) == []
 
     settle(store, at(4, floor=3), {key: None})
-    store.raise_fences(6)
-    store.open_epoch(0, at(6, floor=4))
+    store.admit(at(6, floor=4))
     assert (dump(store), graves(store)) == ([], [])
 
 
 def test_many_long_keys_that_share_their_first_bytes_are_purged_each_for_itself(store: EmbeddedStore) -> None:
     keys = [LONG + bytes([number]) for number in range(5)]
-    store.raise_fences(1)
+    store.admit(at(1))
     settle(store, at(1), dict.fromkeys(keys, b"1"))
-    store.raise_fences(2)
+    store.admit(at(2))
     settle(store, at(2), dict.fromkeys(keys[:3]))
-    store.raise_fences(4)
-    store.open_epoch(0, at(4, floor=2))
+    store.admit(at(4, floor=2))
 
     assert sorted(key for _, key, _ in dump(store)) == keys[3:]
 
 
 def test_a_purge_of_an_old_epoch_is_fenced(store: EmbeddedStore) -> None:
     for epoch, row in ((1, b"1"), (2, None)):
-        store.raise_fences(epoch)
+        store.admit(at(epoch))
         settle(store, at(epoch), {b"k": row})
-    store.raise_fences(5)
+    store.admit(at(5))
     before = dump(store)
 
     with pytest.raises(Fenced):
-        store.open_epoch(0, at(4, floor=2))
+        store.admit(at(4, floor=2))
     assert dump(store) == before
 
 
 def test_what_a_void_epoch_wrote_is_not_there_and_goes_when_the_floor_has_passed_it(store: EmbeddedStore) -> None:
     """R8."""
-    store.raise_fences(1)
+    store.admit(at(1))
     settle(store, at(1), {b"k": b"1", b"gone": b"1"})
-    store.raise_fences(2)
+    store.admit(at(2))
     settle(store, at(2), {b"k": b"2", b"gone": None})
-    store.raise_fences(3)
+    store.admit(at(3))
     epoch = at(3, void=(2,))
     found = store.read_versions(TABLE, pa.array([b"gone", b"k"], pa.binary()), np.zeros(2, int), epoch)
 
     assert found.rows.to_pylist() == [b"1", b"1"]
     settle(store, epoch, {b"k": b"3"})
     assert chain_epochs(store, TABLE) == {b"k": [3, 2, 1], b"gone": [2, 1]}
-    store.raise_fences(5)
-    store.open_epoch(0, at(5, floor=3, void=(2,)))  # the void tombstone kills nothing
+    store.admit(at(5, floor=3, void=(2,)))  # the void tombstone kills nothing
     settle(store, at(5, floor=3, void=(2,)), {b"k": b"5"})
     assert chain_epochs(store, TABLE) == {b"k": [5, 3], b"gone": [2, 1]}
 
 
 def test_a_dropped_table_is_gone_from_every_place(store: EmbeddedStore) -> None:
-    store.raise_fences(1)
+    store.admit(at(1))
     for place in range(store.places):
         settle(store, at(1), {b"k%d" % place: b"1", LONG + b"%d" % place: b"2"}, place=place)
     store.drop_records(TABLE)

@@ -127,7 +127,7 @@ def test_stamps_grow_over_a_reboot(tmp_path: Path, boot: Path) -> None:
 def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None:
     coordinator = make_store(tmp_path / "store")
     with vk.connect(f"embedded:{tmp_path / 'store'}") as database:
-        database.store.raise_fences(7)  # what views restored from another moment look like
+        database.store.place(0).raise_fence(7)  # what views restored from another moment look like
         with pytest.raises(vk.EpochRecordLost, match="later epoch than 1"):
             Coordinator(database.store, HereRunner(database.store))
     assert coordinator is not None

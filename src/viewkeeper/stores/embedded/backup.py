@@ -14,13 +14,14 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.failpoints import failpoint
+from viewkeeper.ports.upkeep import Backup, Progress
 from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
 from viewkeeper.stores.embedded.layout import MANIFEST
 from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
@@ -32,17 +33,6 @@ if TYPE_CHECKING:
     from viewkeeper.stores.embedded.store import EmbeddedStore
 
 FORMAT = 2
-Progress = Callable[[int, int], None]  # bytes done, bytes expected
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """A backup: where it is and what it holds. `inflight` is the epoch that a restored store finishes first."""
-
-    path: Path
-    epoch: int
-    inflight: int | None
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

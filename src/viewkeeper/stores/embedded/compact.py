@@ -11,27 +11,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from viewkeeper.errors import PipelineRunning, StoreInUse
 from viewkeeper.failpoints import failpoint
-from viewkeeper.stores.embedded.backup import Progress
+from viewkeeper.ports.upkeep import Progress
 from viewkeeper.stores.embedded.directory import Directory
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.lock import PipelineLock
 from viewkeeper.stores.embedded.newdirectory import os_errors_told, require_space, sync_directory
 from viewkeeper.stores.embedded.parts import Part
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """What a compaction did: the size of all data files before and after, and how many log entries went first."""
-
-    bytes_before: int
-    bytes_after: int
-    log_entries: int
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.ragged import Ragged
-from viewkeeper.ports.store import VersionWrite
+from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores import versions
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import Environment
@@ -200,7 +200,7 @@ class Place:
     def purge(self, epoch: Inflight) -> None:
         """Delete records whose tombstone the floor has passed; a record written again since is left alone.
 
-        Done before an epoch's first read here, so that a re-run of the epoch finds what its first run found.
+        Done when the epoch is admitted, before its first read.
         """
         while self._passed("written", epoch.floor, limit=1):
             environment = self.environment

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from viewkeeper.errors import DamagedBackup, InputError, NewerFormat
 from viewkeeper.failpoints import failpoint
-from viewkeeper.stores.embedded.backup import FORMAT, Progress
+from viewkeeper.ports.upkeep import Progress
+from viewkeeper.stores.embedded.backup import FORMAT
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
 from viewkeeper.stores.embedded.layout import MANIFEST, parse_url, write_facts

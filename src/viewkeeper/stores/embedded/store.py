@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from viewkeeper.ports.store import Capabilities, StoredVersions, VersionWrite
-    from viewkeeper.stores.embedded.backup import Backup, Progress
+    from viewkeeper.ports.records import StoredVersions, VersionWrite
+    from viewkeeper.ports.store import Capabilities
+    from viewkeeper.ports.upkeep import Backup, Progress
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
     from viewkeeper.stores.embedded.place import Place, Written
 
+_POLL_SECONDS = 0.005
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -103,8 +105,12 @@ class EmbeddedStore:
 
         images = self.layout.before_images
         return Capabilities(
-            before_images=images, cell_timestamps=False, snapshots=True, atomic_multi_row=True, many_processes=True
+            before_images=images, atomic_group="node", held_reads=True, many_processes=True, poll_seconds=_POLL_SECONDS
         )
+
+    @property
+    def is_writable(self) -> bool:
+        return self.layout.is_writable
 
     def now(self) -> int:
         """Nanoseconds on the store's clock: monotonic, the same in all processes."""
@@ -301,14 +307,11 @@ class EmbeddedStore:
     def place_of(self, first_part: bytes) -> int:
         return keycodec.place(first_part) % self.layout.places
 
-    def open_epoch(self, place: int, epoch: Inflight) -> None:
-        self.place(place).purge(epoch)
-
     def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
         import numpy as np
         import pyarrow as pa
 
-        from viewkeeper.ports.store import StoredVersions
+        from viewkeeper.ports.records import StoredVersions
         from viewkeeper.stores.embedded.place import runs, stored_keys
         from viewkeeper.stores.versions import rows_before
 
@@ -367,15 +370,22 @@ class EmbeddedStore:
         for place in sorted(by_place):
             self.place(place).write(by_place[place], epoch)
 
-    def raise_fences(self, epoch: int) -> None:
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
         for number in range(self.places):
-            self.place(number).raise_fence(epoch)
+            self.place(number).raise_fence(epoch.epoch)
+        for number in range(self.places):
+            self.place(number).purge(epoch)
+
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
+        return 0
 
     def sync_views(self) -> None:
         for number in range(self.places):
             self.place(number).sync()
 
-    def fences(self) -> tuple[int, int]:
+    def written_epochs(self) -> tuple[int, int]:
         found = [self.place(number).fence() for number in range(self.places)]
         return min(found), max(found)
 
@@ -448,6 +458,10 @@ class EmbeddedStore:
         from viewkeeper.stores.embedded.compact import compact_files
 
         compact_files(self._directory, progress)
+
+    def warnings(self) -> tuple[str, ...]:
+        lost = "sync=off: base writes survive a crash of the process, not a power loss"
+        return () if self.layout.synced else (lost,)
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

@@ -33,7 +33,7 @@ _User = TypeVar("_User")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What was fixed when the store was made; what a store on disk may not be, this one always is."""
+    """What was fixed when the store was made."""
 
     name: str
     nodes: int
@@ -42,8 +42,6 @@ class Layout:
     cells: bool  # views are cells without transactions
     seed: int | None  # of what befalls requests for them
     places: int = _PLACES
-    synced: bool = True
-    is_writable: bool = True
 
     @property
     def url(self) -> str:

@@ -22,7 +22,9 @@ from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.positions import Cut, Position, Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
-from viewkeeper.ports.store import Capabilities, Store, StoredVersions, VersionWrite
+from viewkeeper.ports.records import StoredVersions, VersionWrite
+from viewkeeper.ports.store import Capabilities, Store
+from viewkeeper.ports.upkeep import Backup, Progress
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.logbatches import decode_entries, images_before
 from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
@@ -33,7 +35,7 @@ from viewkeeper.stores.versions import push, rows_before
 
 _LIST_ROWS = 50_000
 _BORDER_ROWS = 4_096
-Progress = Callable[[int, int], None]
+_POLL_SECONDS = 0.005
 
 
 class MemoryStore(Store):
@@ -73,11 +75,15 @@ class MemoryStore(Store):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             before_images=self.layout.before_images,
-            cell_timestamps=False,
-            snapshots=True,
-            atomic_multi_row=True,
+            atomic_group="node",
+            held_reads=True,
             many_processes=False,
+            poll_seconds=_POLL_SECONDS,
         )
+
+    @property
+    def is_writable(self) -> bool:
+        return True
 
     def now(self) -> int:
         """Nanoseconds on the store's clock, which is monotonic."""
@@ -251,11 +257,6 @@ class MemoryStore(Store):
     def place_of(self, first_part: bytes) -> int:
         return keycodec.place(first_part) % self.layout.places
 
-    def open_epoch(self, place: int, epoch: Inflight) -> None:
-        contents = self._contents
-        with contents.lock:
-            contents.places[place].purge(epoch)
-
     def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
         stored = [place.pairs(table) for place in self._contents.places]
         found = [stored[place].get(key) for place, key in zip(places.tolist(), keys.to_pylist(), strict=True)]
@@ -315,13 +316,19 @@ class MemoryStore(Store):
             with contents.lock:
                 contents.places[number].write(chains[number], gone.get(number, {}), epoch)
 
-    def raise_fences(self, epoch: int) -> None:
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
         contents = self._contents
         with contents.lock:
             for place in contents.places:
-                place.fence = max(place.fence, epoch)
+                place.fence = max(place.fence, epoch.epoch)
+                place.purge(epoch)
 
-    def fences(self) -> tuple[int, int]:
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
+        return 0
+
+    def written_epochs(self) -> tuple[int, int]:
         found = [place.fence for place in self._contents.places]
         return min(found), max(found)
 
@@ -367,7 +374,7 @@ class MemoryStore(Store):
     def clear_stale_readers(self) -> int:
         return 0
 
-    def back_up(self, destination: Path, progress: Progress | None = None) -> None:
+    def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
         raise NotOffered("a memory store has no backup", "keep what must not be lost in a store at embedded:PATH")
 
     @contextmanager
@@ -386,6 +393,9 @@ class MemoryStore(Store):
 
     def compact(self, progress: Progress | None = None) -> None:
         """Memory that is free is Python's at once."""
+
+    def warnings(self) -> tuple[str, ...]:
+        return ()
 
     def bytes_used(self) -> int:
         """The bytes of keys, rows, versions and log entries; Python needs some more for each."""

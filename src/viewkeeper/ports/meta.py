@@ -1,0 +1,77 @@
+"""Meta: the port to a store's few small facts, and to the right to run its pipeline.
+
+Epoch record and catalog are replaced by test-and-set on their versions (R5). A swap whose answer was lost is looked up by who
+tried it; see `flow/swaps.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.model.horizon import Horizon
+
+
+class Claim(Protocol):
+    """The right to run a store's pipeline, held until `release` or the end of the process."""
+
+    @property
+    def is_held(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class Meta(Protocol):
+    """Epoch record, catalog and plans."""
+
+    def read_epoch_record(self) -> EpochRecord:
+        """The epoch record as last swapped in."""
+        ...
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        """Replace the record if its version is still the expected one; durable when it returns True."""
+        ...
+
+    def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+        """Swap in what `change` makes of the record, again while others swap theirs in between."""
+        ...
+
+    def sync_epoch_record(self) -> None:
+        """The epoch record as read survives a power loss from here on (R10.3)."""
+        ...
+
+    def read_horizon(self) -> Horizon:
+        """What readers may see now: a small part of epoch record and catalog."""
+        ...
+
+    def last_meta_change(self) -> int:
+        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        ...
+
+    def read_catalog(self) -> dict:
+        """The catalog's JSON; empty at first."""
+        ...
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        """Replace the catalog if its version is still the expected one; durable when it returns True."""
+        ...
+
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        """Store a plan, as JSON, before an epoch begins that runs it; others than that of an epoch in flight may go.
+
+        Durable when this returns.
+        """
+        ...
+
+    def read_plan(self, digest: str) -> dict:
+        """A plan that was stored for the epoch in flight; CorruptStore when it is not there."""
+        ...
+
+    def claim(self, *, take_over: bool) -> Claim:
+        """The right to run the pipeline; PipelineRunning when another has it and is not to be fenced off."""
+        ...
+
+    def claimed_by(self) -> int | None:
+        """The pid of the one who runs the pipeline; None when nobody does."""
+        ...

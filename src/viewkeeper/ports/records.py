@@ -1,0 +1,148 @@
+"""VersionedTables: the port to records of views and of what is stored beside them.
+
+View programs reach records in terms of epochs, never of bytes; how a version is stored is the store's own matter. What an
+epoch writes is found as of the epoch before until it is committed, so a run may be repeated, and may be cut anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.fills import Borders
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersions:
+    """Records as an epoch finds them: `rows` as of the epoch before, NULL = absent.
+
+    `applied` marks records this epoch is known to have written (a re-run), `now` holds what it wrote; a store that does not
+    look marks none. `raw` is the store's own.
+    """
+
+    keys: pa.Array
+    places: np.ndarray  # where each record lives, in growing order
+    rows: pa.Array
+    applied: np.ndarray
+    now: pa.Array
+    raw: Any
+
+
+@dataclass(frozen=True, slots=True)
+class VersionWrite:
+    """New rows (NULL = the record goes) for records of one table, as found by `read_versions`."""
+
+    table: int
+    found: StoredVersions
+    chosen: np.ndarray  # positions in `found` to write
+    rows: pa.Array  # one for each chosen
+
+
+class VersionedTables(Protocol):
+    """View and auxiliary tables; a place is a part of them that one manager owns.
+
+    Reads for an epoch may raise Fenced when they meet a record of a later one (R3); what they give is as of the epoch before
+    all the same.
+    """
+
+    @property
+    def places(self) -> int:
+        """How many places there are; fixed when the store is made."""
+        ...
+
+    def place_of(self, first_part: bytes) -> int:
+        """The place of the records whose keys begin with these bytes of their first part."""
+        ...
+
+    def admit(self, epoch: Inflight) -> None:
+        """Before each run of an epoch that is in flight: from here on it writes, and no earlier one does."""
+        ...
+
+    def written_epochs(self) -> tuple[int, int]:
+        """The oldest and the newest epoch that a place was last admitted for."""
+        ...
+
+    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+        """Records of distinct `keys`, given in the order of the places they live in."""
+        ...
+
+    def next_keys(
+        self,
+        place: int,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        """For each (prefix, start) the first key after `start` (before it, in reverse) that begins with `prefix`.
+
+        Of the records as of the epoch before, without those in `left_out`; None where there is none.
+        """
+        ...
+
+    def scan_prefixes(
+        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Records whose keys begin with one of the prefixes, as of the epoch before, prefix by prefix in key order.
+
+        Batches of (prefix, key, row), `prefix` by its place in `prefixes`; about `rows_max` records of each at most.
+        """
+        ...
+
+    def has_records(self, place: int, table: int) -> bool:
+        """Whether a table has any record in a place, tombstones included."""
+        ...
+
+    def scan_versions(
+        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Records with low < key <= high as of `epoch`, without void versions, as batches of (key, row)."""
+        ...
+
+    def record_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        """As `BaseTables.row_borders`, over the records of a place."""
+        ...
+
+    def count_records(self, table: int) -> int:
+        """About how many records a table holds, tombstones included."""
+        ...
+
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        """Store version `epoch` of the records; Fenced unless the epoch is in flight.
+
+        Records are written whole; after an error any part of them may be there.
+        """
+        ...
+
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        """Drop versions that no reader at or above the record's floor needs, of about so many records; how many that were.
+
+        Called between epochs, again while it returns a number. A store that drops them when an epoch is admitted, or with
+        the next write of a record, returns 0.
+        """
+        ...
+
+    def drop_records(self, table: int) -> None:
+        """Delete every record of a dropped view."""
+        ...
+
+    def open_views(self) -> None:
+        """Before a pipeline writes views: from here on a power loss may tear them, where one can."""
+        ...
+
+    def close_views(self, owner: str) -> None:
+        """After a pipeline's last write: views are durable and known to be, unless another owns the epoch record by now."""
+        ...
+
+    def sync_views(self) -> None:
+        """What was written to the view tables survives a power loss from here on (R10.5)."""
+        ...

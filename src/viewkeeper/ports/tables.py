@@ -1,0 +1,82 @@
+"""BaseTables: the port to base rows.
+
+Rows are written in groups that a store keeps together as far as `Capabilities.atomic_group` says; which node takes a row is
+the store's own matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from viewkeeper.model.fills import Borders
+from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.writes import Image, RowWrites
+
+
+class HeldRows(Protocol):
+    """The rows of all tables as they were when they were held, until `close`."""
+
+    def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """(key, row) pairs with start <= key < stop, in key order."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class BaseTables(Protocol):
+    """The rows that clients write."""
+
+    def node_of(self, key: bytes) -> Stream:
+        """The node that takes the row under a key."""
+        ...
+
+    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
+        """One atomic group of writes to rows of one node; returns where its log ends."""
+        ...
+
+    def get(self, table: int, key: bytes) -> Image:
+        """The row under a key as it is now."""
+        ...
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
+        """The row under each key."""
+        ...
+
+    def scan(
+        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
+        ...
+
+    def hold_rows(self) -> HeldRows:
+        """The rows of all tables as they are now."""
+        ...
+
+    def scan_as_of(
+        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with low < key <= high of one stream's part of a base table as of `position`, as batches of (key, row).
+
+        Only where the log has before-images.
+        """
+        ...
+
+    def row_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        """The next rows of a stream after `after`, in about equal pieces.
+
+        They end with the row with which `rows_max` or `bytes_max` is reached.
+        """
+        ...
+
+    def count_rows(self, table: int) -> int:
+        """About how many rows a base table holds."""
+        ...
+
+    def drop_rows(self, table: int) -> None:
+        """Delete every row of a dropped base table."""
+        ...
