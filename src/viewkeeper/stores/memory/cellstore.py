@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.ports.store import StoredVersions, VersionWrite
+from viewkeeper.ports.records import StoredVersions, VersionWrite
 from viewkeeper.stores.memory.cells import Put, epoch_read
 from viewkeeper.stores.memory.contents import Contents, enter
 from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS, Network
@@ -69,8 +69,14 @@ class CellStore(MemoryStore):
 
     # view tables
 
-    def open_epoch(self, place: int, epoch: Inflight) -> None:
-        """Versions go by `purge`."""
+    def admit(self, epoch: Inflight) -> None:
+        """Only that `written_epochs` can tell: what is in flight says who writes."""
+        with self._contents.lock:
+            self._network.tick()
+            self._contents.admitted = max(self._contents.admitted, epoch.epoch)
+
+    def written_epochs(self) -> tuple[int, int]:
+        return self._contents.admitted, self._contents.admitted
 
     def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
         with self._contents.lock:
@@ -121,7 +127,7 @@ class CellStore(MemoryStore):
 
         def validate() -> int:
             nonlocal seen
-            if seen is None or self._network.now >= seen + PUT_TICKS:
+            while seen is None or self._network.now >= seen + PUT_TICKS:
                 seen = self._network.now
                 self.validate(epoch)
             return seen

@@ -59,6 +59,7 @@ class Contents:
         self.places: Sequence[Place] = self.cells or [Place() for _ in range(layout.places)]
         self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)
         self.meta = Meta(EpochRecord.first(layout.incarnation))
+        self.admitted = 0  # the newest epoch that was to write cells
         self.dropped: frozenset[int] = frozenset()  # tables whose numbers are never used again
         self.process = os.getpid()
         self.claim: Claim | None = None  # of the pipeline that lives
