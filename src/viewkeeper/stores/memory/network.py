@@ -8,14 +8,15 @@ VALIDATE and lands less than T + R after it, or never; what was acknowledged has
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
 
 from viewkeeper.errors import StoreUnavailable
 
-PUT_TICKS = 48  # T: for so long after a VALIDATE puts are issued
-LATE_TICKS = 48  # R: a request that is older is not run any more
+PUT_TICKS = 80  # T: for so long after a VALIDATE puts are issued
+LATE_TICKS = 80  # R: a request that is older is not run any more
 ATTEMPTS_MAX = 4
 Land = Callable[[], object]
 
@@ -58,6 +59,7 @@ class HostileNetwork(Network):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._random = random.Random(seed)
+        self._order = itertools.count()
         self._late: list[tuple[int, int, Land]] = []  # when it lands, in which order, what
 
     def tick(self) -> None:
@@ -78,7 +80,7 @@ class HostileNetwork(Network):
 
     def swap(self, land: Callable[[], bool]) -> bool:
         self.tick()
-        fate = self._draw(lost=4, late=3, silent=5, doubled=3)
+        fate = self._draw(lost=2, late=2, silent=5, doubled=3)
         if fate in ("", "silent", "doubled"):
             swapped = land()
             if fate == "doubled":  # the driver repeated it by itself, and tells how that ended
@@ -91,7 +93,7 @@ class HostileNetwork(Network):
 
     def _land(self, land: Land, limit: int) -> bool:
         """Whether the request landed in time for an answer."""
-        fate = self._draw(lost=4, late=12, twice=12)
+        fate = self._draw(lost=4, late=14, twice=18)
         if fate in ("late", "twice"):
             self._postpone(land, limit)
         if fate in ("", "twice"):
@@ -103,7 +105,7 @@ class HostileNetwork(Network):
         """Let it land before `limit`: soon, at some time, or as late as can be."""
         left = limit - self.now
         delay = self._random.choice((self._random.randint(1, 8), self._random.randint(1, left), left - 1))
-        heapq.heappush(self._late, (self.now + max(0, min(delay, left - 1)), self.counts.total(), land))
+        heapq.heappush(self._late, (self.now + max(0, min(delay, left - 1)), next(self._order), land))
 
     def _draw(self, **percent: int) -> str:
         """One of the fates, or none."""
