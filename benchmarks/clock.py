@@ -48,7 +48,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     ),
     "store write": ("viewkeeper.stores.embedded.place:Place.write",),
     "purge": ("viewkeeper.stores.embedded.place:Place.purge",),
-    "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.raise_fences",),
+    "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.admit",),
     "sync views": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_views",),
     "sync epoch record": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_epoch_record",),
     "sync log": ("viewkeeper.stores.embedded.node:Node.sync",),

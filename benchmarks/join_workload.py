@@ -64,12 +64,12 @@ def prepare_join(url: str, workload: Workload, side_changes: int, view: str, fil
     """A store at `url`: both tables loaded, the view `v1` filled, the changes waiting; answers how many wait."""
     load_join(url, first_rows(workload), first_side_rows(workload), view, fill)
     with vk.connect(url) as db:
-        filled = db.store.ends()[Stream(0)]
+        filled = db.store.ends()[Stream("0")]
         sizes = [len(step.puts) + len(step.deletes) for step in steps(workload)]
         for step, side in zip(steps(workload), side_steps(workload, side_changes, sizes), strict=True):
             write_step(db, step)
             write_side_step(db, side)
-        return db.store.ends()[Stream(0)] - filled
+        return db.store.ends()[Stream("0")] - filled
 
 
 def load_join(url: str, rows: pa.Table, side: pa.Table, view: str, fill: Callable[[Database], object]) -> None:

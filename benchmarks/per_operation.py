@@ -31,7 +31,7 @@ from viewkeeper.model.schema import TableSchema
 
 CHANGES_PER_SYNC = 10_000
 VARIANTS = ("each", "batched", "fused")
-STREAM = 0
+STREAM = "0"
 
 
 class UpdateProgram(Protocol):

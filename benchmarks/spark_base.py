@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_table
 from viewkeeper.stores.open import open_shared
@@ -27,8 +27,8 @@ def base_frame(spark: SparkSession, db: Database, name: str) -> DataFrame:
     """The rows of a table with before-images in its log."""
     reader = BaseReader(db.url, db.store.incarnation, db.table(name).schema, db.store.ends())
     fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in reader.table.columns)
-    streams = spark.range(0, len(reader.positions), 1, len(reader.positions))
-    return streams.mapInArrow(reader.read, fields)
+    parts = len(db.store.parts(reader.table.id))
+    return spark.range(0, parts, 1, parts).mapInArrow(reader.read, fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class BaseReader:
     positions: Positions
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store, streams = open_shared(self.url, self.incarnation), sorted(self.positions)
+        store = open_shared(self.url, self.incarnation)
+        parts = store.parts(self.table.id)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                stream = Stream(streams[number])
-                for rows in store.scan_as_of(self.table.id, stream, Position(self.positions[stream])):
+                for rows in store.scan_as_of(self.table.id, parts[number], self.positions):
                     yield pa.record_batch(decode_table(self.table, rows["key"], rows["row"]))

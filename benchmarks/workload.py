@@ -145,11 +145,11 @@ def prepare(
         for number, sql in enumerate(views, 1):
             db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
         fill(db)
-        filled = db.store.ends()[Stream(0)]
+        filled = db.store.ends()[Stream("0")]
         if changes:
             for step in steps(workload):
                 write_step(db, step)
-        return db.store.ends()[Stream(0)] - filled
+        return db.store.ends()[Stream("0")] - filled
 
 
 def write_step(db: Database, step: Step) -> None:
@@ -216,4 +216,4 @@ def delete_keys(db: Database, table: str, columns: Sequence[pa.Array]) -> None:
         part = [column[start : start + SMALL_ROWS] for column in columns]
         keys, _ = encode_keys(schema.key_columns, part, len(part[0]))
         group = RowWrites(schema.id, keys.to_pylist(), lambda befores: [None] * len(befores))
-        db.store.write(Stream(0), [group])
+        db.store.write([group])

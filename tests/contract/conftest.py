@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_store
 
 TABLE = 1
@@ -16,6 +18,8 @@ STORES = {
     "embedded, 2 nodes": "embedded:{folder}/store?sync=off&nodes=2",
     "memory, 1 node": "memory:{folder}/store?nodes=1",
     "memory, 2 nodes": "memory:{folder}/store?nodes=2",
+    "cells, 1 node": "memory:{folder}/store?cells=on&nodes=1",
+    "cells, 2 nodes": "memory:{folder}/store?cells=on&nodes=2",
 }
 
 
@@ -23,23 +27,41 @@ STORES = {
 class Subject:
     """A store under test, and a writer of base rows that remembers what it wrote."""
 
-    store: object
+    store: Store
     rows: dict[bytes, bytes] = field(default_factory=dict)
     written: int = 0
 
-    def put(self, key: bytes, row: bytes | None) -> dict[int, int]:
+    def put(self, key: bytes, row: bytes | None) -> dict:
         """One row of one transaction; None deletes it."""
         if row is None:
             self.rows.pop(key, None)
         else:
             self.rows[key] = row
-        return self.store.write(self.store.node_of(key), [RowWrites(TABLE, [key], lambda befores: [row])])
+        return self.store.write([RowWrites(TABLE, [key], lambda befores: [row])])
 
     def write(self, count: int) -> None:
         """That many changes, of new and of old rows."""
         for _ in range(count):
             self.written += 1
             self.put(b"row-%d" % (self.written % 17), b"value-%d" % self.written)
+
+    def begin(self, epoch: Inflight) -> None:
+        """Let the epoch be the one in flight, through the epoch record; those before it are committed or void."""
+        self._swap(epoch.epoch - 1, epoch.void, last=epoch.epoch, floor=epoch.floor, inflight=epoch)
+        self.store.admit(epoch)
+
+    def end(self, *, void: tuple[int, ...]) -> None:
+        """Commit the epoch in flight, unless it is void, and let go what no reader needs."""
+        record = self._swap(self.store.read_epoch_record().last, void, inflight=None)
+        while self.store.purge(record, records_max=2):
+            pass
+
+    def _swap(self, ended: int, void: tuple[int, ...], **changes: object) -> EpochRecord:
+        committed = max(number for number in range(ended + 1) if number not in void)
+        record = self.store.read_epoch_record()
+        changed = replace(record, version=record.version + 1, committed=committed, recent=(committed,), void=void)
+        assert self.store.swap_epoch_record(record.version, replace(changed, **changes))
+        return self.store.read_epoch_record()
 
 
 @pytest.fixture(params=list(STORES.values()), ids=list(STORES))

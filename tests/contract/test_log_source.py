@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.contract.conftest import TABLE, Subject
 from viewkeeper.errors import PositionLost
+from viewkeeper.model.positions import Waiting
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.ports.log import CHANGES_SCHEMA
 
 
-def changes_of(subject: Subject, start: dict, stop: dict) -> dict[int, list[tuple]]:
+def changes_of(subject: Subject, start: dict, stop: dict) -> dict[str, list[tuple]]:
     """(position, table, key, before, after) of each stream, in the order of positions."""
-    found: dict[int, list[tuple]] = {}
+    found: dict[str, list[tuple]] = {}
     for stream, end in stop.items():
         for table, batch in subject.store.read_log(stream, start.get(stream, 0), end):
             assert batch.schema == CHANGES_SCHEMA
@@ -32,11 +35,24 @@ def test_a_range_is_read_again_with_the_same_answer(subject: Subject) -> None:
     assert sum(map(len, first.values())) == 30
 
 
-def test_positions_count_the_changes_of_a_stream_from_1_without_a_gap(subject: Subject) -> None:
+def test_positions_grow_with_the_changes_of_a_stream_up_to_its_end(subject: Subject) -> None:
     subject.write(25)
     for stream, rows in changes_of(subject, {}, subject.store.ends()).items():
-        assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
-        assert subject.store.ends()[stream] == len(rows)
+        positions = [row[0] for row in rows]
+        assert 0 < positions[0] and positions == sorted(set(positions))
+        assert positions[-1] == subject.store.ends()[stream]
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_pieces_of_a_range_hold_its_changes_once(subject: Subject, count: int) -> None:
+    subject.write(30)
+    for stream, end in subject.store.ends().items():
+        borders = subject.store.pieces(stream, 2, end, count=count)
+        assert (borders[0], borders[-1]) == (2, end)
+        assert borders == sorted(set(borders)) and len(borders) <= count + 1
+        found = [changes_of(subject, {stream: low}, {stream: high}) for low, high in itertools.pairwise(borders)]
+        joined = [row for piece in found for row in piece.get(stream, ())]
+        assert joined == changes_of(subject, {stream: 2}, {stream: end})[stream]
 
 
 def test_ranges_that_follow_each_other_hold_every_change_once(subject: Subject) -> None:
@@ -47,7 +63,7 @@ def test_ranges_that_follow_each_other_hold_every_change_once(subject: Subject) 
         assert cut != last
         parts.append(changes_of(subject, last, cut))
         last = cut
-    joined: dict[int, list[tuple]] = {}
+    joined: dict[str, list[tuple]] = {}
     for part in parts:
         for stream, rows in part.items():
             joined.setdefault(stream, []).extend(rows)
@@ -98,11 +114,12 @@ def test_a_cut_never_parts_a_transaction(subject: Subject) -> None:
     """Neither by changes nor by bytes, although each transaction here is more than is asked for."""
     store, borders = subject.store, {stream: {0} for stream in subject.store.ends()}
     for number in range(12):
-        rows = {b"%d-%d" % (number, place): b"v" * 100 for place in range(9)}
-        for node in store.ends():
-            keys = [key for key in rows if store.node_of(key) == node]
+        every = [b"%d-%d" % (number, place) for place in range(9)]
+        for chosen in store.together(every):
+            keys = [every[i] for i in chosen]
             groups = [RowWrites(table, keys, lambda befores: [b"v" * 100] * len(befores)) for table in (1, 2)]
-            borders[node] |= set(store.write(node, groups).values())
+            for stream, position in store.write(groups).items():
+                borders[stream].add(position)
     for most in ({"changes_max": 4, "bytes_max": 1 << 40}, {"changes_max": 1 << 40, "bytes_max": 400}):
         last, steps = dict.fromkeys(borders, 0), 0
         while last != store.ends():
@@ -125,19 +142,20 @@ def test_the_bytes_of_ranges_add_up(subject: Subject) -> None:
 def test_the_oldest_change_that_waits_has_a_stamp_between_two_cuts(subject: Subject) -> None:
     subject.write(3)
     before = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
-    assert subject.store.oldest_waiting(before.positions) is None
+    assert subject.store.waiting(before.positions) == Waiting(0, None)
     subject.write(4)
     after = subject.store.cut({}, changes_max=1_000, bytes_max=1 << 40)
 
-    assert before.stamp < subject.store.oldest_waiting(before.positions) <= after.stamp <= subject.store.now()
+    waiting = subject.store.waiting(before.positions)
+    assert before.stamp < waiting.oldest <= after.stamp <= subject.store.now()
+    assert (before.changes, waiting.changes, after.changes) == (3, 4, 7)
 
 
 def test_checksums_tell_entries_apart_and_stay(subject: Subject) -> None:
     seen = []
     for number in range(4):
-        subject.put(b"k", b"%d" % number)
+        (stream,) = subject.put(b"k", b"%d" % number)
         seen.append(subject.store.checksums(subject.store.ends()))
-    stream = subject.store.node_of(b"k")
 
     assert len({sums[stream] for sums in seen}) == 4
     assert subject.store.checksums({stream: 2}) == {stream: seen[1][stream]}
@@ -159,9 +177,9 @@ def test_a_truncated_log_can_be_read_from_where_it_was_truncated(subject: Subjec
     assert subject.store.log_entries() == len(cut) + 8
     with pytest.raises(PositionLost):
         changes_of(subject, {}, cut)
-    for stream, end in cut.items():
+    for part in subject.store.parts(TABLE):
         with pytest.raises(PositionLost):
-            list(subject.store.scan_as_of(TABLE, stream, end - 2))
+            list(subject.store.scan_as_of(TABLE, part, {stream: end - 2 for stream, end in cut.items()}))
 
 
 def test_a_log_is_truncated_a_few_entries_at_a_time_and_only_where_it_is_old(subject: Subject) -> None:

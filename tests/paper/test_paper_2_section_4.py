@@ -70,7 +70,7 @@ def test_a_message_that_one_manager_gets_after_another_has_applied_it_is_summed_
     db.table("r").put("k2", {"x": "x1", "y": 100})
     epoch = begin_epoch(db.store)
     plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.places))
-    (unit,) = plan_units(plan, epoch, pieces=1)
+    (unit,) = plan_units(db.store, plan, epoch, pieces=1)
     message = read_unit(db.store, plan, epoch, unit)
     written = [apply_inputs(db.store, plan, epoch, message, everywhere) for _manager in range(2)]
     commit_epoch(db.store, epoch)
@@ -143,7 +143,7 @@ def test_a_manager_that_was_withdrawn_and_still_holds_an_update_is_refused(tmp_p
     plan, owners = plan_of(db.store, held), owners_of_places(db.store.places, 1)
     queue = [
         (node, part, piece)
-        for unit in plan_units(plan, held, pieces=1)
+        for unit in plan_units(db.store, plan, held, pieces=1)
         for node, part, table in read_unit(db.store, plan, held, unit)
         for _, piece in split_by_manager(table, owners)
     ]
@@ -175,7 +175,7 @@ def test_inserts_of_two_managers_into_one_group_are_both_counted(tmp_path: Path)
     db.table("r").put("k3", {"x": "x1", "y": 200})  # i2, the part of the other
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    parts = [read_unit(db.store, plan, epoch, unit) for unit in plan_units(plan, epoch, pieces=2)]
+    parts = [read_unit(db.store, plan, epoch, unit) for unit in plan_units(db.store, plan, epoch, pieces=2)]
     assert [[table["s2"].to_pylist() for _, _, table in part] for part in parts] == [[[100]], [[200]]]
     ManagersRunner(db.store, 2).run(plan, epoch)
     commit_epoch(db.store, epoch)

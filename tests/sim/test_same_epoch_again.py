@@ -102,7 +102,9 @@ def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path
     write(db, second := rounds(3, 2)[1])
     store, epoch = db.store, begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(store, plan, epoch, unit)]
+    inputs = [
+        item for unit in plan_units(db.store, plan, epoch, pieces=1) for item in read_unit(store, plan, epoch, unit)
+    ]
     half = frozenset(range(0, store.places, managers))
     kept = []
     for node, part, table in inputs:
@@ -123,7 +125,9 @@ def test_a_record_that_reaches_a_manager_that_does_not_own_its_place_stops_the_e
     write(db, rounds(3, 1)[0])
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    inputs = [
+        item for unit in plan_units(db.store, plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)
+    ]
 
     with pytest.raises(ViewFailed, match="does not own"):
         apply_inputs(db.store, plan, epoch, inputs, frozenset({0}))
@@ -137,7 +141,9 @@ def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_
     write(db, changes)
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    inputs = [
+        item for unit in plan_units(db.store, plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)
+    ]
     everywhere = frozenset(range(db.store.places))
     apply_inputs(db.store, plan, epoch, inputs, everywhere)
     wrote = dump(db.store)

@@ -16,6 +16,7 @@ import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.model.moments import Moment
 
 EPOCHS_MIN = 40
 READS_MIN = 60
@@ -136,19 +137,19 @@ def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
     db = make_bank(tmp_path / "bank")
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()
-    view, asked, chain_of = db.view("towns"), [], db.store.get_chain
+    view, asked, record_of = db.view("towns"), [], db.store.get_record
 
-    def slow(place: int, table: int, key: bytes) -> bytes | None:
+    def slow(place: int, table: int, key: bytes, moment: Moment) -> bytes | None:
         if len(asked) < 3:  # the reader is put to sleep until its epoch is no longer kept
             for number in range(4):
                 transfer(db, len(asked) * 4 + number)
                 coordinator.catch_up()
         asked.append(db.store.read_epoch_record().committed)
-        return chain_of(place, table, key)
+        return record_of(place, table, key, moment)
 
-    db.store.get_chain = slow
+    db.store.get_record = slow
     answer = view.get("t1")
-    db.store.get_chain = chain_of
+    db.store.get_record = record_of
 
     assert len(asked) == 4  # three times overtaken, then answered
     assert answer == view.get("t1")
@@ -162,13 +163,13 @@ def test_a_snapshot_that_the_floor_overtakes_while_it_is_opened_is_opened_anew(t
     coordinator.catch_up()
     opened, hold = [], db.store.hold
 
-    def slow(places: object) -> object:
+    def slow(moment: object, places: object) -> object:
         if len(opened) < 3:
             for number in range(4):
                 transfer(db, len(opened) * 4 + number)
                 coordinator.catch_up()
         opened.append(db.store.read_epoch_record().committed)
-        return hold(places)
+        return hold(moment, places)
 
     db.store.hold = slow
     match way:
@@ -191,15 +192,15 @@ def test_a_read_one_epoch_long_is_never_overtaken(tmp_path: Path) -> None:
     db = make_bank(tmp_path / "bank")
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()
-    before, asked, chain_of = db.view("towns").get("t1"), [], db.store.get_chain
+    before, asked, record_of = db.view("towns").get("t1"), [], db.store.get_record
 
-    def slow(place: int, table: int, key: bytes) -> bytes | None:
+    def slow(place: int, table: int, key: bytes, moment: Moment) -> bytes | None:
         asked.append(key)
         transfer(db, 1)
         coordinator.catch_up()
-        return chain_of(place, table, key)
+        return record_of(place, table, key, moment)
 
-    db.store.get_chain = slow
+    db.store.get_record = slow
     answer = db.view("towns").get("t1")
 
     assert len(asked) == 1

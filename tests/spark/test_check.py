@@ -95,7 +95,7 @@ def test_a_store_in_memory_is_judged_too(spark: SparkSession, log: str) -> None:
         us, eu = (encode_key(shop.view("revenue").definition.node.key, (region,)) for region in ("us", "eu"))
         place, table = shop.store.place_of(us), shop.view("revenue").definition.node.table
         found = shop.store._contents.places[place]
-        chain = shop.store.get_chain(shop.store.place_of(eu), table, eu)
+        chain = shop.store._contents.places[shop.store.place_of(eu)].pairs(table).get(eu)
         found.state = ({**found.state[0], table: found.pairs(table).changed({us: chain})}, found.state[1])
         (finding,) = shop.check(spark=spark).findings
 

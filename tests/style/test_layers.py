@@ -108,6 +108,25 @@ def adapter_faults(tree: Iterable[Module]) -> list[str]:
     ]
 
 
+def test_no_store_adapter_is_named_outside_the_stores() -> None:
+    assert named_adapters(modules()) == []
+    wrong = Module("viewkeeper.client.views", "def f():\n    from viewkeeper.stores.versions import version_at")
+    assert len(named_adapters([wrong, Module("viewkeeper.stores.versions", "")])) == 1
+
+
+def named_adapters(tree: Iterable[Module]) -> list[str]:
+    """Imports from outside `stores`, for types too, of anything in it but the way to open one by its URL."""
+    tree = list(tree)
+    known = frozenset(module.name for module in tree)
+    return [
+        f"{module.name}:{found.line} imports {found.target}"
+        for module in tree
+        if _package(module.name) != "stores"
+        for found in imports(module, known)
+        if _package(found.target) == "stores" and found.target != "viewkeeper.stores.open"
+    ]
+
+
 def _adapter(name: str) -> str | None:
     parts = name.split(".")
     return parts[2] if parts[:2] == ["viewkeeper", "stores"] and len(parts) > 3 else None

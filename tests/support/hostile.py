@@ -350,8 +350,14 @@ class Base:
             self._answers[name, state] = self._ask(name, state)
         return self._answers[name, state]
 
+    @classmethod
+    def _connect(cls) -> duckdb.DuckDBPyConnection:
+        if cls._connection is None:
+            cls._connection = duckdb.connect(config={"threads": 1})
+        return cls._connection
+
     def _ask(self, name: str, state: tuple) -> Counter:
-        connection = Base._connection = Base._connection or duckdb.connect()
+        connection = self._connect()
         for table, rows in zip(TABLES, state, strict=True):
             columns = list(zip(*rows, strict=True)) or [(), (), ()]
             kinds = (pa.string(), pa.string(), pa.int32())

@@ -53,7 +53,7 @@ class ManagersRunner:
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
         owners = owners_of_places(self._store.places, self.managers)
-        units = plan_units(plan, epoch, pieces=self.managers)
+        units = plan_units(self._store, plan, epoch, pieces=self.managers)
         blocks, reached = [], []
         for unit in self._shuffled(units):
             blocks += self._blocks(read_unit(self._store, plan, epoch, unit), owners)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from viewkeeper.client.batches import pairs_to_arrow
 from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_table, face

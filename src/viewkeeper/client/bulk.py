@@ -19,9 +19,7 @@ import pyarrow.compute as pc
 from viewkeeper.client.frames import frame_to_arrow, is_frame
 from viewkeeper.client.rows import key_bytes, merge_row, null_refused, split_put
 from viewkeeper.errors import BadRow, InputError, TooMuchAtOnce
-from viewkeeper.model.keybatches import encode_keys, place_all
-from viewkeeper.model.positions import Stream
-from viewkeeper.model.ragged import Ragged
+from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.token import Token
@@ -30,7 +28,6 @@ from viewkeeper.model.writes import Image, RowWrites
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.stores.embedded.store import EmbeddedStore
 
 ROWS_PER_TRANSACTION = 10_000
 _BYTES_PER_TRANSACTION = 64 << 20  # of Arrow data, about
@@ -61,8 +58,8 @@ def put_rows(
     written = 0
     for keys, merge in _batches(schema, rows):
         try:
-            for node, chosen in _by_node(database.store, keys):
-                token |= _write(database, schema, node, chosen, partial(_distinct_groups, schema, keys, merge), wrote)
+            for chosen in database.store.together(keys):
+                token |= _write(database, schema, chosen, partial(_distinct_groups, schema, keys, merge), wrote)
                 written += len(chosen)
         except InputError as error:
             raise type(error)(f"{error.fact} ({written} rows before it are written)", error.hint) from None
@@ -83,28 +80,26 @@ def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object],
 
     parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
     for part in list(parts) if isinstance(keys, Sequence) else parts:
-        for node, chosen in _by_node(database.store, part):
-            token |= _write(database, schema, node, chosen, partial(_removals, schema, part), wrote)
+        for chosen in database.store.together(part):
+            token |= _write(database, schema, chosen, partial(_removals, schema, part), wrote)
     return token
 
 
-def _write(
-    database: Database, schema: TableSchema, node: Stream, chosen: np.ndarray, groups: Groups, wrote: Wrote
-) -> Token:
+def _write(database: Database, schema: TableSchema, chosen: np.ndarray, groups: Groups, wrote: Wrote) -> Token:
     """The chosen rows of a batch: at once, or one half after the other where that is too much for a transaction."""
     try:
-        part = _write_at_once(database, schema, node, groups(chosen))
+        part = _write_at_once(database, schema, groups(chosen))
     except TooMuchAtOnce:
         if len(chosen) == 1:
             raise
         half = len(chosen) // 2
-        first = _write(database, schema, node, chosen[:half], groups, wrote)
-        return first | _write(database, schema, node, chosen[half:], groups, wrote)
+        first = _write(database, schema, chosen[:half], groups, wrote)
+        return first | _write(database, schema, chosen[half:], groups, wrote)
     wrote(part)
     return part.token
 
 
-def _write_at_once(database: Database, schema: TableSchema, node: Stream, groups: Sequence[RowWrites]) -> Part:
+def _write_at_once(database: Database, schema: TableSchema, groups: Sequence[RowWrites]) -> Part:
     """One transaction; what the rows were is counted where they are found."""
     added = 0
 
@@ -116,7 +111,7 @@ def _write_at_once(database: Database, schema: TableSchema, node: Stream, groups
 
         return RowWrites(group.table, group.keys, merge)
 
-    token = database.write_rows(node, [counted(group) for group in groups], (schema,))
+    token = database.write_rows([counted(group) for group in groups], (schema,))
     return Part(token, sum(len(group.keys) for group in groups), added)
 
 
@@ -252,16 +247,6 @@ def _may_cast(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return (types.is_decimal(kind) and types.is_decimal(wanted)) or (
         types.is_timestamp(kind) and types.is_timestamp(wanted)
     )
-
-
-def _by_node(store: EmbeddedStore, keys: list[bytes]) -> Iterator[tuple[Stream, np.ndarray]]:
-    nodes = store.layout.nodes
-    if nodes == 1:
-        yield Stream(0), np.arange(len(keys))
-        return
-    placed = place_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % nodes
-    for node in np.unique(placed).tolist():
-        yield Stream(node), np.flatnonzero(placed == node)
 
 
 def _distinct_groups(schema: TableSchema, keys: list[bytes], merge: Merge, chosen: np.ndarray) -> list[RowWrites]:

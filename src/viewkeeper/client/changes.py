@@ -1,21 +1,20 @@
 """Changes: what each committed epoch did to the records of a view.
 
-In: version chains in key order, and the epochs asked for. Out: changes ordered by epoch and key. Always: only committed
+In: the steps of records, and the epochs asked for. Out: changes ordered by epoch and key. Always: only committed
 epochs that are not void; a version that shows a reader nothing new (an epoch whose effects cancel out, or that moved only
 what the view does not show) is no change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import ChangesLost, InputError
 
 if TYPE_CHECKING:
-    from viewkeeper.client.reading import Moment
+    from viewkeeper.model.moments import Moment, Step
 
 Row = dict[str, object]
 
@@ -28,16 +27,6 @@ class Change:
     key: tuple[object, ...]
     before: Row | None
     after: Row | None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A change as it is stored."""
-
-    epoch: int
-    key: bytes
-    before: bytes | None
-    after: bytes | None
 
 
 class Changes:
@@ -70,21 +59,6 @@ def require_kept(label: str, since: object, moment: Moment, filled: int) -> int:
             f"scan the view instead; changes may be asked for since epoch {oldest}",
         )
     return since
-
-
-def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Moment) -> list[Step]:
-    """The steps of all chains behind `since`, ordered by epoch and key."""
-    from viewkeeper.stores.versions import newest_epoch, versions_of
-
-    steps: list[Step] = []
-    for key, chain in pairs:
-        if newest_epoch(chain) <= since:
-            continue
-        seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.void]
-        olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
-        pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty where a record is of an epoch in flight
-        steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]
-    return sorted(steps, key=attrgetter("epoch"))
 
 
 def _shows_the_same(before: Row | None, after: Row | None) -> bool:

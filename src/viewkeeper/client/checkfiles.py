@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from viewkeeper.errors import InputError
-from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.positions import Position
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import decode_columns
 from viewkeeper.plan.catalog import ViewDefinition
 
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.ports.store import Store
 
 _BATCH_ROWS = 50_000
 
@@ -33,7 +33,7 @@ _BATCH_ROWS = 50_000
 class CheckFiles:
     """The files below `folder`; `stop` ends a write that is under way."""
 
-    def __init__(self, folder: Path, store: EmbeddedStore, snapshot: Snapshot) -> None:
+    def __init__(self, folder: Path, store: Store, snapshot: Snapshot) -> None:
         self._folder = folder
         self._store = store
         self._snapshot = snapshot
@@ -96,8 +96,8 @@ class CheckFiles:
         """Batches of (key, row) as of the snapshot's epoch."""
         horizon = self._snapshot.horizon
         if table.delta is None:
-            for stream, position in horizon.positions.items():
-                yield from self._store.scan_as_of(table.id, Stream(stream), Position(position))
+            for part in self._store.parts(table.id):
+                yield from self._store.scan_as_of(table.id, part, horizon.positions)
         else:
             for place in range(self._store.places):
                 yield from self._store.scan_versions(place, table.delta, self._snapshot.epoch, horizon.void)

@@ -54,7 +54,9 @@ def _check_once(
 ) -> CheckReport:
     with contextlib.ExitStack() as stack:
         snapshot = stack.enter_context(database.snapshot())
-        stack.enter_context(pinned(database.store, snapshot.epoch))
+        # the base as of an epoch comes from the log, or from the versions of a DELTA
+        if not database.store.capabilities.held_reads or any(table.delta for table in snapshot.catalog.tables):
+            stack.enter_context(pinned(database.store, snapshot.epoch))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
         files = CheckFiles(Path(folder), database.store, snapshot)
         cases, deltas = _cases(snapshot, names), _deltas(snapshot, names)

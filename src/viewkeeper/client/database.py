@@ -18,7 +18,6 @@ from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.flow.swaps import swap_catalog
-from viewkeeper.model.positions import Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.writes import Image, RowWrites
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
     from viewkeeper.client.status import Status
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
+    from viewkeeper.ports.store import Store
     from viewkeeper.ports.upkeep import Backup, Compacted
-    from viewkeeper.stores.embedded.store import EmbeddedStore
 
 
 class Database:
     """An open store: `viewkeeper.connect(url)` makes one."""
 
-    def __init__(self, store: EmbeddedStore, *, read_only: bool) -> None:
+    def __init__(self, store: Store, *, read_only: bool) -> None:
         self._store = store
         self.read_only = read_only
         self._catalog: Catalog | None = None
@@ -59,7 +58,7 @@ class Database:
             self._store.close()
 
     @property
-    def store(self) -> EmbeddedStore:
+    def store(self) -> Store:
         """The store behind the database."""
         if self._closed:
             raise InputError("the database is closed", "connect again")
@@ -126,22 +125,30 @@ class Database:
         self.require_writable()
         return WriteGroup(self)
 
-    def write_rows(self, node: Stream, groups: Sequence[RowWrites], tables: Sequence[TableSchema]) -> Token:
-        """Write rows of one node, all or none; every base write takes this way.
-
-        Whether the tables are still there is asked inside the transaction: rows of a dropped table are removed in later
-        ones, so none is written behind the removal and stays for good.
-        """
+    def write_rows(self, writes: Sequence[RowWrites], tables: Sequence[TableSchema]) -> Token:
+        """Write a group of rows, all or none; every base write takes this way, or `write_row_if`."""
         self.require_writable()
-        first = groups[0]
+        guarded = [self._guarded(writes[0], tables), *writes[1:]]
+        return Token(self.store.incarnation, self.store.write(guarded))
+
+    def write_row_if(self, writes: RowWrites, table: TableSchema, is_expected: Callable[[Image], bool]) -> Token | None:
+        """Write a row if it is as expected; None when it is not."""
+        self.require_writable()
+        reached = self.store.write_if(self._guarded(writes, (table,)), is_expected)
+        return None if reached is None else Token(self.store.incarnation, reached)
+
+    def _guarded(self, writes: RowWrites, tables: Sequence[TableSchema]) -> RowWrites:
+        """The same writes; whether the tables are still there is asked inside the transaction.
+
+        Rows of a dropped table are removed in later ones, so none is written after the removal and stays for good.
+        """
 
         def merge(befores: list[Image]) -> list[Image]:
             for table in tables:
                 self.current_table(table)
-            return first.merge(befores)
+            return writes.merge(befores)
 
-        guarded = [RowWrites(first.table, first.keys, merge), *groups[1:]]
-        return Token(self.store.incarnation, self.store.write(node, guarded))
+        return RowWrites(writes.table, writes.keys, merge)
 
     def session(self) -> Session:
         """Reads that see the session's own writes."""

@@ -15,16 +15,15 @@ from viewkeeper.errors import StaleRead
 from viewkeeper.model import epochs
 
 if TYPE_CHECKING:
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.ports.store import Store
 
 LEASE_SECONDS = 900.0
 
 
 @contextmanager
-def pinned(store: EmbeddedStore, epoch: int) -> Iterator[None]:
-    """Keep `epoch` readable where a read of it goes through versions in the store, and not only through held ones."""
-    if store.capabilities.before_images or not store.is_writable:
-        # the base as of an epoch comes from the log then, or nothing can change
+def pinned(store: Store, epoch: int) -> Iterator[None]:
+    """Keep `epoch` readable, unless nothing can change; for reads that go through versions in the store, not held ones."""
+    if not store.is_writable:
         yield
         return
     name = uuid.uuid4().hex

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from viewkeeper.client.arguments import take_seconds
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.moments import EPOCH_MAX, Moment
 from viewkeeper.model.positions import covers
 from viewkeeper.model.reads import LATEST, SNAPSHOT, Bounded
 from viewkeeper.model.token import Token
 
 if TYPE_CHECKING:
-    from viewkeeper.stores.embedded.store import EmbeddedStore
+    from viewkeeper.ports.store import Store
 
-EPOCH_MAX = (1 << 63) - 1
-_POLL_SECONDS = 0.005
 TIMEOUT_SECONDS = 10.0
 
 
@@ -38,20 +36,7 @@ class Reaching(Protocol):
 ReadMode: TypeAlias = str | Bounded | Token | Reaching
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What a read sees: versions at or below `epoch` that are not void."""
-
-    epoch: int
-    void: tuple[int, ...]
-    horizon: Horizon
-
-    def kept_from(self, floor: int) -> Moment:
-        """The same, with the floor as it was found once the records were held: what lies below may be gone."""
-        return replace(self, horizon=replace(self.horizon, floor=floor))
-
-
-def moment_of(store: EmbeddedStore, mode: ReadMode, timeout: float) -> Moment:
+def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
     """The moment that a read in `mode` is answered from, waited for when it is not there yet."""
     if mode == SNAPSHOT:
         return _snapshot(store.read_horizon())
@@ -71,7 +56,7 @@ def moment_of(store: EmbeddedStore, mode: ReadMode, timeout: float) -> Moment:
     )
 
 
-def wait_for(store: EmbeddedStore, token: Token, timeout: float) -> None:
+def wait_for(store: Store, token: Token, timeout: float) -> None:
     """Return once the views hold what the token stands for."""
     _wait(store, lambda horizon: token.is_covered_by(store.incarnation, horizon.positions), timeout, "at the token")
 
@@ -80,7 +65,7 @@ def _snapshot(horizon: Horizon) -> Moment:
     return Moment(horizon.committed, horizon.void, horizon)
 
 
-def _within(store: EmbeddedStore, bound: Bounded, timeout: float) -> Moment:
+def _within(store: Store, bound: Bounded, timeout: float) -> Moment:
     """A committed state that holds every change older than the bound, counted from the start of the read."""
     oldest = store.now() - int(bound.seconds * 1e9)
 
@@ -90,7 +75,7 @@ def _within(store: EmbeddedStore, bound: Bounded, timeout: float) -> Moment:
     return _wait(store, is_there, timeout, f"within {bound.seconds} s")
 
 
-def _wait(store: EmbeddedStore, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> Moment:
+def _wait(store: Store, is_there: Callable[[Horizon], bool], timeout: float, goal: str) -> Moment:
     deadline = time.monotonic() + take_seconds("timeout", timeout)
     while True:
         horizon = store.read_horizon()
@@ -101,4 +86,4 @@ def _wait(store: EmbeddedStore, is_there: Callable[[Horizon], bool], timeout: fl
                 f"the views are not {goal} after {timeout:g} s (epoch {horizon.committed})",
                 "is a pipeline running? Pass a longer timeout, or read a snapshot",
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(store.capabilities.poll_seconds)

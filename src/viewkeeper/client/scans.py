@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.client.batches import pairs_to_arrow, pieces
 from viewkeeper.client.conditions import Range, key_ranges
 from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.plan.catalog import ViewDefinition
@@ -23,7 +23,7 @@ from viewkeeper.sql.reads import Read
 
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
-    from viewkeeper.stores.embedded.held import HeldViews
+    from viewkeeper.ports.tables import HeldRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Stored:
         return {position: index for position, (part, index) in enumerate(self.places) if part == "key"}
 
 
-def stream(read: Read, snapshot: Snapshot, rows: HeldViews) -> pa.RecordBatchReader:
+def stream(read: Read, snapshot: Snapshot, rows: HeldRows) -> pa.RecordBatchReader:
     """The rows of a table as `rows` holds them, or the records of a view as of the snapshot."""
     schema = read.scan.table
     if read.scan.is_view:

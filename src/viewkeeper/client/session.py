@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viewkeeper.client.reading import Moment, moment_of
+from viewkeeper.client.reading import moment_of
 from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError
 from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.moments import Moment
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.token import Token
 from viewkeeper.plan.catalog import Catalog
@@ -68,7 +69,7 @@ class Snapshot:
         store = database.store
         while True:
             moment = moment_of(store, SNAPSHOT, 0)
-            self._held = store.hold(range(store.places))
+            self._held = store.hold(moment, range(store.places))
             self.catalog: Catalog = database.catalog()
             now = store.read_horizon()
             versions = {self.catalog.version, moment.horizon.catalog_version, now.catalog_version}
@@ -90,12 +91,8 @@ class Snapshot:
 
     def keys_of(self, table: int) -> Iterator[bytes]:
         """The keys of the records of a table beside the views, in order."""
-        from viewkeeper.stores.versions import version_at
-
         places = range(self._database.store.places)
-        for key, chain in self._held.scan(places, table, b"", None):
-            if version_at(chain, self._moment.epoch, self._moment.void) is not None:
-                yield key
+        return (key for key, _ in self._held.scan(places, table, b"", None))
 
     def close(self) -> None:
         self._held.close()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.troubles import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
-from viewkeeper.model.positions import count_between
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -70,7 +69,7 @@ def read_lag(database: Database) -> Lag:
     """What waits for the pipeline now."""
     record = database.store.read_epoch_record()
     waiting = [view for view in database.catalog().kept if _is_waiting(view, record)]
-    return Lag(count_between(record.positions, database.store.ends()), len(waiting))
+    return Lag(database.store.waiting(record.positions).changes, len(waiting))
 
 
 def _is_waiting(view: ViewDefinition, record: EpochRecord) -> bool:
@@ -81,9 +80,8 @@ def read_status(database: Database) -> Status:
     """The status now."""
     store = database.store
     record = store.read_epoch_record()
-    lag = count_between(record.positions, store.ends())
-    oldest = store.oldest_waiting(record.positions)
-    seconds = 0.0 if oldest is None else max(0.0, (store.now() - oldest) / 1e9)
+    waiting = store.waiting(record.positions)
+    seconds = 0.0 if waiting.oldest is None else max(0.0, (store.now() - waiting.oldest) / 1e9)
     pid = store.claimed_by()
     with database.snapshot() as snapshot:
         catalog = snapshot.catalog
@@ -92,14 +90,14 @@ def read_status(database: Database) -> Status:
         url=store.url,
         epoch=record.committed,
         inflight=record.inflight.epoch if record.inflight else None,
-        lag_changes=lag,
+        lag_changes=waiting.changes,
         lag_seconds=seconds,
         log_entries=store.log_entries(),
         bytes_used=store.bytes_used(),
         pipeline_pid=pid,
         tables=tuple(table.name for table in catalog.tables),
         views=views,
-        warnings=(*_warnings(lag, pid, views), *store.warnings()),
+        warnings=(*_warnings(waiting.changes, pid, views), *store.warnings()),
     )
 
 

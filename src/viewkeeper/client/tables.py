@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
 
-class _Unexpected(Exception):
-    """The row that was found is not the expected one."""
-
-
 class Table:
     """A base table of an open database."""
 
@@ -146,7 +142,7 @@ class Table:
     ) -> Iterator[pa.Table]:
         """The rows that `scan` gives, as Arrow tables, some thousand rows at a time."""
         from viewkeeper.client.arrow import table_to_arrow
-        from viewkeeper.client.batches import pieces
+        from viewkeeper.model.pairs import pieces
 
         schema = self.schema
         pairs = self._pairs(schema, prefix, start, stop, limit, reverse)
@@ -181,27 +177,21 @@ class Table:
 
     def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
         # The schema is of a moment ago. Columns that others added since are kept by the merge (`rows.tail_of`).
-        group = RowWrites(self._schema.id, [key], lambda befores: [merge(befores[0])])
-        token = self._database.write_rows(self._database.store.node_of(key), [group], (self._schema,))
+        writes = RowWrites(self._schema.id, [key], lambda befores: [merge(befores[0])])
+        token = self._database.write_rows([writes], (self._schema,))
         self._written(token)
         return token
 
     def _write_if(
         self, key: bytes, wanted: Mapping[str, Stored] | None, merge: Callable[[bytes | None], bytes | None]
     ) -> bool:
-        """Write if the row is as wanted, which is decided inside the transaction; whether it was."""
+        """Write if the row is as wanted when it is written; whether it was."""
         schema = self._schema
-
-        def decide(before: bytes | None) -> bytes | None:
-            if not _is_as_expected(schema, key, before, wanted):
-                raise _Unexpected
-            return merge(before)
-
-        try:
-            self._write(key, decide)
-        except _Unexpected:
-            return False
-        return True
+        writes = RowWrites(schema.id, [key], lambda befores: [merge(befores[0])])
+        token = self._database.write_row_if(writes, schema, lambda before: _is_as_expected(schema, key, before, wanted))
+        if token is not None:
+            self._written(token)
+        return token is not None
 
 
 def _stored(schema: TableSchema, row: Mapping[str, object]) -> dict[str, Stored]:
@@ -270,15 +260,11 @@ class WriteGroup:
             raise InputError("the group of writes has ended", "begin another one with db.write()")
 
     def _commit(self) -> None:
-        store = self._database.store
-        nodes = {store.node_of(key) for _, key, _ in self._steps}
-        if len(nodes) > 1:
-            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
         if not self._steps:
-            self.token = Token(store.incarnation)
+            self.token = Token(self._database.store.incarnation)
             return
         schemas = {schema.id: schema for schema, _, _ in self._steps}.values()
-        self.token = self._database.write_rows(nodes.pop(), self._groups(), tuple(schemas))
+        self.token = self._database.write_rows(self._groups(), tuple(schemas))
 
     def _groups(self) -> list[RowWrites]:
         """One write for each row: the steps of a row run one after the other on what the one before left."""

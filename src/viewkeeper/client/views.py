@@ -8,15 +8,17 @@ is not filled yet says so instead of answering with a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from viewkeeper.client.batches import limited, pairs_to_arrow, pieces
+from viewkeeper.client.batches import limited
 from viewkeeper.client.ranges import byte_range, check_limit
-from viewkeeper.client.reading import EPOCH_MAX, TIMEOUT_SECONDS, Moment, moment_of
+from viewkeeper.client.reading import TIMEOUT_SECONDS, moment_of
 from viewkeeper.client.rows import key_bytes
 from viewkeeper.errors import InputError, NotReady
 from viewkeeper.model.keys import after_prefix, decode_key, part_end
+from viewkeeper.model.moments import EPOCH_MAX, Moment
+from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.rows import decode_row
 from viewkeeper.model.values import from_stored
@@ -26,20 +28,19 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from viewkeeper.client.changes import Change, Changes, Step
+    from viewkeeper.client.changes import Change, Changes
     from viewkeeper.client.database import Database
     from viewkeeper.client.reading import ReadMode
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.horizon import Horizon
-    from viewkeeper.stores.embedded.held import HeldViews
+    from viewkeeper.model.moments import Step
+    from viewkeeper.ports.reads import Held
 
 
 class View:
     """A materialized view of an open database."""
 
-    def __init__(
-        self, database: Database, definition: ViewDefinition, held: tuple[HeldViews, Moment] | None = None
-    ) -> None:
+    def __init__(self, database: Database, definition: ViewDefinition, held: tuple[Held, Moment] | None = None) -> None:
         self._database = database
         self._definition = definition
         self._held = held  # a snapshot's records: every read is answered from them
@@ -64,9 +65,9 @@ class View:
             if self._is_unfilled(definition, moment):
                 return self._unfilled(definition, encoded)
             first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
-            chain = self._chain(self._database.store.place_of(first), node.table, encoded)
+            place = self._database.store.place_of(first)
+            row = self._row(place, node.table, encoded, moment)
             if self._held or self._still(moment):
-                row = None if chain is None else _version_at(chain, moment)
                 return None if row is None else _to_dict(definition, encoded, row)
 
     def scan(
@@ -130,7 +131,7 @@ class View:
 
     def changes(self, since: int, *, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS) -> Changes:
         """What each epoch behind `since` did to the records; ChangesLost when not all of it is kept any more."""
-        from viewkeeper.client.changes import Changes, collect_steps, require_kept
+        from viewkeeper.client.changes import Changes, require_kept
 
         held, moment, definition, places = self._hold((), read, timeout)
         try:
@@ -140,12 +141,7 @@ class View:
                 raise self._not_ready(definition)
             table = definition.node.table
             since = require_kept(_label(definition), since, moment, moment.horizon.filled[definition.node.backfill])
-            indexed_from = moment.horizon.indexed_from
-            if indexed_from is not None and since + 1 >= indexed_from:
-                pairs: Iterable[tuple[bytes, bytes]] = held.written_between(places, table, since, moment.epoch)
-            else:
-                pairs = held.scan(places, table, b"", None)
-            steps = collect_steps(pairs, since, moment)
+            steps = held.steps(places, table, since)
         finally:
             self._release(held)
         return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
@@ -164,13 +160,8 @@ class View:
         if self._is_unfilled(definition, moment):
             yield pairs_to_arrow(self._unfilled_pairs(definition))
             return
-        found = (
-            pair
-            for low, high in ranges
-            for pair in held.scan(self._places_of(definition, low, high), definition.node.table, low, high)
-        )
-        for piece in pieces(found):
-            yield _rows_at(*pairs_to_arrow(piece), moment)
+        spans = ((self._places_of(definition, low, high), low, high) for low, high in ranges)
+        yield from held.batches(definition.node.table, spans)
 
     def in_mode(self, mode: ReadMode) -> View:
         """This view, read in `mode` unless a read says otherwise."""
@@ -194,10 +185,8 @@ class View:
                 pairs = self._unfilled_pairs(definition)
                 yield from (_to_dict(definition, key, row) for key, row in pairs if key >= low)
                 return
-            for key, chain in held.scan(places, definition.node.table, low, high, reverse=reverse):
-                row = _version_at(chain, moment)
-                if row is not None:
-                    yield _to_dict(definition, key, row)
+            for key, row in held.scan(places, definition.node.table, low, high, reverse=reverse):
+                yield _to_dict(definition, key, row)
         finally:
             self._release(held)
 
@@ -218,8 +207,7 @@ class View:
                 pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
                 yield to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
                 return
-            for piece in pieces(held.scan(places, definition.node.table, low, high, reverse=reverse)):
-                keys, rows = _rows_at(*pairs_to_arrow(piece), moment)
+            for keys, rows in held.batches(definition.node.table, [(places, low, high)], reverse=reverse):
                 yield to_arrow(definition.node, definition.shown, keys, rows)
         finally:
             self._release(held)
@@ -228,18 +216,23 @@ class View:
         self, prefix: Sequence[object], start: object, stop: object, read: ReadMode | None, timeout: float
     ) -> tuple[ViewDefinition, pa.Array, pa.Array]:
         """Keys and rows of the records in a range, as Arrow arrays; with what the view is."""
+        import pyarrow as pa
+
         held, moment, definition, places = self._hold(prefix, read, timeout)
         try:
-            bounds, unfilled = _bounds(definition, prefix, start, stop), self._is_unfilled(definition, moment)
-            found = held.scan(places, definition.node.table, *bounds)
-            arrays = pairs_to_arrow(self._unfilled_pairs(definition) if unfilled else list(found))
+            low, high = _bounds(definition, prefix, start, stop)
+            if self._is_unfilled(definition, moment):
+                found = [pairs_to_arrow(self._unfilled_pairs(definition))]
+            else:
+                found = [pairs_to_arrow([]), *held.batches(definition.node.table, [(places, low, high)])]
         finally:
             self._release(held)
-        return definition, *(arrays if unfilled else _rows_at(*arrays, moment))
+        keys, rows = (pa.concat_arrays(arrays) for arrays in zip(*found, strict=True))
+        return definition, keys, rows
 
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
-    ) -> tuple[HeldViews, Moment, ViewDefinition, Sequence[int]]:
+    ) -> tuple[Held, Moment, ViewDefinition, Sequence[int]]:
         """The records of the places that a prefix may lie in, as of one moment."""
         store = self._database.store
         while True:
@@ -247,18 +240,20 @@ class View:
             places = self._places(definition, prefix)
             if self._held:
                 return self._held[0], moment, definition, places
-            held = store.hold(places)
+            held = store.hold(moment, places)
             now = self._still(moment)
             if now is not None:
                 return held, moment.kept_from(now.floor), definition, places
             held.close()
 
-    def _release(self, held: HeldViews) -> None:
+    def _release(self, held: Held) -> None:
         if not self._held:
             held.close()
 
-    def _chain(self, place: int, table: int, key: bytes) -> bytes | None:
-        return self._held[0].get(place, table, key) if self._held else self._database.store.get_chain(place, table, key)
+    def _row(self, place: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+        if self._held:
+            return self._held[0].get(place, table, key)
+        return self._database.store.get_record(place, table, key, moment)
 
     def _look(self, read: ReadMode | None, timeout: float) -> tuple[Moment, ViewDefinition]:
         """The moment to read, and what the view was then."""
@@ -365,18 +360,3 @@ def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, ob
     node = definition.node
     parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
     return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in definition.shown}
-
-
-def _rows_at(keys: pa.Array, chains: pa.Array, moment: Moment) -> tuple[pa.Array, pa.Array]:
-    """The keys that have a record at the moment, and their rows."""
-    from viewkeeper.stores.versions import rows_at
-
-    rows = rows_at(chains, moment.epoch, moment.void)
-    there = rows.is_valid()
-    return keys.filter(there), rows.filter(there)
-
-
-def _version_at(chain: bytes, moment: Moment) -> bytes | None:
-    from viewkeeper.stores.versions import version_at
-
-    return version_at(chain, moment.epoch, moment.void)

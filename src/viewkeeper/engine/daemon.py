@@ -21,8 +21,9 @@ import pyspark.worker
 from pyspark.daemon import manager
 
 import viewkeeper.engine.tasks
-import viewkeeper.stores.embedded.store
-import viewkeeper.stores.logbatches
+from viewkeeper.stores.open import import_for_workers
+
+import_for_workers()
 
 if __name__ == "__main__":
     manager()

@@ -16,7 +16,6 @@ from viewkeeper.flow.coordinator import require_receipts
 from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
-from viewkeeper.model.positions import count_between
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.views.program import levels_of, run_here
@@ -50,7 +49,7 @@ class SparkRunner:
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
-        changes = count_between(epoch.start, epoch.stop.positions) if plan.reads_log(epoch.chunks) else 0
+        changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
         work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
         try:
             if self._is_bound_here or work <= self._small_work or self._is_better_here(work):
@@ -76,7 +75,7 @@ class SparkRunner:
 
         managers = self.view_managers
         owners = tuple(owners_of_places(self._store.places, managers))
-        units = tuple(plan_units(plan, epoch, pieces=managers))
+        units = tuple(plan_units(self._store, plan, epoch, pieces=managers))
         task = EpochTask(self._store.url, self._store.incarnation, plan, epoch, units, owners)
         numbers = self._session.for_epochs().range(0, len(units), 1, max(1, min(len(units), 2 * managers)))
         blocks = numbers.mapInArrow(task.read, BLOCKS_SCHEMA).repartitionById(managers, "manager")

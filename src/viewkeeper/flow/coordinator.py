@@ -29,7 +29,7 @@ from viewkeeper.flow.swaps import swap_catalog, swap_record
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Chunk
-from viewkeeper.model.positions import Cut, Positions, count_between, covers
+from viewkeeper.model.positions import Cut, Positions, covers
 from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
@@ -92,8 +92,7 @@ class Coordinator:
         epoch = record.inflight
         record = self._commit(epoch)
         self._replace_views(record)
-        changes = count_between(epoch.start, epoch.stop.positions)
-        done = Committed(epoch.epoch, changes, self._clock() - started)
+        done = Committed(epoch.epoch, epoch.stop.changes, self._clock() - started)
         self._events(done)
         self._tell_filling(record)
         self._share = min(1.0, 2 * self._share)
@@ -154,7 +153,7 @@ class Coordinator:
     def _begin(self, record: EpochRecord) -> EpochRecord:
         self._require_same_log(record)
         stop, plan, chunks, views = self._cut(record)
-        if not chunks and not count_between(record.positions, stop.positions):
+        if not chunks and covers(record.positions, stop.positions):
             return record
         failpoint("begin.cut")
         digest = self._keep_plan(plan)
@@ -220,7 +219,7 @@ class Coordinator:
     def _sizes(self, epoch: Inflight) -> tuple[int, int, int]:
         """Changes, rows of fills, and bytes of both."""
         size = self._store.log_bytes(epoch.start, epoch.stop.positions) + sum(chunk.bytes for chunk in epoch.chunks)
-        return count_between(epoch.start, epoch.stop.positions), sum(chunk.rows for chunk in epoch.chunks), size
+        return epoch.stop.changes, sum(chunk.rows for chunk in epoch.chunks), size
 
     def _give_up(self, epoch: Inflight, failure: EpochFailed) -> None:
         failpoint("void.start")

@@ -79,11 +79,11 @@ def _chunk(
     rows_max: int,
     bytes_max: int,
 ) -> Chunk:
-    """The next rows of a source: of the base by stream, or by place those of its DELTA, or of a node."""
+    """The next rows of a source: of the base by part, or by place those of its DELTA, or of a node."""
     stored = plan.stored_in(source)
     in_base = stored is None
     read = source if stored is None else stored
-    parts: list[int] = [*sorted(store.ends())] if in_base else [*range(store.places)]
+    parts = store.parts(read) if in_base else range(store.places)
     borders_of, count = (
         (store.row_borders, store.count_rows) if in_base else (store.record_borders, store.count_records)
     )

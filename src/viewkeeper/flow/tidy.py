@@ -24,7 +24,7 @@ ENTRIES_MAX = 5_000  # in one transaction
 
 def tidy_fully(store: Store) -> int:
     """Everything that can go, by one who has the store alone; answers how many log entries went."""
-    return tidy_up(store, log_kept_seconds=0, seconds_max=math.inf)
+    return tidy_up(store, log_kept_seconds=0, seconds_max=math.inf, is_alone=True)
 
 
 def tidy_up(
@@ -33,6 +33,7 @@ def tidy_up(
     log_kept_seconds: float | None = None,
     seconds_max: float = SECONDS_MAX,
     entries_max: int = ENTRIES_MAX,
+    is_alone: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Truncate the log behind the committed positions, and remove what was dropped; answers how many entries went.
@@ -53,12 +54,18 @@ def tidy_up(
     failpoint("tidy.truncated")
     while store.purge(record, records_max=entries_max) and clock() < until:
         pass
+    at_once = is_alone or store.capabilities.held_reads
+    _remove_dropped(store, math.inf if at_once else record.floor)
+    return gone_entries
+
+
+def _remove_dropped(store: Store, floor: float) -> None:
+    """Remove tables that were dropped before the floor: a reader of an older epoch may be at their records (R4)."""
     catalog = Catalog.from_json(store.read_catalog())
-    if catalog.dropped:
-        gone = [table for table, _ in catalog.dropped]
-        for table in gone:
-            store.drop_records(table)
-            store.drop_rows(table)
+    gone = [table for table, epoch in catalog.dropped if epoch < floor]
+    for table in gone:
+        store.drop_records(table)
+        store.drop_rows(table)
+    if gone:
         failpoint("tidy.dropped")
         swap_catalog(store, lambda catalog: catalog.without_dropped(gone))
-    return gone_entries

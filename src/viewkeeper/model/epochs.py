@@ -15,7 +15,7 @@ from typing import Any, NewType
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
 from viewkeeper.model.fills import Chunk, Filling, advance
 from viewkeeper.model.keeping import Keeping
-from viewkeeper.model.positions import Cut, Positions, covers, positions_from_json, positions_to_json
+from viewkeeper.model.positions import Cut, Positions, Stream, covers, positions_from_json, positions_to_json
 
 Epoch = NewType("Epoch", int)
 READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (H4)
@@ -47,7 +47,7 @@ class EpochRecord:
     committed: int
     positions: Positions  # committed with `committed`
     stamp: int  # the instant of the committed state
-    checksums: dict[int, int]  # of the log entry at each committed position (R9)
+    checksums: dict[Stream, int]  # of the log entry at each committed position (R9)
     recent: tuple[int, ...]  # the newest committed epochs, newest first, at most K
     floor: int
     void: tuple[int, ...]
@@ -102,7 +102,7 @@ def begin(
 
 
 def commit(
-    record: EpochRecord, owner: str, epoch: int, checksums: dict[int, int], tables: frozenset[int]
+    record: EpochRecord, owner: str, epoch: int, checksums: dict[Stream, int], tables: frozenset[int]
 ) -> EpochRecord:
     """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist."""
     _require_owner(record, owner)
@@ -203,7 +203,7 @@ def record_to_json(record: EpochRecord) -> dict:
         "void": list(record.void),
         "positions": positions_to_json(record.positions),
     }
-    value["checksums"] = {str(key): record.checksums[key] for key in sorted(record.checksums)}
+    value["checksums"] = {stream: record.checksums[stream] for stream in sorted(record.checksums)}
     value["filled"] = {str(key): record.filled[key] for key in sorted(record.filled)}
     value["filling"] = {str(key): record.filling[key].to_json() for key in sorted(record.filling)}
     value["rebuilt"] = positions_to_json(record.rebuilt)
@@ -216,6 +216,7 @@ def record_to_json(record: EpochRecord) -> dict:
         "start": positions_to_json(inflight.start),
         "stop": positions_to_json(inflight.stop.positions),
         "stamp": inflight.stop.stamp,
+        "changes": inflight.stop.changes,
         "plan": inflight.plan,
         "floor": inflight.floor,
         "void": list(inflight.void),
@@ -228,7 +229,7 @@ def record_to_json(record: EpochRecord) -> dict:
 def record_from_json(value: dict) -> EpochRecord:
     inflight = value["inflight"]
     if inflight:
-        stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"])
+        stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"], inflight["changes"])
         start, plan = positions_from_json(inflight["start"]), inflight["plan"]
         void_epochs, chunks = tuple(inflight["void"]), tuple(map(Chunk.from_json, inflight["chunks"]))
         floor, indexed = inflight["floor"], frozenset(inflight.get("indexed", ()))
@@ -242,7 +243,7 @@ def record_from_json(value: dict) -> EpochRecord:
         committed=value["committed"],
         positions=positions_from_json(value["positions"]),
         stamp=value["stamp"],
-        checksums={int(key): checksum for key, checksum in value["checksums"].items()},
+        checksums={Stream(stream): checksum for stream, checksum in value["checksums"].items()},
         recent=tuple(value["recent"]),
         floor=value["floor"],
         void=tuple(value["void"]),

@@ -1,7 +1,7 @@
-"""Positions: places in the store's log.
+"""Positions: how far something has come in the streams of a log.
 
-In and out: numbers with names. Always: a position counts the changes of its stream from 1, so the difference of two
-positions is a number of changes.
+In and out: numbers with names. Always: a position is ordered within its stream, and nothing more: the difference of two says
+nothing of what lies between them. A stream is known by its name.
 """
 
 from __future__ import annotations
@@ -9,32 +9,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-Stream = NewType("Stream", int)
+Stream = NewType("Stream", str)
 Position = NewType("Position", int)
 Positions = dict[Stream, Position]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One state of the whole base: the last position of each stream up to the instant `stamp` (nanoseconds)."""
+    """One state of the whole base: the last position of each stream up to the instant `stamp` (nanoseconds).
+
+    `changes`: how many lie between it and where it was asked for from.
+    """
 
     positions: Positions
     stamp: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What lies after some positions: how many changes, and the stamp of the oldest, None when there is none."""
+
+    changes: int
+    oldest: int | None
 
 
 def covers(positions: Positions, others: Positions) -> bool:
-    """Whether `positions` are at or behind `others` in every stream."""
+    """Whether `positions` are at or after `others` in every stream."""
     return all(positions.get(stream, 0) >= position for stream, position in others.items())
 
 
-def count_between(start: Positions, stop: Positions) -> int:
-    """How many changes lie in (start, stop]."""
-    return sum(position - start.get(stream, 0) for stream, position in stop.items())
-
-
 def positions_to_json(positions: Positions) -> dict[str, int]:
-    return {str(stream): positions[stream] for stream in sorted(positions)}
+    return {stream: positions[stream] for stream in sorted(positions)}
 
 
 def positions_from_json(value: dict[str, int]) -> Positions:
-    return {Stream(int(stream)): Position(position) for stream, position in value.items()}
+    return {Stream(stream): Position(position) for stream, position in value.items()}

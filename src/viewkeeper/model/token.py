@@ -7,6 +7,7 @@ incarnation of one store (R19) and is refused by any other.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import quote, unquote
 
 from viewkeeper.errors import ForeignToken, InputError
 from viewkeeper.model.positions import Position, Positions, Stream, covers
@@ -30,7 +31,9 @@ class Token:
         return hash(str(self))
 
     def __str__(self) -> str:
-        places = ",".join(f"{stream}={position}" for stream, position in sorted(self.positions.items()))
+        places = ",".join(
+            f"{quote(stream, safe='/')}={position}" for stream, position in sorted(self.positions.items())
+        )
         return f"vk1:{self.incarnation}:{places}"
 
     @staticmethod
@@ -39,10 +42,10 @@ class Token:
         try:
             form, incarnation, places = text.strip().split(":")
             pairs = (item.split("=") for item in places.split(",") if item)
-            positions = {Stream(int(stream)): Position(int(position)) for stream, position in pairs}
+            positions = {Stream(unquote(stream)): Position(int(position)) for stream, position in pairs}
         except ValueError:
             form = ""
-        if form != "vk1":
+        if form != "vk1" or "" in positions:
             raise InputError(f"{text[:60]!r} is not a token", "pass what put, delete or put_many returned")
         return Token(incarnation, positions)
 

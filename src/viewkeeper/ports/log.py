@@ -1,7 +1,7 @@
 """LogSource: the port through which changes are read.
 
-A range (start, stop] of a stream is read again and again with the same answer, until it is truncated behind what the
-pipeline has committed.
+A range (start, stop] of a stream is read again and again with the same answer, until it is truncated before what the
+pipeline has committed. Positions are ordered, not counted; a number of changes is asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from viewkeeper.model.positions import Cut, Position, Positions, Stream
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 
 CHANGES_SCHEMA = pa.schema(
     [("position", pa.int64()), ("key", pa.binary()), ("before", pa.binary()), ("after", pa.binary())]
@@ -26,7 +26,7 @@ class LogSource(Protocol):
         ...
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
-        """One state of the whole base (R17) behind `start`: for each stream the last position up to one instant.
+        """One state of the whole base (R17) after `start`: for each stream the last position up to one instant.
 
         Never cuts a base transaction; no more than the one with which `changes_max` or `bytes_max` is reached lies before
         the cut. Everything up to the cut is durable when this returns (R10.1).
@@ -37,15 +37,19 @@ class LogSource(Protocol):
         """How many bytes the changes of (start, stop] have."""
         ...
 
-    def oldest_waiting(self, positions: Positions) -> int | None:
-        """The stamp of the oldest change after `positions`; None when there is none."""
+    def waiting(self, start: Positions) -> Waiting:
+        """What lies after `start` now."""
+        ...
+
+    def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
+        """Growing positions from `start` to `stop` that cut (start, stop] in up to `count` pieces of about equal size."""
         ...
 
     def log_entries(self) -> int:
         """How many entries the log holds, in all streams."""
         ...
 
-    def checksums(self, positions: Positions) -> dict[int, int]:
+    def checksums(self, positions: Positions) -> dict[Stream, int]:
         """Of the entry that ends at each stream's position; a stream whose entry is not there is left out."""
         ...
 

@@ -6,13 +6,14 @@ the store's own matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.fills import Borders
-from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.model.positions import Positions, Stream
 from viewkeeper.model.writes import Image, RowWrites
 
 
@@ -29,12 +30,19 @@ class HeldRows(Protocol):
 class BaseTables(Protocol):
     """The rows that clients write."""
 
-    def node_of(self, key: bytes) -> Stream:
-        """The node that takes the row under a key."""
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        """One atomic group of writes, each on what those before it left; returns positions that reach them in the log.
+
+        InputError where the rows cannot be one group: see `Capabilities.atomic_group`.
+        """
         ...
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; returns where its log ends."""
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        """A write of one row that is done only if the row is as expected when it is done; None when it is not."""
+        ...
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        """Which of many rows may be written as one group: their places in `keys`, group by group."""
         ...
 
     def get(self, table: int, key: bytes) -> Image:
@@ -55,10 +63,18 @@ class BaseTables(Protocol):
         """The rows of all tables as they are now."""
         ...
 
+    def parts(self, table: int) -> Sequence[int]:
+        """The parts that a base table's rows lie in, each row in one."""
+        ...
+
+    def part_of(self, stream: Stream) -> int:
+        """The part whose changes a stream holds; only where the log has before-images."""
+        ...
+
     def scan_as_of(
-        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+        self, table: int, part: int, positions: Positions, low: bytes = b"", high: bytes | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows with low < key <= high of one stream's part of a base table as of `position`, as batches of (key, row).
+        """The rows with low < key <= high of a part of a base table as of `positions`, as batches of (key, row).
 
         Only where the log has before-images.
         """
@@ -67,7 +83,7 @@ class BaseTables(Protocol):
     def row_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        """The next rows of a stream after `after`, in about equal pieces.
+        """The next rows of a part after `after`, in about equal pieces.
 
         They end with the row with which `rows_max` or `bytes_max` is reached.
         """

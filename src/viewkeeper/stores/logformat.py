@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from viewkeeper.errors import NewerFormat
+from viewkeeper.model.positions import Position, Positions
 from viewkeeper.model.writes import Image
 
 FORMAT = 2
@@ -122,3 +123,14 @@ def decode_header(entry: bytes) -> EntryHeader:
     if form > FORMAT:
         raise NewerFormat(f"log entry of format {form}", f"this ViewKeeper reads up to {FORMAT}; use a newer one")
     return EntryHeader(flags, table, stream, incarnation, count, checksum, stamp, begins)
+
+
+def count_between(start: Positions, stop: Positions) -> int:
+    """How many changes lie in (start, stop] of streams whose positions count their changes."""
+    return sum(position - start.get(stream, 0) for stream, position in stop.items())
+
+
+def even_pieces(start: Position, stop: Position, count: int) -> list[Position]:
+    """Positions that cut (start, stop] of such a stream in pieces; see `LogSource.pieces`."""
+    pieces = max(1, min(count, stop - start))
+    return [Position(start + (stop - start) * number // pieces) for number in range(pieces + 1)]

@@ -19,6 +19,11 @@ _ADAPTERS = {
     "memory": ("viewkeeper.stores.memory.cellstore", "open_memory"),
 }
 _RESTORERS = {"embedded": ("viewkeeper.stores.embedded.restore", "restore_store")}
+_FOR_WORKERS = (
+    "viewkeeper.stores.embedded.store",
+    "viewkeeper.stores.embedded.place",
+    "viewkeeper.stores.logbatches",
+)
 _SHARED: dict[str, Any] = {}
 
 
@@ -33,6 +38,12 @@ def restore_store(backup: Path, url: str, progress: Callable[[int, int], None] |
     if scheme not in _RESTORERS:
         raise NotOffered(f"a store at {scheme}: is not made from a backup", "restore it to embedded:PATH")
     _load(_RESTORERS[scheme])(backup, url, progress)
+
+
+def import_for_workers() -> None:
+    """Import what tasks need of the adapters, before workers are forked off; nothing is opened."""
+    for module in _FOR_WORKERS:
+        importlib.import_module(module)
 
 
 def _scheme_of(url: str) -> str:

@@ -16,7 +16,7 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import places_of_keys
-from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.positions import Stream
 from viewkeeper.plan.nodes import CopyNode, Feed, FoldNode, JoinNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
@@ -180,8 +180,8 @@ def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> 
     if unit.chunk is not None:
         _read_rows(store, plan, epoch, unit, gathering)
     else:
-        for source, batch in store.read_log(Stream(unit.part), Position(unit.start), Position(unit.stop)):
-            _read_changes(plan, epoch, source, batch, unit.part, gathering)
+        for source, batch in store.read_log(unit.stream, unit.start, unit.stop):
+            _read_changes(store, plan, epoch, source, batch, unit.stream, gathering)
     failpoint("unit.read")
     inputs = gathering.inputs()
     forget_relations()
@@ -189,7 +189,13 @@ def read_unit(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit) -> 
 
 
 def _read_changes(
-    plan: PhysicalPlan, epoch: Inflight, source: int, batch: pa.RecordBatch, stream: int, gathering: Gathering
+    store: Store,
+    plan: PhysicalPlan,
+    epoch: Inflight,
+    source: int,
+    batch: pa.RecordBatch,
+    stream: Stream,
+    gathering: Gathering,
 ) -> None:
     for place, table in enumerate(plan.deltas):
         if table.id == source:
@@ -199,8 +205,8 @@ def _read_changes(
             return
     for chunk, readers in _readers(plan, epoch, source):
         flowing = batch
-        if chunk is not None and stream in epoch.chunks[chunk].borders:
-            low = epoch.chunks[chunk].borders[stream][0]
+        if chunk is not None and (part := store.part_of(stream)) in epoch.chunks[chunk].borders:
+            low = epoch.chunks[chunk].borders[part][0]
             flowing = batch.filter(pc.less_equal(batch["key"], pa.scalar(low, pa.binary())))
         add_changes(plan, source, flowing, readers, gathering)
 
@@ -245,7 +251,7 @@ def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, ga
 def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, unit: Unit, source: int) -> Iterable[pa.RecordBatch]:
     stored = plan.stored_in(source)
     if stored is None:
-        return store.scan_as_of(source, Stream(unit.part), Position(unit.stop), unit.low, unit.high)
+        return store.scan_as_of(source, unit.part, epoch.stop.positions, unit.low, unit.high)
     return store.scan_versions(unit.part, stored, epoch.epoch - 1, epoch.void, unit.low, unit.high)
 
 

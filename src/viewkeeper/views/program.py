@@ -110,7 +110,7 @@ def apply_inputs(
 
 def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight) -> list[Receipt]:
     """The whole epoch in this process, as one manager that owns every place."""
-    units = plan_units(plan, epoch, pieces=1)
+    units = plan_units(store, plan, epoch, pieces=1)
     everywhere = frozenset(range(store.places))
     inputs = [item for unit in units for item in read_unit(store, plan, epoch, unit)]
     written = 0

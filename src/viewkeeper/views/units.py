@@ -6,46 +6,48 @@ exactly the epoch's input, whatever the number of pieces (R9, R12).
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-
-import numpy as np
 
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import START
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.log import LogSource
+
+_NONE, _FIRST = Stream(""), Position(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A range (start, stop] of the log of stream `part`; or, with `chunk`, the rows of a part with low < key <= high."""
+    """A range (start, stop] of a stream of the log; or, with `chunk`, the rows of a part with low < key <= high."""
 
     number: int
-    part: int
-    start: int = 0
-    stop: int = 0
+    stream: Stream = _NONE
+    start: Position = _FIRST
+    stop: Position = _FIRST
     chunk: int | None = None
+    part: int = 0
     low: bytes = START
     high: bytes | None = None
     opens: bool = False  # gives the records that stand over an empty base too
 
 
-def plan_units(plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit]:
+def plan_units(log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Unit]:
     """The input work of an epoch; each stream's range is cut in about `pieces`."""
     units: list[Unit] = []
     if plan.reads_log(epoch.chunks):
         for stream, stop in sorted(epoch.stop.positions.items()):
-            start = epoch.start.get(stream, Position(0))
-            borders = np.linspace(start, stop, min(pieces, max(stop - start, 1)) + 1).astype(int).tolist()
-            for low, high in zip(borders, borders[1:], strict=False):
-                if low < high:
-                    units.append(Unit(len(units), stream, low, high))
+            start = epoch.start.get(stream, _FIRST)
+            borders = log.pieces(stream, start, stop, count=pieces) if start < stop else []
+            for low, high in itertools.pairwise(borders):
+                units.append(Unit(len(units), stream, low, high))
     for number, chunk in enumerate(epoch.chunks):
-        opens, is_stored = chunk.opens, plan.stored_in(chunk.source) is not None
+        opens = chunk.opens
         for part, keys in sorted(chunk.borders.items()):
             for first, last in zip(keys, keys[1:], strict=False):
-                end = 0 if is_stored else epoch.stop.positions.get(Stream(part), Position(0))
-                units.append(Unit(len(units), part, 0, end, number, first or START, last, opens))
+                unit = Unit(len(units), chunk=number, part=part, low=first or START, high=last, opens=opens)
+                units.append(unit)
                 opens = False
     return units
 

@@ -11,17 +11,17 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
-from viewkeeper.client.changes import collect_steps
 from viewkeeper.client.views import _to_change
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model import epochs
+from viewkeeper.stores.asof import collect_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewkeeper.client.changes import Step
     from viewkeeper.client.database import Database
     from viewkeeper.client.views import View
+    from viewkeeper.model.moments import Step
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def steps_of(view: View, since: int) -> tuple[list[Step], Callable[[Step], vk.Ch
     """What `changes` tells, by a pass over all records."""
     with view._database.snapshot() as snapshot:
         moment, places = snapshot._moment, range(view._database.store.places)
-        pairs = list(snapshot._held.scan(places, view.definition.node.table, b"", None))
+        pairs = list(snapshot._held._chains.scan(places, view.definition.node.table, b"", None))
     return collect_steps(pairs, since, moment), lambda step: _to_change(view.definition, step)
 
 

@@ -219,7 +219,7 @@ def test_a_swap_between_a_readers_look_and_its_read_is_noticed(
     assert opened.get("a") == {"g": "a", "n": ROWS // 2}
     replace(db)
     store, swapped = type(db.store), []
-    name = "get_chain" if read == "get" else "hold"
+    name = "get_record" if read == "get" else "hold"
     original = getattr(store, name)
 
     def swap_before(*arguments: object) -> object:

@@ -23,9 +23,11 @@ def add_table(catalog: Catalog) -> Catalog:
     return catalog.with_table(TableSchema(TableId(number), "stored", COLUMNS, ("k",), TableId(number + 1)))
 
 
-@pytest.fixture(params=[1, 11], ids=["one node", "more nodes than places"])
-def db(tmp_path: Path, request: pytest.FixtureRequest) -> vk.Database:
-    db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off&nodes={request.param}")
+NODES = pytest.mark.parametrize("nodes", [1, 11], ids=["one node", "more nodes than places"])
+
+
+def make(url: str) -> vk.Database:
+    db = vk.connect(url)
     db.execute("CREATE TABLE plain (k STRING PRIMARY KEY, v INT)")
     swap_catalog(db.store, add_table)
     return db
@@ -60,7 +62,10 @@ def require_right(db: vk.Database) -> None:
     assert {tuple(row.values()) for row in db.view("joined").scan()} == both
 
 
-def test_views_over_both_are_filled_and_kept(db: vk.Database) -> None:
+@NODES
+@pytest.mark.parametrize("url", ["embedded:{folder}?sync=off&", "memory:{folder}?"], ids=["embedded", "memory"])
+def test_views_over_both_are_filled_and_kept(tmp_path: Path, url: str, nodes: int) -> None:
+    db = make(f"{url.format(folder=tmp_path / 's')}nodes={nodes}")
     put(db, "plain", range(15), 1)
     put(db, "stored", range(5, 25), 2)
     keep(db)
@@ -75,7 +80,9 @@ def test_views_over_both_are_filled_and_kept(db: vk.Database) -> None:
     require_right(db)
 
 
-def test_both_come_back_after_a_power_loss(db: vk.Database) -> None:
+@NODES
+def test_both_come_back_after_a_power_loss(tmp_path: Path, nodes: int) -> None:
+    db = make(f"embedded:{tmp_path / 's'}?sync=off&nodes={nodes}")
     define(db)
     put(db, "plain", range(9), 1)
     put(db, "stored", range(5, 12), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,23 @@ def test_a_tidying_ends_with_its_share_of_time_and_the_next_goes_on(db: vk.Datab
     assert tidy() == 5 * nodes
     assert tidy() == 5 * nodes
     assert db.store.log_entries() == 40 - 10 * nodes
+
+
+@pytest.mark.parametrize("held_reads", [True, False], ids=["held", "not held"])
+def test_what_was_dropped_goes_when_no_reader_can_be_at_it(monkeypatch: pytest.MonkeyPatch, held_reads: bool) -> None:
+    """R4: where held records do not stay, a reader of the epoch of the drop is answered until the floor has passed it."""
+    db = vk.connect("memory:")
+    told = replace(db.store.capabilities, held_reads=held_reads)
+    monkeypatch.setattr(type(db.store), "capabilities", told)
+    db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT); CREATE TABLE u (k INT PRIMARY KEY)")
+    db.execute("CREATE MATERIALIZED VIEW s AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
+    write(db, 3, 1)
+    db.execute("DROP MATERIALIZED VIEW s; DROP TABLE u")
+    dropped, last = db.epoch, []
+    while db.catalog().dropped:
+        tidy_up(db.store)
+        last.append(db.store.read_epoch_record().floor)
+        write(db, 3, len(last) + 1)
+        assert len(last) < 9
+
+    assert len(last) == 1 if held_reads else last[-1] > dropped >= last[-2]

@@ -20,7 +20,7 @@ PLAN = "c0ffee"
 
 
 def cut(position: int) -> Cut:
-    return Cut({0: position}, 100 + position)
+    return Cut({"0": position}, 100 + position, 1)
 
 
 def owned(record: EpochRecord | None = None) -> EpochRecord:
@@ -38,7 +38,7 @@ def chunk(table: int, high: bytes | None = None, rows: int = 3) -> Chunk:
 
 
 def committed(record: EpochRecord, tables: frozenset[int] = frozenset({5})) -> EpochRecord:
-    return epochs.commit(record, "me", record.last, {0: 7}, tables)
+    return epochs.commit(record, "me", record.last, {"0": 7}, tables)
 
 
 def test_a_new_record_has_nothing_committed_and_nobody_owns_it() -> None:
@@ -60,11 +60,11 @@ def test_begin_stores_what_a_rerun_needs_and_commit_moves_the_positions() -> Non
     record = begun(committed(begun(owned(), 3)), 8, (5, 6))
 
     assert record.inflight.epoch == record.last == 2
-    assert record.inflight.start == {0: 3}
+    assert record.inflight.start == {"0": 3}
     assert record.inflight.stop == cut(8)
     assert record.inflight.chunks == (chunk(6),)  # 5 is filled already
     done = committed(record, frozenset({6}))
-    assert (done.committed, done.positions, done.stamp, done.checksums) == (2, {0: 8}, 108, {0: 7})
+    assert (done.committed, done.positions, done.stamp, done.checksums) == (2, {"0": 8}, 108, {"0": 7})
     assert done.filled == {6: 2}  # 5 was dropped meanwhile
 
 
@@ -93,7 +93,7 @@ def test_a_chunk_of_a_voided_epoch_is_not_behind_the_cursor() -> None:
 
 
 def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_committed() -> None:
-    record = epochs.forget_views(committed(begun(owned(), 3)), {0: 9})
+    record = epochs.forget_views(committed(begun(owned(), 3)), {"0": 9})
     record = committed(epochs.begin(record, "me", cut(5), PLAN, (chunk(5),)))
     assert record.filled == {} and record.filling[5].is_done
     record = committed(epochs.begin(record, "me", cut(9), PLAN, (Chunk(1, (5,), {}, 0, 0, 10, opens=False),)))
@@ -122,10 +122,10 @@ def test_the_floor_stays_k_epochs_behind() -> None:
 def test_a_void_epoch_is_never_used_again_and_does_not_count_as_readable() -> None:
     record = epochs.void(begun(committed(begun(owned(), 1)), 5), "me")
 
-    assert (record.void, record.committed, record.positions, record.inflight) == ((2,), 1, {0: 1}, None)
+    assert (record.void, record.committed, record.positions, record.inflight) == ((2,), 1, {"0": 1}, None)
     again = begun(record, 6)
     assert again.inflight.epoch == 3
-    assert again.inflight.start == {0: 1}
+    assert again.inflight.start == {"0": 1}
     assert again.inflight.void == (2,)
     assert committed(again).recent == (3, 1)
 

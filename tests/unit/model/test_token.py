@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.errors import ForeignToken, InputError
-from viewkeeper.model.positions import count_between, covers
+from viewkeeper.model.positions import covers
 from viewkeeper.model.token import Token
 
-POSITIONS = st.dictionaries(st.integers(0, 4), st.integers(0, 9), max_size=4)
+STREAMS = st.sampled_from(["0", "1", "12", "rs1,16021,1794810270429", "node/6ed0=é", "a:b%"])
+POSITIONS = st.dictionaries(STREAMS, st.integers(0, 9), max_size=4)
 
 
 @given(POSITIONS)
@@ -33,7 +34,7 @@ def test_two_tokens_together_are_covered_when_both_are(left: dict, right: dict, 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "abc", "vk1:abc", "vk1:abc:0", "vk1:abc:0=x", "vk2:abc:0=1", "a:b:c:d", "vk1:abc:0=1=2"]
+    "text", ["", "abc", "vk1:abc", "vk1:abc:0", "vk1:abc:0=x", "vk2:abc:0=1", "a:b:c:d", "vk1:abc:0=1=2", "vk1:abc:=1"]
 )
 def test_what_is_not_a_token_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a token"):
@@ -42,14 +43,19 @@ def test_what_is_not_a_token_is_refused(text: str) -> None:
 
 def test_a_token_of_another_store_is_refused() -> None:
     with pytest.raises(ForeignToken):
-        Token("abc", {0: 1}).is_covered_by("xyz", {0: 9})
+        Token("abc", {"0": 1}).is_covered_by("xyz", {"0": 9})
     with pytest.raises(ForeignToken):
         Token("abc") | Token("xyz")
 
 
 @given(POSITIONS, POSITIONS)
-def test_positions_that_cover_others_have_no_fewer_changes(left: dict, right: dict) -> None:
-    if covers(left, right):
-        assert count_between(right, left) >= 0
+def test_later_positions_cover_earlier_ones_and_not_the_other_way(left: dict, right: dict) -> None:
+    later = {stream: left.get(stream, 0) + position for stream, position in right.items()}
+    assert covers(left | later, left)
+    assert covers(left, left | later) == (not any(right.values()))
     assert covers(left, {})
     assert covers(left, left)
+
+
+def test_a_token_of_numbered_streams_reads_as_it_always_did() -> None:
+    assert str(Token("abc", {"0": 5, "1": 7})) == "vk1:abc:0=5,1=7"

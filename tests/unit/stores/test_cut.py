@@ -34,7 +34,7 @@ def keys_of_nodes(store: EmbeddedStore, count: int) -> list[list[bytes]]:
 
 
 def put_one(store: EmbeddedStore, key: bytes, row: bytes) -> None:
-    store.write(store.node_of(key), [RowWrites(1, [key], lambda befores: [row])])
+    store.write([RowWrites(1, [key], lambda befores: [row])])
 
 
 def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: Path) -> None:
@@ -55,13 +55,13 @@ def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: 
     for writer in writers:
         writer.start()
     start.wait()
-    last, between = {0: 0, 1: 0}, 0
+    last, between = {"0": 0, "1": 0}, 0
     try:
         for number in range(CUTS):
             cut = store.cut(last, changes_max=10_000 if number % 2 else 6, bytes_max=1 << 40).positions
-            assert 0 <= cut[0] - cut[1] <= WRITERS  # a writer has at most one x whose y is not written yet
-            assert all(cut[node] >= last[node] for node in (0, 1))
-            between += cut[0] > cut[1]
+            assert 0 <= cut["0"] - cut["1"] <= WRITERS  # a writer has at most one x whose y is not written yet
+            assert all(cut[node] >= last[node] for node in ("0", "1"))
+            between += cut["0"] > cut["1"]
             last = cut
     finally:
         enough.set()
@@ -71,7 +71,7 @@ def test_y_is_never_in_a_cut_without_the_x_that_was_written_before_it(tmp_path: 
     ends = store.ends()
     assert between  # some cuts fell between an x and its y
     assert store.cut(last, changes_max=1_000_000, bytes_max=1 << 40).positions == ends
-    assert ends[0] == ends[1]
+    assert ends["0"] == ends["1"]
 
 
 def test_a_cut_waits_for_a_transaction_that_was_stamped_before_it(
@@ -91,7 +91,7 @@ def test_a_cut_waits_for_a_transaction_that_was_stamped_before_it(
         return stamp
 
     def tell_and_pass(node: Node) -> None:
-        if node.stream == store.node_of(x):
+        if node.number == store.node_of(x):
             at_lock.set()
         pass_writer_lock(node)
 
@@ -110,7 +110,7 @@ def test_a_cut_waits_for_a_transaction_that_was_stamped_before_it(
     slow.join()
     cutter.join()
 
-    assert cuts == [{0: 1, 1: 1}]
+    assert cuts == [{"0": 1, "1": 1}]
 
 
 @pytest.mark.parametrize("changes_max", [1, 2, 3, 7])
@@ -120,10 +120,10 @@ def test_a_cut_never_parts_a_transaction_and_comes_to_the_end(tmp_path: Path, ch
     for number in range(12):
         rows = {b"%d-%d" % (number, place): b"v" for place in range(1 + number % 3)}
         groups = [RowWrites(table, list(rows), lambda befores, rows=rows: list(rows.values())) for table in (1, 2)]
-        borders.add(int(store.write(0, groups)[0]))
+        borders.add(int(store.write(groups)["0"]))
     position, steps = 0, 0
-    while position < store.ends()[0]:
-        cut = int(store.cut({0: position}, changes_max=changes_max, bytes_max=1 << 40).positions[0])
+    while position < store.ends()["0"]:
+        cut = int(store.cut({"0": position}, changes_max=changes_max, bytes_max=1 << 40).positions["0"])
         assert cut in borders
         assert position < cut <= position + changes_max + 6  # at most the rest of a transaction more than asked
         position, steps = cut, steps + 1
@@ -134,7 +134,7 @@ def test_a_cut_never_parts_a_transaction_and_comes_to_the_end(tmp_path: Path, ch
 def test_a_cut_of_an_empty_store_is_empty(tmp_path: Path) -> None:
     store = EmbeddedStore(f"embedded:{tmp_path / 's'}?nodes=2")
 
-    assert store.cut({}, changes_max=10, bytes_max=1 << 40).positions == {0: 0, 1: 0}
+    assert store.cut({}, changes_max=10, bytes_max=1 << 40).positions == {"0": 0, "1": 0}
 
 
 def make(path: Path, *, rows: int) -> vk.Database:

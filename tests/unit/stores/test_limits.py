@@ -14,7 +14,6 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.client.database import Database
 from viewkeeper.errors import InputError
-from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.node import Node
@@ -101,7 +100,7 @@ def test_a_range_ends_with_the_transaction_that_makes_so_many_changes_or_bytes(
     path, part = tmp_path_factory.mktemp("n") / "n", part_of({}, "node-0")
     make_part(path, part)
     environment = Environment(path, part, synced=False)
-    node = Node(lambda: environment, Stream(0), synced=False, before_images=True, limits=limits)
+    node = Node(lambda: environment, 0, synced=False, before_images=True, limits=limits)
     ends, lengths = [0], [0]
     for number, transaction in enumerate(sizes):
         keys = [b"%d-%d" % (number, i) for i in range(len(transaction))]

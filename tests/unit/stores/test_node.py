@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.handles import close_environments
-from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.node import Node
@@ -24,7 +23,7 @@ def make_node(path: Path) -> Node:
     part = part_of({}, "node-0")
     make_part(path, part)
     environment = Environment(path, part, synced=False)
-    return Node(lambda: environment, Stream(0), synced=False, before_images=True)
+    return Node(lambda: environment, 0, synced=False, before_images=True)
 
 
 def clock(first: int = 10) -> Callable[[], int]:

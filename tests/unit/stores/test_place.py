@@ -23,7 +23,7 @@ LONG = b"l" * 700
 
 
 def at(epoch: int, *, floor: int = 0, void: tuple[int, ...] = ()) -> Inflight:
-    return Inflight(epoch, {}, Cut({}, 0), {}, floor, void, ())
+    return Inflight(epoch, {}, Cut({}, 0, 0), {}, floor, void, ())
 
 
 @pytest.fixture

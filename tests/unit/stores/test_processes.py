@@ -140,7 +140,7 @@ def test_an_update_beside_a_delete_never_brings_a_row_back(tmp_path: Path) -> No
         assert writer.exitcode == 0
 
     log = pa.concat_batches(
-        [batch for _, batch in db.store.read_log(Stream(0), Position(0), db.store.ends()[Stream(0)])]
+        [batch for _, batch in db.store.read_log(Stream("0"), Position(0), db.store.ends()[Stream("0")])]
     )
     schema = db.table("t").schema
     rows = [decode_row(schema.value_columns, row) for row in log["after"].to_pylist() if row is not None]

@@ -14,7 +14,7 @@ from viewkeeper.views.images import Images, images_of_changes
 
 def _images(db: vk.Database) -> Images:
     schema, store = db.table("t").schema, db.store
-    ((_, changes),) = store.read_log(Stream(0), Position(0), store.ends()[Stream(0)])
+    ((_, changes),) = store.read_log(Stream("0"), Position(0), store.ends()[Stream("0")])
     return images_of_changes(schema, changes, [0, 1, 2])
 
 

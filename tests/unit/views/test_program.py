@@ -27,7 +27,16 @@ from viewkeeper.views.program import apply_inputs, split_by_manager
 from viewkeeper.views.settle import differs
 from viewkeeper.views.units import plan_units
 
-RANGES = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=3)
+RANGES = st.dictionaries(
+    st.sampled_from(["0", "1", "rs1,7"]), st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=3
+)
+
+
+class Halves:
+    """A log that is cut where it likes."""
+
+    def pieces(self, stream: str, start: int, stop: int, *, count: int) -> list[int]:
+        return sorted({start, (start + stop) // 2, stop} if count > 1 else {start, stop})
 
 
 def node(table: int, source: int) -> CopyNode:
@@ -45,18 +54,18 @@ def test_units_cover_every_range_once_and_every_table_to_be_filled(
     )
     start = {stream: low for stream, (low, _) in ranges.items()}
     stop = {stream: low + size for stream, (low, size) in ranges.items()}
-    chunk = Chunk(2, (11, 12), {stream: (b"", b"g", None) for stream in stop}, 4, 40, 4, opens=True)
-    units = plan_units(plan, Inflight(1, start, Cut(stop, 0), {}, 0, (), (chunk,) if some_new else ()), pieces=pieces)
+    chunk = Chunk(2, (11, 12), {part: (b"", b"g", None) for part in range(3)}, 4, 40, 4, opens=True)
+    epoch = Inflight(1, start, Cut(stop, 0, 0), {}, 0, (), (chunk,) if some_new else ())
+    units = plan_units(Halves(), plan, epoch, pieces=pieces)
     covered = [
-        (unit.part, position) for unit in units if unit.chunk is None for position in range(unit.start, unit.stop)
+        (unit.stream, position) for unit in units if unit.chunk is None for position in range(unit.start, unit.stop)
     ]
     expected = [(stream, position) for stream in stop for position in range(start[stream], stop[stream])]
 
     assert [unit.number for unit in units] == list(range(len(units)))
     assert sorted(covered) == (sorted(expected) if some_filled else [])
-    filled = [(unit.part, unit.stop, unit.low, unit.high) for unit in units if unit.chunk is not None]
-    ranges = [(stream, stop[stream], *keys) for stream in sorted(stop) for keys in ((b"", b"g"), (b"g", None))]
-    assert filled == (ranges if some_new else [])
+    filled = [(unit.part, unit.low, unit.high) for unit in units if unit.chunk is not None]
+    assert filled == ([(part, *keys) for part in range(3) for keys in ((b"", b"g"), (b"g", None))] if some_new else [])
     assert sum(unit.opens for unit in units) == bool(filled)
 
 
@@ -124,7 +133,7 @@ def test_a_group_that_would_lose_rows_it_does_not_have_stops_the_epoch(tmp_path:
     db.table("t").delete("k")
     epoch = begin_epoch(db.store)
     plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.places))
-    (unit,) = plan_units(plan, epoch, pieces=1)
+    (unit,) = plan_units(db.store, plan, epoch, pieces=1)
     inputs = read_unit(db.store, plan, epoch, unit)
 
     with pytest.raises(ViewFailed, match="would hold -1 rows"):
@@ -166,7 +175,9 @@ def test_changes_that_cancel_write_nothing(tmp_path: Path) -> None:
     table.put("l", {"y": 1})
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
-    inputs = [item for unit in plan_units(plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)]
+    inputs = [
+        item for unit in plan_units(db.store, plan, epoch, pieces=1) for item in read_unit(db.store, plan, epoch, unit)
+    ]
 
     assert apply_inputs(db.store, plan, epoch, inputs, frozenset(range(db.store.places))) == 0
 
@@ -179,7 +190,7 @@ def test_a_unit_that_holds_nothing_of_a_views_table_gives_it_nothing(tmp_path: P
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
 
-    assert [read_unit(db.store, plan, epoch, unit) for unit in plan_units(plan, epoch, pieces=2)] == [[]]
+    assert [read_unit(db.store, plan, epoch, unit) for unit in plan_units(db.store, plan, epoch, pieces=2)] == [[]]
     HereRunner(db.store).run(plan, epoch)
     commit_epoch(db.store, epoch)
     assert db.store.read_epoch_record().positions == db.store.ends()

@@ -47,14 +47,15 @@ class Node:
     def __init__(
         self,
         handle: Callable[[], Environment],
-        stream: Stream,
+        number: int,
         *,
         synced: bool,
         before_images: bool,
         limits: Limits = LIMITS,
     ) -> None:
         self._handle = handle
-        self.stream = stream
+        self.number = number
+        self.stream = Stream(str(number))
         self._synced = synced
         self._before_images = before_images
         self._limits = limits
@@ -101,7 +102,7 @@ class Node:
             value = logformat.encode_entry(
                 body,
                 table=table,
-                stream=self.stream,
+                stream=self.number,
                 incarnation=_INCARNATION,
                 count=count,
                 stamp=stamp,

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import CorruptStore, InputError, LogDiverged, StoreError
+from viewkeeper.errors import CorruptStore, LogDiverged, StoreError
 from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight, forget_views
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
-from viewkeeper.model.positions import Cut, Position, Positions, Stream
+from viewkeeper.model.moments import Moment
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.datafile import require_whole
@@ -29,6 +30,8 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.logformat import count_between, even_pieces
+from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
 
 if TYPE_CHECKING:
     import lmdb
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from viewkeeper.ports.records import StoredVersions, VersionWrite
     from viewkeeper.ports.store import Capabilities
     from viewkeeper.ports.upkeep import Backup, Progress
+    from viewkeeper.stores.asof import HeldRecords
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
     from viewkeeper.stores.embedded.place import Place, Written
@@ -67,7 +71,7 @@ class EmbeddedStore:
         self._nodes = [
             Node(
                 partial(handle, part, synced=layout.synced),
-                Stream(number),
+                number,
                 synced=layout.synced,
                 before_images=layout.before_images,
                 limits=self._limits,
@@ -124,9 +128,9 @@ class EmbeddedStore:
         if self.layout.is_writable:
             self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
         for stream, position in self._meta.read_horizon().positions.items():
-            if ends[stream] < position:
+            if ends.get(stream, 0) < position:
                 raise LogDiverged(
-                    f"the log of node {stream} ends at {ends[stream]}, but {position} is committed",
+                    f"the log of node {stream} ends at {ends.get(stream, 0)}, but {position} is committed",
                     "restore the whole store, not a part of it",
                 )
 
@@ -156,14 +160,18 @@ class EmbeddedStore:
 
     # base tables
 
-    def node_of(self, key: bytes) -> Stream:
-        return Stream(keycodec.place(key) % len(self._nodes))
+    def node_of(self, key: bytes) -> int:
+        return keycodec.place(key) % len(self._nodes)
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; answers where its log ends."""
-        if len(self._nodes) > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
-            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
-        return {node: self._nodes[node].write(groups, self.now)}
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        node = self._nodes[node_of_group(writes, len(self._nodes))]
+        return {node.stream: node.write(writes, self.now)}
+
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        return write_if(self.write, writes, is_expected)
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        return by_node(keys, len(self._nodes))
 
     def get(self, table: int, key: bytes) -> Image:
         return self._nodes[self.node_of(key)].get(table, key)
@@ -173,7 +181,7 @@ class EmbeddedStore:
             return self._nodes[0].get_many(table, keys)
         found: list[Image] = [None] * len(keys)
         for node in self._nodes:
-            chosen = [i for i, key in enumerate(keys) if self.node_of(key) == node.stream]
+            chosen = [i for i, key in enumerate(keys) if self.node_of(key) == node.number]
             for i, row in zip(chosen, node.get_many(table, [keys[i] for i in chosen]), strict=True):
                 found[i] = row
         return found
@@ -186,12 +194,19 @@ class EmbeddedStore:
             snapshots = [ends.enter_context(node.snapshot()) for node in self._nodes]
             yield from tree.scan_table(snapshots, table, start, stop, reverse=reverse)
 
+    def parts(self, table: int) -> Sequence[int]:
+        return range(len(self._nodes))
+
+    def part_of(self, stream: Stream) -> int:
+        return int(stream)
+
     def scan_as_of(
-        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+        self, table: int, part: int, positions: Positions, low: bytes = b"", high: bytes | None = None
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        for keys, rows in self._nodes[stream].scan_as_of(table, position, low, high):
+        node = self._nodes[part]
+        for keys, rows in node.scan_as_of(table, positions.get(node.stream, Position(0)), low, high):
             arrays = [pa.array(keys, pa.binary()), pa.array(rows, pa.binary())]
             yield pa.record_batch(arrays, names=["key", "row"])
 
@@ -208,6 +223,9 @@ class EmbeddedStore:
             node.drop_rows(table)
 
     # log
+
+    def _node(self, stream: Stream) -> Node:
+        return self._nodes[self.part_of(stream)]
 
     def ends(self) -> Positions:
         return {node.stream: node.end() for node in self._nodes}
@@ -228,26 +246,29 @@ class EmbeddedStore:
         positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in self._nodes}
         for node in self._nodes:  # a writer in another process may have asked for sync=off (R10.1)
             node.sync()
-        return Cut(positions, stamp)
+        return Cut(positions, stamp, count_between(start, positions))
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:
-        return sum(self._nodes[stream].bytes_between(start.get(stream, 0), end) for stream, end in stop.items())
+        return sum(self._node(stream).bytes_between(start.get(stream, 0), end) for stream, end in stop.items())
 
-    def oldest_waiting(self, positions: Positions) -> int | None:
-        """The stamp of the oldest change behind `positions`; None when there is none."""
-        found = [node.find_entry(positions.get(node.stream, 0) + 1) for node in self._nodes]
-        return min((entry[1].stamp for entry in found if entry), default=None)
+    def waiting(self, start: Positions) -> Waiting:
+        found = [node.find_entry(start.get(node.stream, 0) + 1) for node in self._nodes]
+        oldest = min((entry[1].stamp for entry in found if entry), default=None)
+        return Waiting(count_between(start, self.ends()), oldest)
 
-    def checksums(self, positions: Positions) -> dict[int, int]:
-        found = {stream: self._nodes[stream].find_entry(position) for stream, position in positions.items() if position}
+    def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
+        return even_pieces(start, stop, count)
+
+    def checksums(self, positions: Positions) -> dict[Stream, int]:
+        found = {stream: self._node(stream).find_entry(position) for stream, position in positions.items() if position}
         return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
 
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return self._nodes[stream].read_log(start, stop)
+        return self._node(stream).read_log(start, stop)
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         stamp = self.now() - int(older_than_seconds * 1e9)
-        nodes = [(self._nodes[stream], position) for stream, position in positions.items()]
+        nodes = [(self._node(stream), position) for stream, position in positions.items()]
         return sum(node.truncate_log(position, stamp, entries_max=entries_max) for node, position in nodes)
 
     def log_entries(self) -> int:
@@ -400,21 +421,23 @@ class EmbeddedStore:
         for number in range(self.places):
             self.place(number).drop(table)
 
-    def get_chain(self, place: int, table: int, key: bytes) -> Image:
-        """The versions of one view record."""
-        return self.place(place).get(table, key)
+    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+        from viewkeeper.stores.versions import version_at
 
-    def hold(self, places: Sequence[int]) -> HeldViews:
-        """The records of `places` as they are now, until the answer is closed."""
+        chain = self.place(place).get(table, key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.void)
+
+    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
+        from viewkeeper.stores.asof import HeldRecords
         from viewkeeper.stores.embedded.held import HeldViews
 
-        return HeldViews([(number, self.place(number)) for number in places])
+        return HeldRecords(HeldViews([(number, self.place(number)) for number in places]), moment)
 
     def hold_rows(self) -> HeldViews:
         """The rows of all tables as they are now, until the answer is closed."""
         from viewkeeper.stores.embedded.held import HeldViews
 
-        return HeldViews([(node.stream, node) for node in self._nodes])
+        return HeldViews([(node.number, node) for node in self._nodes])
 
     # the store as a whole
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from viewkeeper.errors import InputError, PipelineRunning, StoreError
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.positions import Stream
 from viewkeeper.stores.memory.cells import CellPlace
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.network import HostileNetwork, Network
@@ -54,7 +53,7 @@ class Contents:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lock = threading.RLock()
-        self.nodes = [Node(Stream(n), before_images=layout.before_images) for n in range(layout.nodes)]
+        self.nodes = [Node(n, before_images=layout.before_images) for n in range(layout.nodes)]
         self.cells = [CellPlace() for _ in range(layout.places if layout.cells else 0)]
         self.places: Sequence[Place] = self.cells or [Place() for _ in range(layout.places)]
         self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from viewkeeper.errors import PositionLost
-from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.positions import Position
 from viewkeeper.stores.logformat import EntryHeader, decode_header, encode_entry
 
 _READ_CHANGES_MAX = 65_536
@@ -23,8 +23,8 @@ _STAMP_OF, _BEGINS_OF = attrgetter("stamp"), attrgetter("begins")
 class Log:
     """The entries of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, node: int) -> None:
+        self._node = node
         self._ends: list[int] = []  # the position of each entry's last change
         self._headers: list[EntryHeader] = []
         self._entries: list[bytes] = []
@@ -45,7 +45,7 @@ class Log:
             entry = encode_entry(
                 body,
                 table=table,
-                stream=self._stream,
+                stream=self._node,
                 incarnation=1,
                 count=count,
                 stamp=stamp,

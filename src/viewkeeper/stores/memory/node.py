@@ -23,8 +23,9 @@ NO_PAIRS = Pairs()
 class Node:
     """One stream of the store."""
 
-    def __init__(self, stream: Stream, *, before_images: bool) -> None:
-        self.log = Log(stream)
+    def __init__(self, number: int, *, before_images: bool) -> None:
+        self.stream = Stream(str(number))
+        self.log = Log(number)
         self.rows: Tables = {}
         self._before_images = before_images
 

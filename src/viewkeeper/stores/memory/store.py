@@ -20,18 +20,23 @@ from viewkeeper.model import keys as keycodec
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.horizon import Horizon
-from viewkeeper.model.positions import Cut, Position, Positions, Stream
+from viewkeeper.model.moments import Moment
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.ports.records import StoredVersions, VersionWrite
 from viewkeeper.ports.store import Capabilities, Store
 from viewkeeper.ports.upkeep import Backup, Progress
+from viewkeeper.stores.asof import HeldRecords
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.logbatches import decode_entries, images_before
+from viewkeeper.stores.logformat import count_between, even_pieces
 from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
 from viewkeeper.stores.memory.held import HeldTables, merge_tables
+from viewkeeper.stores.memory.log import Log
 from viewkeeper.stores.memory.node import NO_PAIRS
 from viewkeeper.stores.memory.pairs import Pair, Pairs, in_lists
-from viewkeeper.stores.versions import push, rows_before
+from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
+from viewkeeper.stores.versions import push, rows_before, version_at
 
 _LIST_ROWS = 50_000
 _BORDER_ROWS = 4_096
@@ -91,16 +96,20 @@ class MemoryStore(Store):
 
     # base tables
 
-    def node_of(self, key: bytes) -> Stream:
-        return Stream(keycodec.place(key) % self.layout.nodes)
+    def node_of(self, key: bytes) -> int:
+        return keycodec.place(key) % self.layout.nodes
 
-    def write(self, node: Stream, groups: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes to rows of one node; answers where its log ends."""
-        if self.layout.nodes > 1 and any(self.node_of(key) != node for group in groups for key in group.keys):
-            raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
         contents = self._contents
+        node = contents.nodes[node_of_group(writes, self.layout.nodes)]
         with contents.lock:
-            return {node: contents.nodes[node].write(groups, contents.now)}
+            return {node.stream: node.write(writes, contents.now)}
+
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        return write_if(self.write, writes, is_expected)
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        return by_node(keys, self.layout.nodes)
 
     def get(self, table: int, key: bytes) -> Image:
         return self._rows(self.node_of(key), table).get(key)
@@ -112,16 +121,23 @@ class MemoryStore(Store):
         """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
         return merge_tables([node.rows for node in self._contents.nodes], table, start, stop, reverse=reverse)
 
+    def parts(self, table: int) -> Sequence[int]:
+        return range(self.layout.nodes)
+
+    def part_of(self, stream: Stream) -> int:
+        return int(stream)
+
     def scan_as_of(
-        self, table: int, stream: Stream, position: Position, low: bytes = b"", high: bytes | None = None
+        self, table: int, part: int, positions: Positions, low: bytes = b"", high: bytes | None = None
     ) -> Iterator[pa.RecordBatch]:
         contents = self._contents
         with contents.lock:
-            rows, end = self._rows(stream, table), contents.nodes[stream].log.end
-            changes = [batch for number, batch in self.read_log(stream, position, end) if number == table]
+            rows, node = self._rows(part, table), contents.nodes[part]
+            since = self.read_log(node.stream, positions.get(node.stream, Position(0)), node.log.end)
+            changes = [batch for number, batch in since if number == table]
         earlier = rows.changed(images_before(changes, low, high))
-        for part in in_lists(earlier.walk_behind(low, high), _LIST_ROWS):
-            yield pa.record_batch([pa.array(column, pa.binary()) for column in zip(*part, strict=True)], ["key", "row"])
+        for some in in_lists(earlier.walk_behind(low, high), _LIST_ROWS):
+            yield pa.record_batch([pa.array(column, pa.binary()) for column in zip(*some, strict=True)], ["key", "row"])
 
     def row_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
@@ -143,48 +159,48 @@ class MemoryStore(Store):
     # log
 
     def ends(self) -> Positions:
-        return {Stream(number): node.log.end for number, node in enumerate(self._contents.nodes)}
+        return {node.stream: node.log.end for node in self._contents.nodes}
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         contents = self._contents
         with contents.lock:  # so every transaction stamped before this instant has ended
-            stamp, logs = contents.now(), dict(enumerate(node.log for node in contents.nodes))
+            stamp, logs = contents.now(), {node.stream: node.log for node in contents.nodes}
             changes, size = (max(1, most // len(logs)) for most in (changes_max, bytes_max))
-            begins = {stream: start.get(Stream(stream), Position(0)) for stream in logs}
+            begins = {stream: start.get(stream, Position(0)) for stream in logs}
             for stream, log in logs.items():
                 if log.end < begins[stream]:
                     raise LogDiverged(f"the log of node {stream} ends before what is committed", "make a new store")
                 limit = log.stamp_within(begins[stream], changes_max=changes, bytes_max=size)
                 stamp = stamp if limit is None else min(stamp, limit)
-            return Cut({Stream(stream): log.find_stamp(begins[stream], stamp) for stream, log in logs.items()}, stamp)
+            positions = {stream: log.find_stamp(begins[stream], stamp) for stream, log in logs.items()}
+            return Cut(positions, stamp, count_between(start, positions))
+
+    def _log(self, stream: Stream) -> Log:
+        return self._contents.nodes[self.part_of(stream)].log
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:
-        contents = self._contents
-        with contents.lock:
-            return sum(
-                contents.nodes[stream].log.bytes_between(start.get(stream, 0), end) for stream, end in stop.items()
-            )
+        with self._contents.lock:
+            return sum(self._log(stream).bytes_between(start.get(stream, 0), end) for stream, end in stop.items())
 
-    def oldest_waiting(self, positions: Positions) -> int | None:
-        """The stamp of the oldest change behind `positions`; None when there is none."""
+    def waiting(self, start: Positions) -> Waiting:
         contents = self._contents
         with contents.lock:
-            found = [
-                node.log.find_entry(positions.get(Stream(number), 0) + 1) for number, node in enumerate(contents.nodes)
-            ]
-        return min((entry[1].stamp for entry in found if entry), default=None)
+            found = [node.log.find_entry(start.get(node.stream, 0) + 1) for node in contents.nodes]
+            oldest = min((entry[1].stamp for entry in found if entry), default=None)
+            return Waiting(count_between(start, self.ends()), oldest)
 
-    def checksums(self, positions: Positions) -> dict[int, int]:
-        contents = self._contents
-        with contents.lock:
-            found = {stream: contents.nodes[stream].log.find_entry(at) for stream, at in positions.items() if at}
+    def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
+        return even_pieces(start, stop, count)
+
+    def checksums(self, positions: Positions) -> dict[Stream, int]:
+        with self._contents.lock:
+            found = {stream: self._log(stream).find_entry(at) for stream, at in positions.items() if at}
         return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
 
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
         while start < stop:
-            contents = self._contents
-            with contents.lock:
-                entries, ends = contents.nodes[stream].log.read(start, stop)
+            with self._contents.lock:
+                entries, ends = self._log(stream).read(start, stop)
             if not entries:
                 return
             yield from decode_entries(entries, ends)
@@ -195,7 +211,7 @@ class MemoryStore(Store):
         with contents.lock:
             stamp = contents.now() - int(older_than_seconds * 1e9)
             return sum(
-                contents.nodes[stream].log.truncate(position, stamp, entries_max=entries_max)
+                self._log(stream).truncate(position, stamp, entries_max=entries_max)
                 for stream, position in positions.items()
             )
 
@@ -347,14 +363,13 @@ class MemoryStore(Store):
             for place in contents.places:
                 place.drop(table)
 
-    def get_chain(self, place: int, table: int, key: bytes) -> Image:
-        """The versions of one view record."""
-        return self._contents.places[place].pairs(table).get(key)
+    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+        chain = self._contents.places[place].pairs(table).get(key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.void)
 
-    def hold(self, places: Sequence[int]) -> HeldTables:
-        """The records of `places` as they are now, until the answer is closed."""
+    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
         contents = self._contents
-        return HeldTables({number: contents.places[number].state for number in places})
+        return HeldRecords(HeldTables({number: contents.places[number].state for number in places}), moment)
 
     def hold_rows(self) -> HeldTables:
         """The rows of all tables as they are now, until the answer is closed."""

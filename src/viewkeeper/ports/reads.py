@@ -1,0 +1,59 @@
+"""Reads: the port through which clients see records of views as of a moment.
+
+A read begins with a look at the horizon and ends with another: if the floor has passed the moment's epoch in between, what
+was read is thrown away (R4). Between the two a store may give anything for a record that was purged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from viewkeeper.model.moments import Moment, Step
+from viewkeeper.model.writes import Image
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Span = tuple[Sequence[int], bytes, bytes | None]  # places, and start <= key < stop
+
+
+class Held(Protocol):
+    """The records of some places as of one moment, until `close`."""
+
+    def get(self, place: int, table: int, key: bytes) -> Image:
+        """The row of one record."""
+        ...
+
+    def scan(
+        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, row) pairs with start <= key < stop, in key order across `places`."""
+        ...
+
+    def batches(
+        self, table: int, spans: Iterable[Span], *, reverse: bool = False
+    ) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Keys and rows of one span after the other, each as `scan` gives it, some thousand at a time."""
+        ...
+
+    def steps(self, places: Sequence[int], table: int, since: int) -> list[Step]:
+        """What the epochs after `since` did to the records, by epoch and key; `since` is not below the floor."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Reads(Protocol):
+    """Records of views, for readers."""
+
+    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+        """The row of one record as of a moment."""
+        ...
+
+    def hold(self, moment: Moment, places: Sequence[int]) -> Held:
+        """The records of `places` as of a moment.
+
+        Where `Capabilities.held_reads` says so they stay as they are, whatever is purged or dropped meanwhile.
+        """
+        ...

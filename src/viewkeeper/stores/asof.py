@@ -1,0 +1,95 @@
+"""Records as of a moment, out of version chains that a store holds still.
+
+In: chains, and the moment to read. Out: rows, and the steps between two epochs. Always: whatever was written, purged or
+dropped since the chains were held, the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
+
+from viewkeeper.model.moments import Moment, Step
+from viewkeeper.model.pairs import pairs_to_arrow, pieces
+from viewkeeper.stores.versions import newest_epoch, rows_at, version_at, versions_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from viewkeeper.ports.reads import Span
+
+
+class HeldChains(Protocol):
+    """Version chains that do not change; `written_between`: those of records that indexed epochs wrote."""
+
+    def get(self, place: int, table: int, key: bytes) -> bytes | None: ...
+
+    def scan(
+        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def written_between(
+        self, places: Sequence[int], table: int, since: int, epoch: int
+    ) -> list[tuple[bytes, bytes]]: ...
+
+    def close(self) -> None: ...
+
+
+class HeldRecords:
+    """The port `Held` over chains."""
+
+    def __init__(self, chains: HeldChains, moment: Moment) -> None:
+        self._chains = chains
+        self._moment = moment
+
+    def get(self, place: int, table: int, key: bytes) -> bytes | None:
+        chain = self._chains.get(place, table, key)
+        return None if chain is None else version_at(chain, self._moment.epoch, self._moment.void)
+
+    def scan(
+        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        epoch, void = self._moment.epoch, self._moment.void
+        for key, chain in self._chains.scan(places, table, start, stop, reverse=reverse):
+            row = version_at(chain, epoch, void)
+            if row is not None:
+                yield key, row
+
+    def batches(
+        self, table: int, spans: Iterable[Span], *, reverse: bool = False
+    ) -> Iterator[tuple[pa.Array, pa.Array]]:
+        found = (
+            pair
+            for places, start, stop in spans
+            for pair in self._chains.scan(places, table, start, stop, reverse=reverse)
+        )
+        for piece in pieces(found):
+            keys, chains = pairs_to_arrow(piece)
+            rows = rows_at(chains, self._moment.epoch, self._moment.void)
+            there = rows.is_valid()
+            yield keys.filter(there), rows.filter(there)
+
+    def steps(self, places: Sequence[int], table: int, since: int) -> list[Step]:
+        indexed_from = self._moment.horizon.indexed_from
+        if indexed_from is not None and since + 1 >= indexed_from:
+            return collect_steps(
+                self._chains.written_between(places, table, since, self._moment.epoch), since, self._moment
+            )
+        return collect_steps(self._chains.scan(places, table, b"", None), since, self._moment)
+
+    def close(self) -> None:
+        self._chains.close()
+
+
+def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Moment) -> list[Step]:
+    """The steps of all chains after `since`, ordered by epoch and key."""
+    steps: list[Step] = []
+    for key, chain in pairs:
+        if newest_epoch(chain) <= since:
+            continue
+        seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.void]
+        olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
+        pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty where a record is of an epoch in flight
+        steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]
+    return sorted(steps, key=attrgetter("epoch"))

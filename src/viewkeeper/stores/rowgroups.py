@@ -1,0 +1,62 @@
+"""Groups of base writes: which node takes a row, what may be one group, and writes on a condition.
+
+In: keys and writes. Out: a node, or groups of keys. Always: a row has one node, by the hash of its key; a condition is tested
+inside the transaction that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from viewkeeper.errors import InputError
+from viewkeeper.model.keys import place
+from viewkeeper.model.positions import Positions
+from viewkeeper.model.writes import Image, RowWrites
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def node_of_group(writes: Sequence[RowWrites], nodes: int) -> int:
+    """The node of all rows of a group; InputError when they have several."""
+    if nodes == 1:
+        return 0
+    found = {place(key) % nodes for write in writes for key in write.keys}
+    if len(found) > 1:
+        raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
+    return found.pop() if found else 0
+
+
+def by_node(keys: Sequence[bytes], nodes: int) -> list[np.ndarray]:
+    """The keys of each node, by their places in `keys`; none that has no key."""
+    import numpy as np
+    import pyarrow as pa
+
+    from viewkeeper.model.keybatches import place_all
+    from viewkeeper.model.ragged import Ragged
+
+    if nodes == 1:
+        return [np.arange(len(keys))]
+    placed = place_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % nodes
+    return [np.flatnonzero(placed == node) for node in np.unique(placed)]
+
+
+class _Unexpected(Exception):
+    """The row that was found is not the expected one."""
+
+
+def write_if(
+    write: Callable[[Sequence[RowWrites]], Positions], writes: RowWrites, is_expected: Callable[[Image], bool]
+) -> Positions | None:
+    """Write unless the row, when it is found, is not as expected."""
+
+    def merge(befores: list[Image]) -> list[Image]:
+        if not is_expected(befores[0]):
+            raise _Unexpected
+        return writes.merge(befores)
+
+    try:
+        return write([RowWrites(writes.table, writes.keys, merge)])
+    except _Unexpected:
+        return None
