@@ -34,6 +34,7 @@ HAPPENS = (
     "zombies told",
     "copy",
     "drops",
+    "views replaced",
     "purges",
     "void epochs",
     "versions purged",
