@@ -47,7 +47,7 @@ STEPS: dict[str, tuple[str, ...]] = {
         "viewkeeper.stores.embedded.place:Place.next_keys",
     ),
     "store write": ("viewkeeper.stores.embedded.place:Place.write",),
-    "purge": ("viewkeeper.stores.embedded.place:Place.purge",),
+    "purge": ("viewkeeper.stores.embedded.place:Place._purge",),
     "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.admit",),
     "sync views": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_views",),
     "sync epoch record": ("viewkeeper.stores.embedded.store:EmbeddedStore.sync_epoch_record",),

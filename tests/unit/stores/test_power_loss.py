@@ -13,6 +13,8 @@ import viewkeeper as vk
 from tests.support.handles import close_environments
 from tests.support.running import HereRunner
 from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.positions import Cut
 from viewkeeper.stores.embedded import store as embedded
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -127,7 +129,9 @@ def test_stamps_grow_over_a_reboot(tmp_path: Path, boot: Path) -> None:
 def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None:
     coordinator = make_store(tmp_path / "store")
     with vk.connect(f"embedded:{tmp_path / 'store'}") as database:
-        database.store.place(0).raise_fence(7)  # what views restored from another moment look like
+        database.store.place(0).admit(
+            Inflight(7, {}, Cut({}, 0, 0), "", 0, (), ())
+        )  # what views restored from another moment look like
         with pytest.raises(vk.EpochRecordLost, match="later epoch than 1"):
             Coordinator(database.store, HereRunner(database.store))
     assert coordinator is not None

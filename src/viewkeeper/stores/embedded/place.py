@@ -197,11 +197,8 @@ class Place:
             failpoint("place.write.before_commit")
         failpoint("place.write.committed")
 
-    def purge(self, epoch: Inflight) -> None:
-        """Delete records whose tombstone the floor has passed; a record written again since is left alone.
-
-        Done when the epoch is admitted, before its first read.
-        """
+    def _purge(self, epoch: Inflight) -> None:
+        """Delete records whose tombstone the floor has passed; a record written again since is left alone."""
         while self._passed("written", epoch.floor, limit=1):
             environment = self.environment
             with environment.write("written") as transaction:
@@ -244,12 +241,17 @@ class Place:
         pairs = zip(stored, tree.get_many(transaction, list(stored)), strict=True)
         return [(key[len(prefix) :], chain) for key, chain in pairs if chain is not None]
 
-    def raise_fence(self, epoch: int) -> None:
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fence to an epoch; what its floor has passed goes, before its first read here."""
         environment = self.environment
         with environment.write("info") as transaction:
-            if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch:
-                transaction.put(_FENCE, _EPOCH.pack(epoch))
+            if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch.epoch:
+                transaction.put(_FENCE, _EPOCH.pack(epoch.epoch))
+            cursors = [transaction.cursor(environment.database(name)) for name in ("tombstones", "written")]
+            has_passed = any(c.first() and _EPOCH.unpack_from(c.key())[0] <= epoch.floor for c in cursors)
         failpoint("place.fence.raised")
+        if has_passed:
+            self._purge(epoch)
 
     def fence(self) -> int:
         with self.environment.read("info") as transaction:

@@ -394,9 +394,7 @@ class EmbeddedStore:
     def admit(self, epoch: Inflight) -> None:
         """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
         for number in range(self.places):
-            self.place(number).raise_fence(epoch.epoch)
-        for number in range(self.places):
-            self.place(number).purge(epoch)
+            self.place(number).admit(epoch)
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
         """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
