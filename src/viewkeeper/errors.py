@@ -17,6 +17,7 @@
     │   ├── StoreFull
     │   ├── StoreInUse        others have the store open, and what was asked for needs it alone
     │   ├── StoreBusy         somebody holds a lock, or all places of readers, for too long
+    │   ├── StoreUnavailable  the store did not answer
     │   ├── StoreReplaced     the store's files were removed or replaced while it was open: connect again
     │   ├── DamagedBackup
     │   ├── PipelineRunning   a second pipeline while the first lives
@@ -117,6 +118,10 @@ class StoreInUse(StoreError):
 
 class StoreBusy(StoreError):
     """Somebody holds a lock, or all places of readers, for too long; nothing was written."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer: what was asked of it may be done, or be done later, or not."""
 
 
 class StoreReplaced(StoreError):

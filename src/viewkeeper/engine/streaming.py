@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
 from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.errors import EpochFailed, StoreBusy, StoreError, StoreFull, StoreReplaced, ViewKeeperError
+from viewkeeper.errors import (
+    EpochFailed,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReplaced,
+    StoreUnavailable,
+    ViewKeeperError,
+)
 from viewkeeper.events import Waiting
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
@@ -141,7 +149,7 @@ class StreamingLoop:
                     tidy_up(self._store)
                 self.trouble = None
                 return
-            except (StoreFull, StoreBusy) as error:
+            except (StoreFull, StoreBusy, StoreUnavailable) as error:
                 self.trouble = error
                 self._coordinator.tell(Waiting(str(error)))
                 self._stopping.wait(self._retry_seconds)

@@ -16,7 +16,7 @@ from viewkeeper.errors import InputError, NotOffered, StoreReplaced
 
 _ADAPTERS = {
     "embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore"),
-    "memory": ("viewkeeper.stores.memory.store", "MemoryStore"),
+    "memory": ("viewkeeper.stores.memory.cellstore", "open_memory"),
 }
 _RESTORERS = {"embedded": ("viewkeeper.stores.embedded.restore", "restore_store")}
 _FOR_WORKERS = (

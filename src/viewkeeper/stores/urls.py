@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from viewkeeper.errors import InputError
 
 NODES_MAX = 64
+_SEED_DIGITS_MAX = 18
 _SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
 
 
@@ -36,6 +37,9 @@ def _require_value(name: str, value: str) -> None:
         case "busy_timeout":
             if not _SECONDS.fullmatch(value):
                 raise InputError(f"busy_timeout={value} is not a number of seconds", "use one above 0, as in 2.5")
+        case "seed":
+            if not value.isdecimal() or len(value) > _SEED_DIGITS_MAX:
+                raise InputError(f"seed={value} is not a seed", "use a whole number, as in seed=7")
         case _:
             if value not in ("on", "off"):
                 raise InputError(f"{name}={value} is not an option", f"use {name}=on or {name}=off")

@@ -8,7 +8,7 @@ so the versions to keep are a prefix of the old chain, and the new chain is the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,12 @@ def versions_of(chain: bytes) -> Iterator[tuple[int, bytes | None]]:
         else:
             yield epoch, chain[at : at + size]
             at += size
+
+
+def chain_of(versions: Iterable[tuple[int, bytes | None]]) -> bytes:
+    """The chain of these versions, newest first."""
+    heads = ((_VERSION.pack(epoch, TOMBSTONE if row is None else len(row)), row or b"") for epoch, row in versions)
+    return b"".join(part for head in heads for part in head)
 
 
 def version_at(chain: bytes, epoch: int, void: tuple[int, ...]) -> bytes | None:

@@ -1,8 +1,8 @@
 """Contents: what a memory store holds, and where all that are open in this process are found by name.
 
-In: a URL `memory:[NAME][?nodes=N&before_images=off]`. Out: the contents of that name, made when there are none. Always: they
-are there for as long as a store of that name is open, and go with the last one that is closed or that nobody has any more.
-A process that is forked off has none of them.
+In: a URL `memory:[NAME][?nodes=N&before_images=off&cells=on&seed=N]`. Out: the contents of that name, made when there are
+none. Always: they are there for as long as a store of that name is open, and go with the last one that is closed or that
+nobody has any more. A process that is forked off has none of them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ import threading
 import time
 import uuid
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from viewkeeper.errors import InputError, PipelineRunning, StoreError
 from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.stores.memory.cells import CellPlace
 from viewkeeper.stores.memory.meta import Meta
+from viewkeeper.stores.memory.network import HostileNetwork, Network
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.place import Place
 from viewkeeper.stores.urls import require_same, split_url
 
-_OPTIONS = ("nodes", "before_images")
+_OPTIONS = ("nodes", "before_images", "cells", "seed")
 _PLACES = 8
+_User = TypeVar("_User")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Layout:
     nodes: int
     before_images: bool
     incarnation: str
+    cells: bool  # views are cells without transactions
+    seed: int | None  # of what befalls requests for them
     places: int = _PLACES
 
     @property
@@ -47,8 +54,12 @@ class Contents:
         self.layout = layout
         self.lock = threading.RLock()
         self.nodes = [Node(n, before_images=layout.before_images) for n in range(layout.nodes)]
-        self.places = [Place() for _ in range(layout.places)]
+        self.cells = [CellPlace() for _ in range(layout.places if layout.cells else 0)]
+        self.places: Sequence[Place] = self.cells or [Place() for _ in range(layout.places)]
+        self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)
         self.meta = Meta(EpochRecord.first(layout.incarnation))
+        self.admitted = 0  # the newest epoch that was to write cells
+        self.dropped: frozenset[int] = frozenset()  # tables whose numbers are never used again
         self.process = os.getpid()
         self.claim: Claim | None = None  # of the pipeline that lives
         self.users: weakref.WeakSet[object] = weakref.WeakSet()  # the stores that are open
@@ -80,8 +91,8 @@ class Claim:
                 self._contents.claim = None
 
 
-def enter(url: str, user: object, *, create: bool) -> Contents:
-    """The contents that a URL names, from here on used by `user`."""
+def enter(url: str, use: Callable[[Contents], _User], *, create: bool) -> _User:
+    """The user that `use` makes for the contents that a URL names."""
     name, options = split_url(url, _OPTIONS)
     if not url.startswith("memory:"):
         raise InputError(f"{url!r} is not the URL of a store", "write memory:NAME, or memory: for a new one")
@@ -93,10 +104,10 @@ def enter(url: str, user: object, *, create: bool) -> Contents:
                 raise StoreError(fact, "connect without read_only to make one")
             contents = Contents(_new_layout(name, options))
             _OPEN[contents.layout.name] = contents
-        layout = contents.layout
-        require_same(options, nodes=layout.nodes, before_images=layout.before_images)
+        _require_same(options, contents.layout)
+        user = use(contents)
         contents.users.add(user)
-    return contents
+    return user
 
 
 def leave(contents: Contents, user: object) -> None:
@@ -109,8 +120,23 @@ def leave(contents: Contents, user: object) -> None:
 
 def _new_layout(name: str, options: dict[str, str]) -> Layout:
     incarnation = uuid.uuid4().hex
-    images = options.get("before_images") != "off"
-    return Layout(name or incarnation, int(options.get("nodes", 1)), images, incarnation)
+    images, cells = options.get("before_images") != "off", options.get("cells") == "on"
+    seed = int(options["seed"]) if "seed" in options else None
+    if seed is not None and not cells:
+        raise InputError("a seed is for a store of cells", "write memory:?cells=on&seed=N, or leave the seed out")
+    return Layout(name or incarnation, int(options.get("nodes", 1)), images, incarnation, cells, seed)
+
+
+def _require_same(options: dict[str, str], layout: Layout) -> None:
+    """Raise where options ask for something else than was fixed when the store was made."""
+    require_same(options, nodes=layout.nodes, before_images=layout.before_images)
+    made = {"cells": "on" if layout.cells else "off", "seed": "none" if layout.seed is None else str(layout.seed)}
+    for name, value in made.items():
+        if options.get(name, value) != value:
+            raise InputError(
+                f"the store was made with {name}={value}, not {options[name]}",
+                f"that is fixed when the store is made: leave ?{name} out",
+            )
 
 
 def _forget_in_child() -> None:

@@ -41,8 +41,8 @@ class Place:
         records, written = self.state
         changed = {table: self.pairs(table).changed(new) for table, new in chains.items()}
         indexed = {table: set(new) for table, new in chains.items() if table in epoch.indexed}
-        self._tombstones = _with_keys(self._tombstones, epoch.epoch, gone)
-        self.state = (records | changed, _with_keys(written, epoch.epoch, indexed))
+        self._tombstones = with_keys(self._tombstones, epoch.epoch, gone)
+        self.state = (records | changed, with_keys(written, epoch.epoch, indexed))
 
     def purge(self, epoch: Inflight) -> None:
         """Forget records whose tombstone the floor has passed, and which records epochs wrote that nobody asks for."""
@@ -56,8 +56,8 @@ class Place:
                 chains = {key: records[table].get(key) for key in self._tombstones[known][table]}
                 dead = [key for key, chain in chains.items() if chain and is_dead(chain, epoch.floor, epoch.void)]
                 records[table] = records[table].changed(dict.fromkeys(dead))
-        self._tombstones = _without(self._tombstones, passed)
-        self.state = (records, _without(written, passed))
+        self._tombstones = without_epochs(self._tombstones, passed)
+        self.state = (records, without_epochs(written, passed))
 
     def drop(self, table: int) -> None:
         records, written = self.state
@@ -68,10 +68,8 @@ class Place:
     ) -> bytes | None:
         low, high = (prefix, start) if reverse else (start, after_prefix(prefix))
         for key, chain in self.pairs(table).walk(low, high, reverse=reverse):
-            if newest_epoch(chain) > epoch.epoch:
-                raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
-            is_there = key != start and key not in left_out
-            if is_there and version_at(chain, epoch.epoch - 1, epoch.void) is not None:
+            is_there = self.row_before(chain, epoch) is not None
+            if is_there and key != start and key not in left_out:
                 return key
         return None
 
@@ -86,7 +84,7 @@ class Place:
         )
         for part in in_lists(found, min(rows_max or _LIST_RECORDS, _LIST_RECORDS)):
             numbers, keys, chains = zip(*part, strict=True)
-            rows, _, _ = rows_before(pa.array(chains, pa.binary()), epoch.epoch, epoch.void)
+            rows = self.rows_before(pa.array(chains, pa.binary()), epoch)
             arrays = [pa.array(numbers, pa.int32()), pa.array(keys, pa.binary()), rows]
             yield pa.record_batch(arrays, names=["prefix", "key", "row"]).filter(rows.is_valid())
 
@@ -98,16 +96,26 @@ class Place:
             rows = rows_at(chains, epoch, void)
             yield pa.record_batch([keys, rows], names=["key", "row"]).filter(rows.is_valid())
 
+    def row_before(self, chain: bytes, epoch: Inflight) -> bytes | None:
+        """The row of a record as of the epoch before; raises Fenced when a later one wrote it."""
+        if newest_epoch(chain) > epoch.epoch:
+            raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
+        return version_at(chain, epoch.epoch - 1, epoch.void)
+
+    def rows_before(self, chains: pa.Array, epoch: Inflight) -> pa.Array:
+        """As `row_before`, for many."""
+        return rows_before(chains, epoch.epoch, epoch.void)[0]
+
     def _require_fence(self, epoch: Inflight) -> None:
         if self.fence != epoch.epoch:
             raise Fenced(f"epoch {epoch.epoch} met the fence of epoch {self.fence}")
 
 
-def _without(index: Written, epochs: set[int]) -> Written:
+def without_epochs(index: Written, epochs: set[int]) -> Written:
     return {epoch: tables for epoch, tables in index.items() if epoch not in epochs}
 
 
-def _with_keys(index: Written, epoch: int, keys: Mapping[int, set[bytes]]) -> Written:
+def with_keys(index: Written, epoch: int, keys: Mapping[int, set[bytes]]) -> Written:
     """An index with keys by table that an epoch wrote."""
     if not any(keys.values()):
         return index

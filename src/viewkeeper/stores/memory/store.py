@@ -30,7 +30,7 @@ from viewkeeper.stores.asof import HeldRecords
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.logbatches import decode_entries, images_before
 from viewkeeper.stores.logformat import count_between, even_pieces
-from viewkeeper.stores.memory.contents import Claim, Contents, Layout, enter, leave
+from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
 from viewkeeper.stores.memory.held import HeldTables, merge_tables
 from viewkeeper.stores.memory.log import Log
 from viewkeeper.stores.memory.node import NO_PAIRS
@@ -46,9 +46,9 @@ _POLL_SECONDS = 0.005
 class MemoryStore(Store):
     """A store that is open; several of one name are one store."""
 
-    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
-        self._opened: Contents | None = enter(url, self, create=create)
-        self.layout: Layout = self._opened.layout
+    def __init__(self, contents: Contents) -> None:
+        self._opened: Contents | None = contents
+        self.layout: Layout = contents.layout
 
     @property
     def _contents(self) -> Contents:
