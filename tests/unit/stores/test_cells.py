@@ -94,6 +94,18 @@ def test_a_put_is_issued_within_its_deadline_and_lands_soon_after() -> None:
     assert all(network.counts[fate] for fate in ("lost", "late", "twice"))
 
 
+def test_a_swap_that_is_under_way_when_its_sender_closes_is_no_trouble_to_others() -> None:
+    for seed in range(200):
+        with vk.connect(f"memory:?cells=on&seed={seed}") as other:
+            sender = open_store(other.url)
+            try:
+                sender.swap_catalog(0, {"version": 1})
+            except vk.StoreUnavailable:
+                sender.close()
+                for _ in range(LATE_TICKS):
+                    other.store.read_epoch_record()
+
+
 def counts_of(seed: int) -> dict[str, int]:
     network = HostileNetwork(seed)
     for _ in range(100):

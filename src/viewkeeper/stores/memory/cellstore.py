@@ -47,12 +47,14 @@ class CellStore(MemoryStore):
             return super().read_epoch_record()
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        with self._contents.lock:
-            return self._network.swap(partial(super().swap_epoch_record, expected_version, record))
+        contents = self._contents  # which outlives this store's being open, as a swap that is under way does
+        with contents.lock:
+            return contents.network.swap(partial(contents.meta.swap_epoch_record, expected_version, record))
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
-        with self._contents.lock:
-            return self._network.swap(partial(super().swap_catalog, expected_version, catalog))
+        contents = self._contents
+        with contents.lock:
+            return contents.network.swap(partial(contents.meta.swap_catalog, expected_version, catalog))
 
     def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
         with self._contents.lock:
