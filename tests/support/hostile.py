@@ -24,9 +24,11 @@ from viewkeeper.client.views import _to_dict
 from viewkeeper.errors import EpochTooLarge, InputError, StoreUnavailable, ViewKeeperError
 from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Positions
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.settings import EpochLimits, GcSettings
 from viewkeeper.stores.memory.cells import CellPlace
 from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS
 from viewkeeper.stores.versions import version_at, versions_of
@@ -39,8 +41,8 @@ FAR_EPOCHS = 3, 4  # after so many nobody needs what the first of them found
 DEPTH_MAX = 2  # zombies within each other
 
 
-class Wrong(AssertionError):
-    """A view, or the end of a pipeline, that must not be."""
+class Wrong(BaseException):
+    """A view, or the end of a pipeline, that must not be; no task takes it for a failure of its own."""
 
 
 class Schedule:
@@ -167,13 +169,13 @@ class Schedule:
         self.counts[f"pipelines of {managers} managers"] += 1
         coordinator = self._coordinator = Coordinator.__new__(Coordinator)  # known before it takes over
         fails, size = self._random.random() < 0.06, self._random.choice((1, 3, 100))
-        coordinator.__init__(self._store, Runner(self, runner, fails=fails), changes_max=size)
+        coordinator.__init__(self._store, Runner(self, runner, fails=fails), limits=EpochLimits(changes=size))
         for _ in range(count):
             coordinator.step()
 
     def _tidy(self) -> None:
         self.counts["purges"] += 1
-        tidy_up(self._store, log_kept_seconds=self._random.choice((0, 300, 300, 300)), seconds_max=math.inf)
+        tidy_up(self._store, GcSettings(self._random.choice((0, 300, 300, 300)), seconds_max=math.inf))
 
     def _faulty(self, work: Callable[[], None]) -> None:
         """Do what a pipeline does, which may end, be stopped, or be told that another one took over."""
@@ -189,7 +191,7 @@ class Schedule:
             self.counts[f"ended by {type(error).__name__}"] += 1
         except ViewKeeperError as error:
             record = self._store._contents.meta.read_epoch_record()
-            if self._coordinator is None or self._coordinator._owner == record.owner:
+            if self._coordinator is None or self._coordinator._state.owner == record.owner:
                 raise Wrong(f"a pipeline that nobody took over from ended with {error!r}") from error
             self.counts["zombies told"] += 1
         finally:
@@ -315,10 +317,11 @@ class Runner:
     def __init__(self, schedule: Schedule, runner: HereRunner | ManagersRunner, *, fails: bool = False) -> None:
         self._schedule, self._runner, self._fails = schedule, runner, fails
 
-    def run(self, plan: PhysicalPlan, epoch: Inflight) -> None:
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         self._schedule._done.append((plan, epoch))
-        self._runner.run(plan, epoch)
+        done = self._runner.run(plan, epoch)
         if self._fails and plan.nodes:
             self._fails = False
             self._schedule.counts["void epochs"] += 1
             raise EpochTooLarge(plan.nodes[0].table, "drawn")
+        return done

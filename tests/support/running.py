@@ -105,7 +105,7 @@ def apply_inputs(
     return part.counts.records_written
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):
     """Thrown by a runner that was told to stop: the process 'died' there."""
 
 
