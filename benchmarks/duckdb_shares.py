@@ -14,7 +14,7 @@ from unittest import mock
 import duckdb
 import pyarrow as pa
 
-from viewkeeper.views import fold
+from viewkeeper.operators import contributions
 
 EXPRESSIONS, SCAN = "expressions (DuckDB)", "Arrow in and out (DuckDB)"
 _EXPRESSIONS = ("PROJECTION", "FILTER")
@@ -27,7 +27,7 @@ Queries = dict[str, dict[str, pa.Table]]
 def remembered() -> Iterator[Queries]:
     """The grouping queries that run while the block does, each with its largest input."""
     queries: Queries = {}
-    run_sql = fold.run_sql
+    run_sql = contributions.run_sql
 
     def remember(sql: str, **relations: pa.Table) -> pa.Table:
         known = queries.get(sql)
@@ -35,7 +35,7 @@ def remembered() -> Iterator[Queries]:
             queries[sql] = dict(relations)
         return run_sql(sql, **relations)
 
-    with mock.patch.object(fold, "run_sql", remember):
+    with mock.patch.object(contributions, "run_sql", remember):
         yield queries
 
 

@@ -29,9 +29,9 @@ from benchmarks.duckdb_shares import Queries, remembered, shares_of
 from benchmarks.options import Options
 from benchmarks.views import VIEW_SETS
 from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.exchange import ExecutorTasks
 from viewkeeper.errors import InputError
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.settings import EngineSettings, EpochLimits
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ _PUT_AT_ONCE = 100_000
 
 
 class JoinProgram:
-    """V3: a change settles its entry, then a record for each partner it had and for each it has."""
+    """V3: a change applies its entry, then a record for each partner it had and for each it has."""
 
     view = V3
 

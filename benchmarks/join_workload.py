@@ -61,7 +61,7 @@ def side_steps(workload: Workload, changes: int, sizes: list[int]) -> Iterator[S
 
 
 def prepare_join(url: str, workload: Workload, side_changes: int, view: str, fill: Callable[[Database], object]) -> int:
-    """A store at `url`: both tables loaded, the view `v1` filled, the changes waiting; answers how many wait."""
+    """A store at `url`: both tables loaded, the view `v1` filled, the changes waiting; returns how many wait."""
     load_join(url, first_rows(workload), first_side_rows(workload), view, fill)
     with vk.connect(url) as db:
         filled = db.store.ends()[Stream("0")]

@@ -24,7 +24,7 @@ _PACKAGES = ("pyspark", "duckdb", "lmdb", "pyarrow", "numpy")
 
 
 def write_result(question: str, figures: Mapping[str, object], folder: Path = FOLDER) -> Path:
-    """Keep the figures of a question; answers where they are."""
+    """Keep the figures of a question; returns where they are."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{question}.json"
     file.write_text(json.dumps({"question": question, **surroundings(), **figures}, indent=1) + "\n")

@@ -22,15 +22,15 @@ import numpy as np
 import pyarrow as pa
 
 import viewkeeper as vk
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.positions import Stream
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.operators.exchange import run_here
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.embedded.newdirectory import sync_tree
-from viewkeeper.views.exchange import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ def first_rows(workload: Workload) -> pa.Table:
 def prepare(
     url: str, workload: Workload, views: Sequence[str], fill: Callable[[Database], object], *, changes: bool = True
 ) -> int:
-    """A store at `url`: rows loaded, `views` filled by `fill`, the changes waiting in the log; answers how many wait."""
+    """A store at `url`: rows loaded, `views` filled by `fill`, the changes waiting in the log; returns how many wait."""
     with vk.connect(url) as db:
         db.execute(TABLE)
         db.table("r").put_many(first_rows(workload))

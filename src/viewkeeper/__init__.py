@@ -7,7 +7,7 @@ never waits for Spark, DuckDB or the SQL parser.
 Layers of the package, lowest first; a module imports only from layers below its own:
 
     errors, model < ports, events, settings < sql < plan
-      < logs | flow | views | stores | check < engine < client < cli, bench
+      < logs | coordinator | operators | stores | check < engine < client, load < cli, bench
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
     from viewkeeper.client.changes import Change, Changes
     from viewkeeper.client.connect import connect, restore
-    from viewkeeper.client.loading import Loaded
     from viewkeeper.client.result import Result
     from viewkeeper.errors import (
         BadRow,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         ViewFailed,
         ViewKeeperError,
     )
+    from viewkeeper.load.loading import Loaded
     from viewkeeper.model.reads import Bounded
     from viewkeeper.model.token import Token
 
@@ -122,7 +122,7 @@ _HOMES = {
     "Changes": "viewkeeper.client.changes",
     "Bounded": "viewkeeper.model.reads",
     "CheckReport": "viewkeeper.check.report",
-    "Loaded": "viewkeeper.client.loading",
+    "Loaded": "viewkeeper.load.loading",
     "Result": "viewkeeper.client.result",
     "Token": "viewkeeper.model.token",
 }

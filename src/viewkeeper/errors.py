@@ -16,7 +16,7 @@
     │   ├── NewerFormat
     │   ├── StoreFull
     │   ├── StoreInUse        others have the store open, and what was asked for needs it alone
-    │   ├── StoreBusy         somebody holds a lock, or all places of readers, for too long
+    │   ├── StoreBusy         somebody holds a lock, or all reader slots, for too long
     │   ├── StoreUnavailable  the store did not answer
     │   ├── StoreReplaced     the store's files were removed or replaced while it was open: connect again
     │   ├── DamagedBackup
@@ -30,7 +30,7 @@
     │   └── ChangesLost       older than the versions that are kept: scan instead
     └── ProtocolError         the epoch protocol stopped itself before harm was done
         ├── Fenced            a newer epoch or a newer pipeline owns the store
-        ├── LogDiverged       the log is not the one the epoch record speaks of
+        ├── LogDiverged       the log is not the one the epoch record refers to
         ├── PositionLost      the log was truncated before what was asked for
         ├── EpochRecordLost   records are newer than the epoch record
         ├── EpochFailed       an epoch could not finish; the next run takes it up again
@@ -117,7 +117,7 @@ class StoreInUse(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Somebody holds a lock, or all places of readers, for too long; nothing was written."""
+    """Somebody holds a lock, or all reader slots, for too long; nothing was written."""
 
 
 class StoreUnavailable(StoreError):
@@ -173,7 +173,7 @@ class Fenced(ProtocolError):
 
 
 class LogDiverged(ProtocolError):
-    """The log is not the one the epoch record speaks of."""
+    """The log is not the one the epoch record refers to."""
 
 
 class PositionLost(ProtocolError):

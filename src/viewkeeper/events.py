@@ -39,7 +39,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Voided:
+class Aborted:
     """An epoch could not finish and was given up."""
 
     epoch: int
@@ -47,7 +47,7 @@ class Voided:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class Backfilling:
     """So many backfills are under way, with so many rows in of about `total`."""
 
     backfills: int
@@ -62,5 +62,5 @@ class Waiting:
     reason: str
 
 
-Event = TookOver | Began | Committed | Voided | Filling | Waiting
+Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting
 EventSink = Callable[[Event], None]

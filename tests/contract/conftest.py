@@ -46,20 +46,20 @@ class Subject:
             self.put(b"row-%d" % (self.written % 17), b"value-%d" % self.written)
 
     def begin(self, epoch: Inflight) -> None:
-        """Let the epoch be the one in flight, through the epoch record; those before it are committed or void."""
-        self._swap(epoch.epoch - 1, epoch.void, last=epoch.epoch, floor=epoch.floor, inflight=epoch)
+        """Let the epoch be the one in flight, through the epoch record; those before it are committed or aborted."""
+        self._swap(epoch.epoch - 1, epoch.aborted, last=epoch.epoch, floor=epoch.floor, inflight=epoch)
         self.store.admit(epoch)
 
-    def end(self, *, void: tuple[int, ...]) -> None:
-        """Commit the epoch in flight, unless it is void, and let go what no reader needs."""
-        record = self._swap(self.store.read_epoch_record().last, void, inflight=None)
+    def end(self, *, aborted: tuple[int, ...]) -> None:
+        """Commit the epoch in flight, unless it is aborted, and let go what no reader needs."""
+        record = self._swap(self.store.read_epoch_record().last, aborted, inflight=None)
         while self.store.purge(record, records_max=2):
             pass
 
-    def _swap(self, ended: int, void: tuple[int, ...], **changes: object) -> EpochRecord:
-        committed = max(number for number in range(ended + 1) if number not in void)
+    def _swap(self, ended: int, aborted: tuple[int, ...], **changes: object) -> EpochRecord:
+        committed = max(number for number in range(ended + 1) if number not in aborted)
         record = self.store.read_epoch_record()
-        changed = replace(record, version=record.version + 1, committed=committed, recent=(committed,), void=void)
+        changed = replace(record, version=record.version + 1, committed=committed, recent=(committed,), aborted=aborted)
         assert self.store.swap_epoch_record(record.version, replace(changed, **changes))
         return self.store.read_epoch_record()
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.conftest import TABLE, Subject
-from tests.contract.test_store import VIEW, at, settle
+from tests.contract.test_store import VIEW, apply, at
 from viewkeeper.errors import InputError, PipelineRunning, StoreInUse
 from viewkeeper.model import epochs
 from viewkeeper.model.horizon import Horizon
@@ -20,20 +20,20 @@ from viewkeeper.stores.open import open_store
 ALL = [([0], b"", None)]
 
 
-def seen_at(epoch: int, *, void: tuple[int, ...] = (), indexed_from: int | None = None) -> Moment:
-    return Moment(epoch, void, Horizon(epoch, 0, void, 0, {}, {}, frozenset(), 0, indexed_from))
+def seen_at(epoch: int, *, aborted: tuple[int, ...] = (), indexed_from: int | None = None) -> Moment:
+    return Moment(epoch, aborted, Horizon(epoch, 0, aborted, 0, {}, {}, frozenset(), 0, indexed_from))
 
 
 def write(
-    subject: Subject, epoch: int, rows: dict[bytes, bytes | None], place: int = 0, *, indexed: bool = True
+    subject: Subject, epoch: int, rows: dict[bytes, bytes | None], partition: int = 0, *, indexed: bool = True
 ) -> None:
     subject.begin(at(epoch))
-    settle(subject, replace(at(epoch), indexed=frozenset({VIEW} if indexed else ())), rows, place)
+    apply(subject, replace(at(epoch), indexed=frozenset({VIEW} if indexed else ())), rows, partition)
 
 
 def test_held_records_stay_as_they_were(subject: Subject) -> None:
     write(subject, 1, {b"a": b"1", b"b": b"1"})
-    held = subject.store.hold(seen_at(9), range(subject.store.places))
+    held = subject.store.hold(seen_at(9), range(subject.store.partitions))
     write(subject, 2, {b"a": b"2", b"b": None, b"c": b"2"})
     if subject.store.capabilities.held_reads:
         subject.store.drop_records(VIEW)
@@ -43,7 +43,7 @@ def test_held_records_stay_as_they_were(subject: Subject) -> None:
     held.close()
 
 
-def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_void(subject: Subject) -> None:
+def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_aborted(subject: Subject) -> None:
     write(subject, 1, {b"a": b"1", b"b": b"1"})
     write(subject, 2, {b"a": b"2", b"b": None, b"c": b"2"})
     write(subject, 3, {b"a": b"3", b"b": b"3", b"c": None})
@@ -52,8 +52,8 @@ def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_void(subject: S
         (seen_at(1), {b"a": b"1", b"b": b"1"}),
         (seen_at(2), {b"a": b"2", b"c": b"2"}),
         (seen_at(3), {b"a": b"3", b"b": b"3"}),
-        (seen_at(3, void=(2,)), {b"a": b"3", b"b": b"3"}),
-        (seen_at(2, void=(2,)), {b"a": b"1", b"b": b"1"}),
+        (seen_at(3, aborted=(2,)), {b"a": b"3", b"b": b"3"}),
+        (seen_at(2, aborted=(2,)), {b"a": b"1", b"b": b"1"}),
         (seen_at(EPOCH_MAX), {b"a": b"3", b"b": b"3"}),
     ]
     for moment, state in states:
@@ -68,23 +68,25 @@ def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_void(subject: S
 
 def test_batches_give_span_after_span_what_scans_give(subject: Subject) -> None:
     rows = {b"%04d" % number: b"%d" % number for number in range(2_500)}
-    for place in range(2):
-        write(subject, 1, dict(list(rows.items())[place::2]), place)
+    for partition in range(2):
+        write(subject, 1, dict(list(rows.items())[partition::2]), partition)
     held = subject.store.hold(seen_at(1), range(2))
     spans = [(range(2), b"0100", b"2400"), ([1], b"", b"0010"), (range(2), b"2490", None)]
     for reverse in (False, True):
         batches = list(held.batches(VIEW, spans, reverse=reverse))
-        scans = [pair for places, low, high in spans for pair in held.scan(places, VIEW, low, high, reverse=reverse)]
+        scans = [
+            pair for partitions, low, high in spans for pair in held.scan(partitions, VIEW, low, high, reverse=reverse)
+        ]
         assert [key for keys, _ in batches for key in keys.to_pylist()] == [key for key, _ in scans]
         assert [row for _, rows in batches for row in rows.to_pylist()] == [row for _, row in scans]
         assert len(batches) > 1
     held.close()
 
 
-def test_held_records_come_in_key_order_across_places_both_ways(subject: Subject) -> None:
+def test_held_records_come_in_key_order_across_partitions_both_ways(subject: Subject) -> None:
     keys = [b"%02d" % number for number in range(30)]
-    for place in range(3):
-        write(subject, 1, dict.fromkeys(keys[place::3], b"%d" % place), place)
+    for partition in range(3):
+        write(subject, 1, dict.fromkeys(keys[partition::3], b"%d" % partition), partition)
     held = subject.store.hold(seen_at(1), range(3))
 
     assert [key for key, _ in held.scan(range(3), VIEW, b"", None)] == keys
@@ -114,7 +116,7 @@ def test_steps_are_what_each_epoch_did_by_epoch_and_key(subject: Subject, indexe
     write(subject, 2, {b"a": b"2", b"f": b"2"}, indexed=indexed_from == 1)
     write(subject, 3, {b"b": None}, indexed=indexed_from is not None)
     write(subject, 5, {b"c": b"5", b"d": b"5"}, indexed=indexed_from is not None)
-    write(subject, 5, {b"e": b"5"}, place=1, indexed=indexed_from is not None)
+    write(subject, 5, {b"e": b"5"}, partition=1, indexed=indexed_from is not None)
     every = [
         Step(1, b"a", None, b"1"), Step(1, b"b", None, b"1"), Step(1, b"c", None, b"1"),
         Step(2, b"a", b"1", b"2"), Step(2, b"f", None, b"2"),
@@ -127,9 +129,9 @@ def test_steps_are_what_each_epoch_did_by_epoch_and_key(subject: Subject, indexe
             assert held.steps(range(2), VIEW, since) == [step for step in every if since < step.epoch <= epoch]
             assert held.steps(range(2), VIEW + 1, since) == []
             held.close()
-    void = subject.store.hold(seen_at(9, void=(2,), indexed_from=indexed_from), range(2))
-    assert void.steps(range(2), VIEW, 2) == [step for step in every if step.epoch > 2]
-    void.close()
+    aborted = subject.store.hold(seen_at(9, aborted=(2,), indexed_from=indexed_from), range(2))
+    assert aborted.steps(range(2), VIEW, 2) == [step for step in every if step.epoch > 2]
+    aborted.close()
 
 
 def test_steps_after_the_floor_are_there_when_those_below_it_were_purged(subject: Subject) -> None:

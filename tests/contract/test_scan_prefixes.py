@@ -8,22 +8,22 @@ import random
 import pytest
 
 from tests.contract.conftest import Subject
-from tests.contract.test_store import VIEW, at, settle
+from tests.contract.test_store import VIEW, apply, at
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
 
 LIMITS = (499, 500, 511)  # where stores on LMDB begin to keep keys in another way, with and without a table's id
 
 
-def write(subject: Subject, epoch: int, rows: dict[bytes, bytes | None], place: int = 0) -> None:
+def write(subject: Subject, epoch: int, rows: dict[bytes, bytes | None], partition: int = 0) -> None:
     subject.begin(at(epoch))
-    settle(subject, at(epoch), rows, place)
+    apply(subject, at(epoch), rows, partition)
 
 
 def found(
-    subject: Subject, prefixes: list[bytes], epoch: Inflight, *, place: int = 0, rows_max: int | None = None
+    subject: Subject, prefixes: list[bytes], epoch: Inflight, *, partition: int = 0, rows_max: int | None = None
 ) -> list[tuple[int, bytes, bytes]]:
-    batches = subject.store.scan_prefixes(place, VIEW, prefixes, epoch, rows_max=rows_max)
+    batches = subject.store.scan_prefixes(partition, VIEW, prefixes, epoch, rows_max=rows_max)
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
@@ -48,12 +48,12 @@ def test_a_batch_names_its_columns(subject: Subject) -> None:
     assert batch.schema.names == ["prefix", "key", "row"]
 
 
-def test_other_tables_and_other_places_are_not_seen(subject: Subject) -> None:
+def test_other_tables_and_other_partitions_are_not_seen(subject: Subject) -> None:
     write(subject, 1, {b"a": b"here"})
-    settle(subject, at(1), {b"a": b"there"}, 1)
+    apply(subject, at(1), {b"a": b"there"}, 1)
 
     assert found(subject, [b""], at(2)) == [(0, b"a", b"here")]
-    assert found(subject, [b""], at(2), place=1) == [(0, b"a", b"there")]
+    assert found(subject, [b""], at(2), partition=1) == [(0, b"a", b"there")]
     assert list(subject.store.scan_prefixes(0, VIEW + 1, [b"", b"a"], at(2))) == []
     assert list(subject.store.scan_prefixes(0, VIEW - 1, [b"", b"a"], at(2))) == []
 
@@ -83,14 +83,14 @@ def test_a_tombstone_is_no_record_and_a_row_may_come_back(subject: Subject) -> N
     assert found(subject, [b"a"], at(4)) == [(0, b"a1", b"3"), (0, b"a2", b"1")]
 
 
-def test_what_a_void_epoch_wrote_is_looked_through(subject: Subject) -> None:
+def test_what_an_aborted_epoch_wrote_is_looked_through(subject: Subject) -> None:
     """R8."""
     write(subject, 1, {b"a1": b"1", b"a2": b"1"})
     write(subject, 2, {b"a1": b"2", b"a2": None, b"a3": b"2"})
 
-    assert found(subject, [b"a"], at(3, void=(2,))) == [(0, b"a1", b"1"), (0, b"a2", b"1")]
-    assert found(subject, [b"a"], at(3, void=(1, 2))) == []
-    assert found(subject, [b"a"], at(3, void=(1,))) == [(0, b"a1", b"2"), (0, b"a3", b"2")]
+    assert found(subject, [b"a"], at(3, aborted=(2,))) == [(0, b"a1", b"1"), (0, b"a2", b"1")]
+    assert found(subject, [b"a"], at(3, aborted=(1, 2))) == []
+    assert found(subject, [b"a"], at(3, aborted=(1,))) == [(0, b"a1", b"2"), (0, b"a3", b"2")]
 
 
 @pytest.mark.parametrize("row", [b"3", None], ids=["record", "tombstone"])
@@ -151,19 +151,19 @@ def test_long_keys_and_long_prefixes_are_exact(subject: Subject, length: int) ->
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_history_reads_as_a_dict_of_it_would(subject: Subject, seed: int) -> None:
-    source, state, states, void = random.Random(seed), {}, [{}], ()
+    source, state, states, aborted = random.Random(seed), {}, [{}], ()
     parts = [b"", b"a", b"ab", b"b", b"\x00", b"\xff", b"a" * 495, b"a" * 496, b"a" * 500, b"b" * 600]
     keys = sorted({first + second for first in parts for second in parts})
     for epoch in range(1, 6):
         written = {key: source.choice([None, b"%d" % epoch]) for key in source.sample(keys, 25)}
         subject.begin(at(epoch))
-        settle(subject, at(epoch, void=void), written)
+        apply(subject, at(epoch, aborted=aborted), written)
         if epoch == 3:
-            void = (3,)
+            aborted = (3,)
         else:
             state = {key: row for key, row in (state | written).items() if row is not None}
         states.append(state)
-        for now in (at(epoch, void=void), at(epoch + 1, void=void)):
+        for now in (at(epoch, aborted=aborted), at(epoch + 1, aborted=aborted)):
             prefixes, expected = source.sample(parts, 5), states[now.epoch - 1]
             assert found(subject, prefixes, now, rows_max=source.choice([None, 1, 4])) == [
                 (number, key, expected[key])

@@ -28,20 +28,20 @@ VIEW = 9
 SCHEMA = TableSchema(TABLE, "t", (), ())
 
 
-def at(epoch: int, *, floor: int = 0, void: tuple[int, ...] = ()) -> Inflight:
-    return Inflight(epoch, {}, Cut({}, 0, 0), {}, floor, void, ())
+def at(epoch: int, *, floor: int = 0, aborted: tuple[int, ...] = ()) -> Inflight:
+    return Inflight(epoch, {}, Cut({}, 0, 0), {}, floor, aborted, ())
 
 
-def settle(subject: Subject, epoch: Inflight, rows: dict[bytes, bytes | None], place: int = 0) -> None:
-    found = subject.store.read_versions(VIEW, pa.array(list(rows), pa.binary()), np.full(len(rows), place), epoch)
+def apply(subject: Subject, epoch: Inflight, rows: dict[bytes, bytes | None], partition: int = 0) -> None:
+    found = subject.store.read_versions(VIEW, pa.array(list(rows), pa.binary()), np.full(len(rows), partition), epoch)
     chosen = np.flatnonzero(~found.applied)
     new = pa.array(list(rows.values()), pa.binary()).take(pa.array(chosen))
     subject.store.write_versions([VersionWrite(VIEW, found, chosen, new)], epoch)
 
 
-def rows_of(subject: Subject, epoch: Inflight, keys: list[bytes], place: int = 0) -> list[bytes | None]:
+def rows_of(subject: Subject, epoch: Inflight, keys: list[bytes], partition: int = 0) -> list[bytes | None]:
     return subject.store.read_versions(
-        VIEW, pa.array(keys, pa.binary()), np.full(len(keys), place), epoch
+        VIEW, pa.array(keys, pa.binary()), np.full(len(keys), partition), epoch
     ).rows.to_pylist()
 
 
@@ -143,7 +143,7 @@ def test_borders_cut_rows_and_records_in_pieces(subject: Subject, rows_max: int,
     for key, row in rows.items():
         subject.put(key, row)
     subject.begin(at(1))
-    settle(subject, at(1), rows)
+    apply(subject, at(1), rows)
     most = {"rows_max": rows_max, "bytes_max": bytes_max, "pieces": 3}
     found: list[tuple[bytes, bytes]] = []
     for part in subject.store.parts(TABLE):
@@ -180,31 +180,31 @@ def pairs_in(batches: list[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
 def test_a_version_is_seen_by_its_epoch_and_later_ones(subject: Subject) -> None:
     for epoch, row in ((1, b"1"), (3, b"3"), (4, None)):
         subject.begin(at(epoch))
-        settle(subject, at(epoch), {b"k": row})
+        apply(subject, at(epoch), {b"k": row})
 
     assert [rows_of(subject, at(5), [b"k", b"other"])] == [[None, None]]
     subject.begin(at(5))
-    settle(subject, at(5), {b"k": b"5"})
+    apply(subject, at(5), {b"k": b"5"})
     assert rows_of(subject, at(6), [b"k"]) == [b"5"]
 
 
 def test_a_rerun_finds_what_the_epoch_before_left_and_changes_nothing(subject: Subject) -> None:
     subject.begin(at(1))
-    settle(subject, at(1), {b"a": b"1"})
+    apply(subject, at(1), {b"a": b"1"})
     subject.begin(at(2))
-    settle(subject, at(2), {b"a": b"2", b"b": b"2"})
+    apply(subject, at(2), {b"a": b"2", b"b": b"2"})
     found = subject.store.read_versions(VIEW, pa.array([b"a", b"b", b"c"], pa.binary()), np.zeros(3, int), at(2))
 
     assert found.rows.to_pylist() == [b"1", None, None]
     assert found.applied.tolist() in ([True, True, False], [False, False, False])  # who does not look marks none
     assert all(row == b"2" for row, applied in zip(found.now.to_pylist(), found.applied, strict=True) if applied)
-    settle(subject, at(2), {b"a": b"2", b"b": b"2"})
+    apply(subject, at(2), {b"a": b"2", b"b": b"2"})
     assert rows_of(subject, at(3), [b"a", b"b", b"c"]) == [b"2", b"2", None]
 
 
 def test_a_task_whose_epoch_is_not_in_flight_writes_nothing(subject: Subject) -> None:
     subject.begin(at(2))
-    settle(subject, at(2), {b"a": b"2"})
+    apply(subject, at(2), {b"a": b"2"})
     late = subject.store.read_versions(VIEW, pa.array([b"a", b"new"], pa.binary()), np.zeros(2, int), at(2))
     subject.begin(at(3))
 
@@ -217,33 +217,33 @@ def test_a_task_whose_epoch_is_not_in_flight_writes_nothing(subject: Subject) ->
     assert subject.store.written_epochs()[1] == 3
 
 
-def test_what_a_void_epoch_wrote_is_not_seen(subject: Subject) -> None:
+def test_what_an_aborted_epoch_wrote_is_not_seen(subject: Subject) -> None:
     subject.begin(at(1))
-    settle(subject, at(1), {b"a": b"1"})
+    apply(subject, at(1), {b"a": b"1"})
     subject.begin(at(2))
-    settle(subject, at(2), {b"a": None, b"b": b"2"})
+    apply(subject, at(2), {b"a": None, b"b": b"2"})
     subject.begin(at(3))
 
-    assert rows_of(subject, at(3, void=(2,)), [b"a", b"b"]) == [b"1", None]
+    assert rows_of(subject, at(3, aborted=(2,)), [b"a", b"b"]) == [b"1", None]
 
 
 def test_what_readers_at_or_above_the_floor_see_outlives_every_purge(subject: Subject) -> None:
-    """Records that go and come back, epochs that are void, and a purge between any two epochs."""
+    """Records that go and come back, epochs that are aborted, and a purge between any two epochs."""
     choose, keys = random.Random(6), [b"k%d" % number for number in range(6)]
     states: list[dict[bytes, bytes]] = [{}]
-    void: tuple[int, ...] = ()
+    aborted: tuple[int, ...] = ()
     for number in range(1, 25):
-        epoch = at(number, floor=_not_void(max(0, number - choose.choice([3, 3, 4])), void), void=void)
+        epoch = at(number, floor=_not_void(max(0, number - choose.choice([3, 3, 4])), aborted), aborted=aborted)
         subject.begin(epoch)
         rows = {key: choose.choice([None, b"%d" % number]) for key in choose.sample(keys, 3)}
-        settle(subject, epoch, rows)
+        apply(subject, epoch, rows)
         after = {key: row for key, row in (states[-1] | rows).items() if row is not None}
         if number % 5 == 0:
-            void, after = (*void, number), states[-1]
+            aborted, after = (*aborted, number), states[-1]
         states.append(after)
-        subject.end(void=void)
+        subject.end(aborted=aborted)
         for seen in range(epoch.floor, number + 1):
-            moment = Moment(seen, void, subject.store.read_horizon())
+            moment = Moment(seen, aborted, subject.store.read_horizon())
             held = subject.store.hold(moment, [0])
             assert dict(held.scan([0], VIEW, b"", None)) == states[seen]
             assert [subject.store.get_record(0, VIEW, key, moment) for key in keys] == [
@@ -252,16 +252,16 @@ def test_what_readers_at_or_above_the_floor_see_outlives_every_purge(subject: Su
             held.close()
 
 
-def _not_void(epoch: int, void: tuple[int, ...]) -> int:
-    return epoch if epoch not in void else epoch - 1
+def _not_void(epoch: int, aborted: tuple[int, ...]) -> int:
+    return epoch if epoch not in aborted else epoch - 1
 
 
 def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
     keys = [b"a1", b"a2", b"a3", b"b1", b"\xff\xff1"]
     subject.begin(at(1))
-    settle(subject, at(1), dict.fromkeys(keys, b"1"))
+    apply(subject, at(1), dict.fromkeys(keys, b"1"))
     subject.begin(at(2))
-    settle(subject, at(2), {b"a2": None})
+    apply(subject, at(2), {b"a2": None})
 
     def found(ranges: list[tuple[bytes, bytes]], *left_out: bytes, epoch: int = 3, reverse: bool = False) -> list:
         return subject.store.next_keys(0, VIEW, ranges, frozenset(left_out), at(epoch), reverse=reverse)
@@ -275,13 +275,13 @@ def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
         assert found([(b"a", b"a1")], epoch=1) == [None]
 
 
-def test_places_do_not_see_each_other(subject: Subject) -> None:
+def test_partitions_do_not_see_each_other(subject: Subject) -> None:
     subject.begin(at(1))
-    for place in range(subject.store.places):
-        settle(subject, at(1), {b"k": b"%d" % place}, place)
+    for partition in range(subject.store.partitions):
+        apply(subject, at(1), {b"k": b"%d" % partition}, partition)
 
-    assert [rows_of(subject, at(2), [b"k"], place) for place in range(subject.store.places)] == [
-        [b"%d" % place] for place in range(subject.store.places)
+    assert [rows_of(subject, at(2), [b"k"], partition) for partition in range(subject.store.partitions)] == [
+        [b"%d" % partition] for partition in range(subject.store.partitions)
     ]
 
 
@@ -322,7 +322,7 @@ def test_the_catalog_is_swapped_by_its_version(subject: Subject) -> None:
 def test_a_dropped_view_and_a_dropped_table_leave_nothing(subject: Subject) -> None:
     subject.write(10)
     subject.begin(at(1))
-    settle(subject, at(1), {b"a": b"1"})
+    apply(subject, at(1), {b"a": b"1"})
     subject.store.drop_records(VIEW)
     subject.store.drop_rows(TABLE)
 

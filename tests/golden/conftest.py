@@ -1,4 +1,4 @@
-"""What golden tests share: the tables they speak of. `GOLDEN=write` records the files anew."""
+"""What golden tests share: the tables they refer to. `GOLDEN=write` records the files anew."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.plan.catalog import Catalog
 from viewkeeper.sql.statements import CreateTable, parse_statements
 
 TABLES = """

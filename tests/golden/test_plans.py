@@ -15,8 +15,8 @@ import viewkeeper as vk
 from tests.golden.conftest import TABLES
 from tests.support.plans import bound_lines, with_deltas
 from tests.support.running import keep_up
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.define import define_index, define_view
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, plan_lines
 from viewkeeper.plan.explain.lines import OPERATOR, VIEW
 from viewkeeper.plan.explain.text import plan_text

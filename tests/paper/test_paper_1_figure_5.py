@@ -14,12 +14,12 @@ from tests.golden.test_plans import RULE
 from tests.support.dump import chain_epochs, dump, written_by
 from tests.support.plans import nodes_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.keys import decode_key
-from viewkeeper.model.rows import decode_row
+from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT
-from viewkeeper.plan.nodes import FoldNode, JoinNode
+from viewkeeper.plan.nodes import AggregateNode, JoinNode
 from viewkeeper.stores.versions import versions_of
 
 PLAN = Path(__file__).parents[1] / "golden" / "papers" / "paper_1_figure_5.plan"
@@ -50,24 +50,24 @@ def reverse_join(db: vk.Database) -> JoinNode:
     return node
 
 
-def minima(db: vk.Database) -> FoldNode:
+def minima(db: vk.Database) -> AggregateNode:
     (node,) = nodes_of(db.catalog(), "minima")
-    assert isinstance(node, FoldNode)
+    assert isinstance(node, AggregateNode)
     return node
 
 
 def touched(db: vk.Database, epoch: int) -> dict[str, dict[tuple, tuple | None]]:
     """What an epoch wrote: for each table by its name in the figure, key → row, both decoded; None where a record went."""
-    catalog, join, fold = db.catalog(), reverse_join(db), minima(db)
-    (entries,) = fold.entries
+    catalog, join, aggregation = db.catalog(), reverse_join(db), minima(db)
+    (entries,) = aggregation.entries
     sums, joined = catalog.view("sums").node, catalog.view("joined").node
     layouts = {
         delta_of(table): (f"DELTA {table.name}", table.key_columns, table.value_columns) for table in catalog.tables
     }
     layouts |= {
-        entries.table: ("PRE-AGGREGATION", (*fold.key, *entries.values), MULTIPLICITY),
+        entries.table: ("PRE-AGGREGATION", (*aggregation.key, *entries.values), MULTIPLICITY),
         sums.table: ("SUM", sums.key, sums.row),
-        fold.table: ("MIN", fold.key, fold.row),
+        aggregation.table: ("MIN", aggregation.key, aggregation.row),
         joined.table: ("JOIN", joined.key, joined.row),
     }
     found: dict[str, dict[tuple, tuple | None]] = {}

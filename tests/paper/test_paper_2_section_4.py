@@ -21,12 +21,12 @@ from tests.support.running import (
     keep_up,
     plan_of,
 )
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.errors import Fenced
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.ring import owners_of_places
+from viewkeeper.operators.channels import Input
+from viewkeeper.operators.program import split_by_manager
 from viewkeeper.settings import EpochLimits
-from viewkeeper.views.channels import Input
-from viewkeeper.views.program import split_by_manager
 
 SUM_VIEW = "CREATE MATERIALIZED VIEW d AS SELECT x, SUM(y) AS s FROM r GROUP BY x"
 SELECTION = "CREATE MATERIALIZED VIEW s AS SELECT k, y FROM r WHERE y < 300"
@@ -71,7 +71,7 @@ def test_a_message_that_one_manager_gets_after_another_has_applied_it_is_summed_
     db = make(tmp_path / "s", SUM_VIEW)
     db.table("r").put("k2", {"x": "x1", "y": 100})
     epoch = begin_epoch(db.store)
-    plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.places))
+    plan, everywhere = plan_of(db.store, epoch), frozenset(range(db.store.partitions))
     (message,) = inputs_of(db.store, plan, epoch)
     written = [apply_inputs(db.store, plan, epoch, message, everywhere) for _manager in range(2)]
     commit_epoch(db.store, epoch)
@@ -123,11 +123,13 @@ def test_a_manager_that_joins_moves_rows_and_breaks_their_timeline_on_plain_queu
 
 
 def test_a_manager_that_joins_finds_no_update_of_its_rows_under_way(tmp_path: Path) -> None:
-    """Section 4.3: the epoch's end is the marker: nobody starts u2 before u1 is committed, whoever owns the place then."""
+    """Section 4.3: the epoch's end is the marker: nobody starts u2 before u1 is committed, whoever owns the partition
+    then.
+    """
     db = make(tmp_path / "s", SELECTION)
     keys = [f"k{number}" for number in range(40)]
-    moved = [a != b for a, b in zip(owners_of_places(8, 1), owners_of_places(8, 2), strict=True)]
-    assert sum(moved) == 4  # half of the places get another owner
+    moved = [a != b for a, b in zip(owners_of_partitions(8, 1), owners_of_partitions(8, 2), strict=True)]
+    assert sum(moved) == 4  # half of the partitions get another owner
     for managers, y in ((1, 100), (2, 200), (1, 150)):
         for key in keys:
             db.table("r").put(key, {"y": y})
@@ -141,7 +143,7 @@ def test_a_manager_that_was_withdrawn_and_still_holds_an_update_is_refused(tmp_p
     db = make(tmp_path / "s", SELECTION)
     db.table("r").put("k1", {"y": 100})  # u1
     held = begin_epoch(db.store)
-    plan, owners = plan_of(db.store, held), owners_of_places(db.store.places, 1)
+    plan, owners = plan_of(db.store, held), owners_of_partitions(db.store.partitions, 1)
     queue = [
         Input(one.table, one.channel, piece)
         for given in inputs_of(db.store, plan, held)
@@ -154,7 +156,7 @@ def test_a_manager_that_was_withdrawn_and_still_holds_an_update_is_refused(tmp_p
     before = dump(db.store)
 
     with pytest.raises(Fenced):
-        apply_inputs(db.store, plan, held, queue, frozenset(range(db.store.places)))
+        apply_inputs(db.store, plan, held, queue, frozenset(range(db.store.partitions)))
     assert dump(db.store) == before
     assert list(db.view("s").scan()) == [{"k": "k1", "y": 200}]
 

@@ -24,7 +24,7 @@ from tests.support.running import (
     keep_up,
 )
 from tests.support.running import plan_of as plan
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.embedded import tree
 

@@ -16,7 +16,7 @@ from tests.support.oracle import CASES
 from tests.support.running import HereRunner
 from tests.support.stores import NAME, drop_views, make_database, write
 from tests.support.tiers import examples
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 
 SHOWN = ("selected", "bag", "indexed", "summed", "averaged", "totals", "decimals")
 STORES: dict[str, vk.Database] = {}
@@ -42,7 +42,7 @@ def define(db: object, cases: tuple[str, ...]) -> None:
 
 
 def run(db: object, changes: list[Change], *, at_once: bool, reading: bool) -> int:
-    """All changes in one epoch, or each in its own; answers how many epochs it took."""
+    """All changes in one epoch, or each in its own; returns how many epochs it took."""
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()  # the views exist before the first change: nothing is filled from rows
     epochs = 0

@@ -37,10 +37,10 @@ from tests.support.oracle import CASES, KINDS, Oracle, bag_of
 from tests.support.running import HereRunner, ManagersRunner
 from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.operators import rollup
 from viewkeeper.settings import EpochLimits, WorkSettings
-from viewkeeper.views import rollup
 
 HISTORIES_MIN = examples(100, deep=300)
 STEPS_MIN = 30
@@ -247,7 +247,7 @@ class Checker:
             SEEN["view filled in several epochs"] += bool(self._store.read_epoch_record().filling)
             self._check(choose)
         if choose.random() < 0.5:
-            tidy_up(self._store)
+            collect_garbage(self._store)
 
     def _reached(self) -> int:
         """How many changes are committed. R17: they are a prefix of all, in the order in which they were written."""

@@ -12,7 +12,7 @@ from tests.support.dump import contents, dump
 from tests.support.joining import VIEWS, change_at_random, make_joins, wrong
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie, keep_up
 from tests.support.tiers import examples
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.settings import EpochLimits
 
 

@@ -21,13 +21,13 @@ from tests.support.random_plans import RandomOracle, plan_world
 from tests.support.random_tables import TABLES as WORLD_TABLES
 from tests.support.running import keep_up
 from tests.support.tiers import examples
+from viewkeeper.catalog.define import lower
+from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import UnknownName, UnsupportedSql
-from viewkeeper.plan.define import lower
 from viewkeeper.plan.explain.explain import plan_lines
 from viewkeeper.plan.explain.lines import OPERATOR, VIEW
 from viewkeeper.plan.optimize import RULES, optimize
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.sql.duckdb_relation import relation_sql
 
 SETS = examples(3, deep=40)
 VIEWS = 6

@@ -17,9 +17,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
 from tests.support.tiers import examples
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.settings import EpochLimits
 
 HISTORIES = examples(24, deep=400)
@@ -165,7 +165,7 @@ class History:
                 return
             self.note(before)
         if self.choose.random() < 0.3 and self.db.store.read_epoch_record().inflight is None:
-            tidy_up(self.db.store)
+            collect_garbage(self.db.store)
 
     def note(self, before: object) -> None:
         """What kinds of backfills there were."""

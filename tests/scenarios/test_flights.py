@@ -15,7 +15,7 @@ import viewkeeper as vk
 from tests.support.flights import VIEWS, create_tables, create_views, load_tables, read_tables
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.client.database import Database
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 
 ROUNDS = 6
 DAY = dt.datetime(2013, 2, 8, 23, tzinfo=dt.UTC)

@@ -9,7 +9,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import ManagersRunner, keep_up
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

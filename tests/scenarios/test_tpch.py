@@ -15,8 +15,8 @@ from tests.support.source_tree import ROOT
 from tests.support.tpch import TpchModel, create_tables, generate, records, views
 from tests.support.tpch_queries import CHANGES, QUERIES, REWRITTEN, WAYS_ROUND
 from viewkeeper.client.database import Database
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.flow.coordinator import Coordinator
 
 PAGE = ROOT / "docs" / "tpch.md"
 SCALE, SHARE, REFRESHES = 0.01, 0.001, 10

@@ -14,8 +14,8 @@ import viewkeeper as vk
 from tests.support.histories import Change, Model, apply
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
 from tests.support.stores import NAME, make_database, rounds, write, wrong_views
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.settings import EpochLimits, GcSettings
 from viewkeeper.stores.embedded import newdirectory
 
@@ -66,7 +66,7 @@ def stored_rows(db: vk.Database) -> dict[tuple[int, bytes], bytes]:
 
 
 def judge(backup: Path, target: Path, history: list[Change], *, nodes: int) -> int | None:
-    """Restore a backup, and compare all of it; answers the epoch that was in flight."""
+    """Restore a backup, and compare all of it; returns the epoch that was in flight."""
     with vk.restore(backup, f"embedded:{target}?sync=off&nodes={nodes}") as db:
         record = db.store.read_epoch_record()
         written = prefix_of(history, rows_of(db))
@@ -104,7 +104,7 @@ def test_every_backup_of_a_busy_store_is_the_store_of_one_moment(
         while not done.is_set() or not coordinator.has_reached(db.store.ends()):
             coordinator.step()
             if tidies:
-                tidy_up(db.store, GcSettings(log_kept_seconds=0))
+                collect_garbage(db.store, GcSettings(log_kept_seconds=0))
 
     def write_on() -> None:
         while not done.wait(0.01):  # room for the others: one thread runs at a time

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dump import dump, graves
+from tests.support.dump import dump, tombstone_index
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.client.database import Database
 from viewkeeper.client.reading import moment_of
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_fully, tidy_up
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_all_garbage, collect_garbage
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.memory.store import MemoryStore
@@ -29,19 +29,19 @@ CASES = ("selected", "indexed", "extremes", "totals", "distinct_values")
 def dump_memory(store: MemoryStore) -> list[tuple[int, bytes, bytes]]:
     """What `dump` gives of an embedded store."""
     found = []
-    for place in store._contents.places:
-        for table, pairs in sorted(place.state[0].items()):
+    for partition in store._contents.partitions:
+        for table, pairs in sorted(partition.state[0].items()):
             found += [(table, key, chain) for key, chain in pairs.walk(b"", None)]
     return found
 
 
-def graves_in_memory(store: MemoryStore) -> list[tuple[int, bytes]]:
-    """What `graves` gives of an embedded store, place by place in the same order."""
+def tombstone_index_in_memory(store: MemoryStore) -> list[tuple[int, bytes]]:
+    """What `tombstone_index` gives of an embedded store, partition by partition in the same order."""
     found = []
-    for place in store._contents.places:
+    for partition in store._contents.partitions:
         found += sorted(
             (epoch, table.to_bytes(4, "big") + key)
-            for epoch, tables in place._tombstones.items()
+            for epoch, tables in partition._tombstones.items()
             for table, keys in tables.items()
             for key in keys
         )
@@ -60,10 +60,10 @@ def log_of(db: Database) -> list[tuple]:
 
 def written_in(db: Database) -> list[list[tuple[bytes, bytes]]]:
     """What indexed epochs wrote, view by view."""
-    places = range(db.store.places)
-    with contextlib.closing(db.store.hold(moment_of(db.store, "snapshot", 0), places)) as held:
+    partitions = range(db.store.partitions)
+    with contextlib.closing(db.store.hold(moment_of(db.store, "snapshot", 0), partitions)) as held:
         tables = [view.node.table for view in db.catalog().views]
-        return [held._chains.written_between(places, table, 0, db.epoch) for table in tables]
+        return [held._chains.written_between(partitions, table, 0, db.epoch) for table in tables]
 
 
 def run_epochs(db: Database, choose: random.Random) -> None:
@@ -99,16 +99,16 @@ def test_a_store_in_memory_holds_what_an_embedded_one_holds(tmp_path: Path, node
         assert log_of(twins[0]) == log_of(twins[1]) != []
         for db in twins:
             run_epochs(db, random.Random(number))
-            tidy_fully(db.store) if number == 2 else tidy_up(db.store)
+            collect_all_garbage(db.store) if number == 2 else collect_garbage(db.store)
         memory, embedded = (db.store for db in twins)
 
         assert wrong_views(twins[0], done) == []
         assert dump_memory(memory) == dump(embedded) != []
-        assert graves_in_memory(memory) == graves(embedded)
+        assert tombstone_index_in_memory(memory) == tombstone_index(embedded)
         assert written_in(twins[0]) == written_in(twins[1])
         assert memory.log_entries() == embedded.log_entries()
         assert memory.written_epochs() == embedded.written_epochs()
         assert facts_of(memory) == facts_of(embedded)
-        seen += [bool(graves(embedded)), any(written_in(twins[1]))]
+        seen += [bool(tombstone_index(embedded)), any(written_in(twins[1]))]
     assert {*seen[::2]} == {*seen[1::2]} == {True, False}  # there were tombstones and index entries, and they went
     twins[0].close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dump import contents, dump, graves
+from tests.support.dump import contents, dump, tombstone_index
 from tests.support.running import (
     HereRunner,
     Interrupted,
@@ -27,16 +27,16 @@ from tests.support.running import (
     plan_of,
 )
 from tests.support.stores import make_database, rounds, write, wrong_views
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import Fenced, PositionLost, ViewFailed
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.views.channels import Input
+from viewkeeper.operators.channels import Input
 
 EPOCHS = 3
 CASES = ("selected", "indexed", "summed", "by_double", "totals", "decimals")
 
 
 def stored(db: object) -> tuple[object, ...]:
-    return dump(db.store), graves(db.store)
+    return dump(db.store), tombstone_index(db.store)
 
 
 def everything(db: object) -> tuple[object, ...]:
@@ -103,11 +103,11 @@ def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path
     store, epoch = db.store, begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
     inputs = [one for given in inputs_of(store, plan, epoch) for one in given]
-    half = frozenset(range(0, store.places, managers))
+    half = frozenset(range(0, store.partitions, managers))
     kept = []
     for node, part, table in inputs:
-        places = [int(value) % store.places for value in table["hash"].to_pylist()]
-        kept.append(Input(node, part, table.filter([place in half for place in places])))
+        partitions = [int(value) % store.partitions for value in table["hash"].to_pylist()]
+        kept.append(Input(node, part, table.filter([partition in half for partition in partitions])))
     apply_inputs(store, plan, epoch, kept, half)
     before = contents(db)
 
@@ -118,7 +118,7 @@ def test_an_epoch_of_which_only_some_managers_came_through_is_completed(tmp_path
     assert wrong_views(db, first + second) == []
 
 
-def test_a_record_that_reaches_a_manager_that_does_not_own_its_place_stops_the_epoch(tmp_path: Path) -> None:
+def test_a_record_that_reaches_a_manager_that_does_not_own_its_partition_stops_the_epoch(tmp_path: Path) -> None:
     db = make_database(tmp_path / "s", cases=("counted",))
     write(db, rounds(3, 1)[0])
     epoch = begin_epoch(db.store)
@@ -138,7 +138,7 @@ def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_
     epoch = begin_epoch(db.store)
     plan = plan_of(db.store, epoch)
     inputs = [one for given in inputs_of(db.store, plan, epoch) for one in given]
-    everywhere = frozenset(range(db.store.places))
+    everywhere = frozenset(range(db.store.partitions))
     apply_inputs(db.store, plan, epoch, inputs, everywhere)
     wrote = dump(db.store)
 
@@ -188,12 +188,12 @@ def test_a_driver_that_wakes_up_when_its_records_are_purged_is_fenced(tmp_path: 
     HereRunner(db.store).run(plan_of(db.store, late), late)
     commit_epoch(db.store, late)
     table.delete("k")
-    for number in range(4):  # the tombstone is purged once the floor passed it, in whichever place it is
+    for number in range(4):  # the tombstone is purged once the floor passed it, in whichever partition it is
         keep_up(db)
         for other in range(40):
             table.put(f"o{other}", {"x": f"g{other}", "y": number})
     keep_up(db)
-    assert graves(db.store) == []
+    assert tombstone_index(db.store) == []
     before = everything(db)
 
     with pytest.raises(Fenced):

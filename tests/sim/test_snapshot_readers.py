@@ -14,8 +14,8 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.model.moments import Moment
 from viewkeeper.settings import EpochLimits
 
@@ -126,7 +126,7 @@ def run_until_enough_was_read(db: object, queue: object, latest: dict) -> int:
     for number in range(ROUNDS_MAX):
         transfer(db, number)
         epochs += len(Coordinator(db.store, coordinators[number % 5 == 0], limits=EpochLimits(changes=2)).catch_up())
-        tidy_up(db.store)
+        collect_garbage(db.store)
         take_reports(queue, latest)
         if epochs >= EPOCHS_MIN and all(reads >= READS_MIN for reads, _, _ in latest.values()):
             break
@@ -140,13 +140,13 @@ def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
     coordinator.catch_up()
     view, asked, record_of = db.view("towns"), [], db.store.get_record
 
-    def slow(place: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+    def slow(partition: int, table: int, key: bytes, moment: Moment) -> bytes | None:
         if len(asked) < 3:  # the reader is put to sleep until its epoch is no longer kept
             for number in range(4):
                 transfer(db, len(asked) * 4 + number)
                 coordinator.catch_up()
         asked.append(db.store.read_epoch_record().committed)
-        return record_of(place, table, key, moment)
+        return record_of(partition, table, key, moment)
 
     db.store.get_record = slow
     answer = view.get("t1")
@@ -158,19 +158,19 @@ def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["snapshot", "scan", "to_arrow"])
 def test_a_snapshot_that_the_floor_overtakes_while_it_is_opened_is_opened_anew(tmp_path: Path, way: str) -> None:
-    """R4 for held records: between the look at the horizon and the last place opened, epochs may go by."""
+    """R4 for held records: between the look at the horizon and the last partition opened, epochs may go by."""
     db = make_bank(tmp_path / "bank")
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()
     opened, hold = [], db.store.hold
 
-    def slow(moment: object, places: object) -> object:
+    def slow(moment: object, partitions: object) -> object:
         if len(opened) < 3:
             for number in range(4):
                 transfer(db, len(opened) * 4 + number)
                 coordinator.catch_up()
         opened.append(db.store.read_epoch_record().committed)
-        return hold(moment, places)
+        return hold(moment, partitions)
 
     db.store.hold = slow
     match way:
@@ -195,11 +195,11 @@ def test_a_read_one_epoch_long_is_never_overtaken(tmp_path: Path) -> None:
     coordinator.catch_up()
     before, asked, record_of = db.view("towns").get("t1"), [], db.store.get_record
 
-    def slow(place: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+    def slow(partition: int, table: int, key: bytes, moment: Moment) -> bytes | None:
         asked.append(key)
         transfer(db, 1)
         coordinator.catch_up()
-        return record_of(place, table, key, moment)
+        return record_of(partition, table, key, moment)
 
     db.store.get_record = slow
     answer = db.view("towns").get("t1")

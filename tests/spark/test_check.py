@@ -15,7 +15,7 @@ import viewkeeper as vk
 from tests.support import troubled
 from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.keys import encode_key
 from viewkeeper.settings import EpochLimits
 
@@ -94,9 +94,9 @@ def test_a_store_in_memory_is_judged_too(spark: SparkSession, log: str) -> None:
         report = shop.check(spark=spark)
         assert report.ok and report.records > 300
         us, eu = (encode_key(shop.view("revenue").definition.node.key, (region,)) for region in ("us", "eu"))
-        place, table = shop.store.place_of(us), shop.view("revenue").definition.node.table
-        found = shop.store._contents.places[place]
-        chain = shop.store._contents.places[shop.store.place_of(eu)].pairs(table).get(eu)
+        partition, table = shop.store.partition_of(us), shop.view("revenue").definition.node.table
+        found = shop.store._contents.partitions[partition]
+        chain = shop.store._contents.partitions[shop.store.partition_of(eu)].pairs(table).get(eu)
         found.state = ({**found.state[0], table: found.pairs(table).changed({us: chain})}, found.state[1])
         (finding,) = shop.check(spark=spark).findings
 

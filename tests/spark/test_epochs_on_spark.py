@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import viewkeeper as vk
-from tests.support.dump import contents, dump, graves
+from tests.support.dump import contents, dump, tombstone_index
 from tests.support.oracle import CASES as ORACLE_CASES
 from tests.support.running import (
     HereRunner,
@@ -24,11 +24,11 @@ from tests.support.running import (
     plan_of,
 )
 from tests.support.stores import make_database, rounds, write, wrong_views
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, PipelineRunning
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
 from viewkeeper.settings import EngineSettings, EpochLimits
@@ -62,7 +62,7 @@ def jobs_only(db: object, spark: SparkSession, **options: object) -> Iterator[Pi
 
 
 def stored(db: object) -> tuple[object, ...]:
-    return dump(db.store), graves(db.store)
+    return dump(db.store), tombstone_index(db.store)
 
 
 @pytest.mark.parametrize("before_images", [True, False], ids=["before-images", "plain log"])
@@ -104,7 +104,7 @@ def test_a_job_whose_driver_died_is_ended_by_another_with_another_number_of_mana
 
 
 def test_managers_are_added_and_withdrawn_between_epochs(tmp_path: Path, spark: SparkSession) -> None:
-    """Paper 1's assign and withdraw: the ring moves places, and no record is lost or doubled on the way."""
+    """Paper 1's assign and withdraw: the ring moves partitions, and no record is lost or doubled on the way."""
     db, quiet = (make_database(tmp_path / name, nodes=2, cases=CASES) for name in ("changing", "quiet"))
     done, parts = [], rounds(23, 3)
     with jobs_only(db, spark, view_managers=1) as pipeline:
@@ -258,11 +258,11 @@ def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(
         )
         return PhysicalPlan(plan.tables, tuple(nodes))
 
-    monkeypatch.setattr("viewkeeper.flow.coordinator.physical_plan", broken_plan)
+    monkeypatch.setattr("viewkeeper.coordinator.coordinator.physical_plan", broken_plan)
     with jobs_only(db, spark, view_managers=2) as pipeline:
         pipeline.run_available()
 
     (status,) = [view for view in db.status().views if view.name == "summed"]
     assert "nonsense" in status.stopped
     assert wrong_views(db, changes, names=("counted",)) == []
-    assert len(db.store.read_epoch_record().void) == 1
+    assert len(db.store.read_epoch_record().aborted) == 1

@@ -12,10 +12,10 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.settings import EngineSettings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import viewkeeper as vk
 from viewkeeper.settings import EngineSettings
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 
 db = vk.connect(f"embedded:{sys.argv[1]}?sync=off")
 db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")

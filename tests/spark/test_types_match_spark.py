@@ -73,23 +73,23 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
         ours_type = bind_query(query, lambda _: Scan(TYPES.table)).columns[0].type.spark.lower()
         if ours_type != frame.schema[name].dataType.simpleString():
             wrong.append((text, ours_type, frame.schema[name].dataType.simpleString()))
-        ours = sorted(map(repr, _fold(query, images)))
+        ours = sorted(map(repr, _aggregation(query, images)))
         theirs = sorted(repr((row.k, row[name])) for row in rows)
         if ours != theirs:
             wrong.append((text, ours, theirs))
     assert wrong == []
 
 
-def _fold(text: str, images: pa.Table) -> list[tuple[object, object]]:
+def _aggregation(text: str, images: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: Scan(TYPES.table))
     lowered = lower_view(query)
     node, shown = lowered.root, lowered.shown
-    (feed,) = node.feeds
+    (edge,) = node.edges
     connection = duckdb.default_connection()
     renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
-    renamed |= {f"c{position}": images.column(position) for position in feed.columns}
+    renamed |= {f"c{position}": images.column(position) for position in edge.columns}
     connection.register("images", pa.table(renamed))
-    states = connection.sql(f"WITH rows AS ({feed.rows}) {node.contribute}").to_arrow_table()
+    states = connection.sql(f"WITH rows AS ({edge.rows}) {node.contribute}").to_arrow_table()
     connection.register("states", states)
     finished = connection.sql(node.finish).to_arrow_table()
     place = shown[0].index

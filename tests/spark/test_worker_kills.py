@@ -11,31 +11,31 @@ import pytest
 import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.kill_lab import prepare
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.session import epoch_session
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.settings import EngineSettings, EpochLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POINTS = (
-    "unit.start",
-    "unit.read",
+    "split.start",
+    "split.read",
     "task.read",
-    "settle.start",
-    "settle.read",
-    "settle.computed",
-    "place.write.fenced",
-    "place.write.before_commit",
-    "place.write.committed",
-    "settle.written",
+    "apply.start",
+    "apply.read",
+    "apply.computed",
+    "partition.write.fenced",
+    "partition.write.before_commit",
+    "partition.write.committed",
+    "apply.written",
     "task.applied",
 )
 # What a plain log has besides, and what views of several levels have, and more of.
-DELTAS = ("stage.applied", "task.applied", "settle.written")
-LEVELS = ("stage.applied", "task.applied", "settle.computed")
+DELTAS = ("stage.applied", "task.applied", "apply.written")
+LEVELS = ("stage.applied", "task.applied", "apply.computed")
 HITS = (1, 3)
 CHANGES_PER_EPOCH = 60
 

@@ -15,13 +15,14 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("ports", "events", "settings"),
     ("sql",),
-    ("plan",),
-    ("logs", "flow", "views", "stores", "check"),
+    ("codegen",),
+    ("catalog", "plan"),
+    ("logs", "coordinator", "operators", "stores", "check"),
     ("engine",),
-    ("client",),
+    ("client", "load"),
     ("cli", "dashboard", "bench"),
 )
-PEERS = frozenset({"logs", "flow", "views", "stores", "check"})
+PEERS = frozenset({"logs", "coordinator", "operators", "stores", "check"})
 RANK = {package: rank for rank, row in enumerate(ROWS) for package in row}
 TOP = frozenset(ROWS[-1])
 
@@ -147,28 +148,28 @@ def test_the_public_face_names_the_same_order() -> None:
 
     assert " ".join(drawn) == (
         "errors, model < ports, events, settings < sql < plan "
-        "< logs | flow | views | stores | check < engine < client < cli, bench"
+        "< logs | coordinator | operators | stores | check < engine < client, load < cli, bench"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("viewkeeper.model.rows", "from viewkeeper.sql.parse import parse"),
-        ("viewkeeper.model.rows", "def f():\n    import viewkeeper.engine.run"),
-        ("viewkeeper.model.rows", "from ..engine import run"),
-        ("viewkeeper.model.rows", "import importlib\nimportlib.import_module('viewkeeper.client.connect')"),
+        ("viewkeeper.model.rowcodec", "from viewkeeper.sql.parse import parse"),
+        ("viewkeeper.model.rowcodec", "def f():\n    import viewkeeper.engine.run"),
+        ("viewkeeper.model.rowcodec", "from ..engine import run"),
+        ("viewkeeper.model.rowcodec", "import importlib\nimportlib.import_module('viewkeeper.client.connect')"),
         (
-            "viewkeeper.model.rows",
+            "viewkeeper.model.rowcodec",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from viewkeeper import sql",
         ),
-        ("viewkeeper.errors", "from viewkeeper.model.rows import Row"),
+        ("viewkeeper.errors", "from viewkeeper.model.rowcodec import Row"),
         ("viewkeeper.plan.node", "import viewkeeper"),
-        ("viewkeeper.views.count", "from viewkeeper.stores.lmdb import open_store"),
-        ("viewkeeper.flow.ring", "from viewkeeper.logs import source"),
-        ("viewkeeper.check.judge", "from viewkeeper.views.count import step"),
+        ("viewkeeper.operators.count", "from viewkeeper.stores.lmdb import open_store"),
+        ("viewkeeper.coordinator.ring", "from viewkeeper.logs import source"),
+        ("viewkeeper.check.judge", "from viewkeeper.operators.count import step"),
         ("viewkeeper.check.judge", "from viewkeeper.engine.session import start"),
-        ("viewkeeper.views.count", "def f():\n    from pyspark.sql import functions"),
+        ("viewkeeper.operators.count", "def f():\n    from pyspark.sql import functions"),
         ("viewkeeper.client.connect", "import pyspark"),
         ("viewkeeper.shiny.new", "import os"),
         ("viewkeeper.cli.main", "from viewkeeper.shiny.new import thing"),
@@ -183,11 +184,11 @@ def test_a_wrong_import_is_found(name: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("viewkeeper.model.rows", "from viewkeeper.errors import BadRow\nfrom viewkeeper.failpoints import reach"),
-        ("viewkeeper.model.rows", "from . import types\nfrom .types import Type"),
+        ("viewkeeper.model.rowcodec", "from viewkeeper.errors import BadRow\nfrom viewkeeper.failpoints import reach"),
+        ("viewkeeper.model.rowcodec", "from . import types\nfrom .types import Type"),
         ("viewkeeper.ports.store", "from viewkeeper.settings import Settings"),
         ("viewkeeper.logs.spark_source", "from pyspark.sql.datasource import DataSource"),
-        ("viewkeeper.engine.job", "from pyspark.sql import SparkSession\nfrom viewkeeper.views.count import step"),
+        ("viewkeeper.engine.job", "from pyspark.sql import SparkSession\nfrom viewkeeper.operators.count import step"),
         ("viewkeeper.cli.main", "import viewkeeper\nfrom viewkeeper.client.connect import connect"),
         ("viewkeeper", "from viewkeeper.cli.main import main"),
     ],

@@ -28,10 +28,10 @@ def digest(*parts: object) -> str:
 
 def of_expressions(sample: Sample, texts: Iterable[str]) -> dict[str, str]:
     """Of each expression over the sample's rows: its type, its values, which rows fail, and how it is printed again."""
-    images, rows = sample.images(), digest(sample.columns, sample.values)
+    delta, rows = sample.delta(), digest(sample.columns, sample.values)
     return {
         text: digest(
-            rows, text, sample.printed(text), sample.bound(text).type.spark, sorted(sample.ours(text, images).items())
+            rows, text, sample.printed(text), sample.bound(text).type.spark, sorted(sample.ours(text, delta).items())
         )
         for text in texts
     }

@@ -1,6 +1,6 @@
 """Dumps: everything that the view tables of an embedded store hold, byte for byte, and what a reader sees of it.
 
-In: an open store or database. Out: plain lists and dicts that compare with ==. Always: all places, all tables, every
+In: an open store or database. Out: plain lists and dicts that compare with ==. Always: all partitions, all tables, every
 version and every remembered tombstone, so two dumps are equal only if no byte differs.
 """
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def dump(store: EmbeddedStore) -> list[tuple[int, bytes, bytes]]:
-    """(table, key, chain) of every view record, place after place, in key order within each."""
+    """(table, key, chain) of every view record, partition after partition, in key order within each."""
     found = []
-    for number in range(store.places):
-        with store.place(number).environment.read("records") as transaction:
+    for number in range(store.partitions):
+        with store.partition(number).environment.read("records") as transaction:
             for key, chain in tree.scan(transaction, b"", None):
                 found.append((int.from_bytes(key[:4], "big"), key[4:], chain))
     return found
 
 
-def graves(store: EmbeddedStore) -> list[tuple[int, bytes]]:
-    """(epoch, key with its table's prefix) of every tombstone that a place remembers."""
+def tombstone_index(store: EmbeddedStore) -> list[tuple[int, bytes]]:
+    """(epoch, key with its table's prefix) of every tombstone that a partition remembers."""
     found = []
-    for number in range(store.places):
-        with store.place(number).environment.read("tombstones") as transaction:
-            found += [(int.from_bytes(grave[:8], "big"), key) for grave, key in transaction.cursor().iternext()]
+    for number in range(store.partitions):
+        with store.partition(number).environment.read("tombstones") as transaction:
+            found += [(int.from_bytes(entry[:8], "big"), key) for entry, key in transaction.cursor().iternext()]
     return found
 
 

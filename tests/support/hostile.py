@@ -21,9 +21,9 @@ from tests.support.hostile_views import COLUMNS, KINDS, TABLES, Kind, with_their
 from tests.support.oracle import bag_of
 from tests.support.running import HereRunner, Interrupted, ManagersRunner
 from viewkeeper.client.views import _to_dict
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochTooLarge, InputError, StoreUnavailable, ViewKeeperError
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Positions
@@ -66,7 +66,7 @@ class Schedule:
 
     def _draw_kinds(self) -> list[str]:
         if self._sharp:
-            return [self._random.choice([name for name, kind in KINDS.items() if kind.folds])]
+            return [self._random.choice([name for name, kind in KINDS.items() if kind.aggregations])]
         names = list(KINDS)
         return [names[self.seed // 2 % len(names)], *self._random.sample(names, self._random.choice((0, 0, 1)))]
 
@@ -175,7 +175,7 @@ class Schedule:
 
     def _tidy(self) -> None:
         self.counts["purges"] += 1
-        tidy_up(self._store, GcSettings(self._random.choice((0, 300, 300, 300)), seconds_max=math.inf))
+        collect_garbage(self._store, GcSettings(self._random.choice((0, 300, 300, 300)), seconds_max=math.inf))
 
     def _faulty(self, work: Callable[[], None]) -> None:
         """Do what a pipeline does, which may end, be stopped, or be told that another one took over."""
@@ -297,9 +297,9 @@ class Schedule:
 
     def _compare(self, view: object, epoch: int, record: EpochRecord) -> None:
         pairs = [
-            (key, version_at(chain, epoch, record.void))
-            for place in self._store._contents.places
-            for key, chain in place.pairs(view.node.table).walk(b"", None)
+            (key, version_at(chain, epoch, record.aborted))
+            for partition in self._store._contents.partitions
+            for key, chain in partition.pairs(view.node.table).walk(b"", None)
         ]
         found = bag_of(_to_dict(view, key, row).values() for key, row in pairs if row is not None)
         expected = self._base.bag(view.name, self._positions[epoch])

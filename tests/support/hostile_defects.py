@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from viewkeeper.coordinator import coordinator
 from viewkeeper.errors import StoreError
-from viewkeeper.flow import coordinator
 from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.operators.apply import Applier
 from viewkeeper.stores.memory import cells, cellstore
 from viewkeeper.stores.memory.cellstore import CellStore
-from viewkeeper.views.settle import Settling
 
 
 @contextmanager
@@ -39,13 +39,13 @@ def no_validate() -> Iterator[None]:
 @contextmanager
 def validate_before_the_reads() -> Iterator[None]:
     """V1: a task asks when it starts, and not again."""
-    validate, start = CellStore.validate, Settling.__init__
+    validate, start = CellStore.validate, Applier.__init__
 
-    def ask_first(self: Settling, store: Any, owned: frozenset[int], epoch: Inflight) -> None:
+    def ask_first(self: Applier, store: Any, owned: frozenset[int], epoch: Inflight) -> None:
         validate(store, epoch.epoch)
         start(self, store, owned, epoch)
 
-    with mock.patch.object(Settling, "__init__", ask_first), no_validate():
+    with mock.patch.object(Applier, "__init__", ask_first), no_validate():
         yield
 
 

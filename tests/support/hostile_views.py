@@ -23,7 +23,7 @@ class Kind:
     query: str
     reads: tuple[str, ...] = ()
     index: str = ""
-    folds: bool = False  # a row is made from the one before, without a join
+    aggregations: bool = False  # a row is made from the one before, without a join
 
     @property
     def create(self) -> str:
@@ -40,12 +40,12 @@ _ALL = (
     Kind("selection", "SELECT k, j, x FROM l WHERE x > 2"),
     Kind("projection", "SELECT k, x + 1 AS x1 FROM l"),
     Kind("indexed", "SELECT j, k, x FROM l", index="CREATE INDEX indexed ON l (j) INCLUDE (x)"),
-    Kind("counts", "SELECT j, COUNT(*) AS n, SUM(x) AS s, COUNT(x) AS nx FROM l GROUP BY j", folds=True),
-    Kind("total", "SELECT COUNT(*) AS n, SUM(y) AS s FROM r", folds=True),
-    Kind("extremes", "SELECT j, MIN(x) AS lo, MAX(x) AS hi FROM l GROUP BY j", folds=True),
-    Kind("distinct_count", "SELECT j, COUNT(DISTINCT y) AS n, MAX(y) AS hi FROM r GROUP BY j", folds=True),
-    Kind("distinct_rows", "SELECT DISTINCT j, x FROM l", folds=True),
-    Kind("having", "SELECT j, COUNT(*) AS n, MIN(x) AS lo FROM l GROUP BY j HAVING COUNT(*) > 1", folds=True),
+    Kind("counts", "SELECT j, COUNT(*) AS n, SUM(x) AS s, COUNT(x) AS nx FROM l GROUP BY j", aggregations=True),
+    Kind("total", "SELECT COUNT(*) AS n, SUM(y) AS s FROM r", aggregations=True),
+    Kind("extremes", "SELECT j, MIN(x) AS lo, MAX(x) AS hi FROM l GROUP BY j", aggregations=True),
+    Kind("distinct_count", "SELECT j, COUNT(DISTINCT y) AS n, MAX(y) AS hi FROM r GROUP BY j", aggregations=True),
+    Kind("distinct_rows", "SELECT DISTINCT j, x FROM l", aggregations=True),
+    Kind("having", "SELECT j, COUNT(*) AS n, MIN(x) AS lo FROM l GROUP BY j HAVING COUNT(*) > 1", aggregations=True),
     Kind("inner_join", f"SELECT {_SHOWN} FROM l JOIN r ON l.j = r.j"),
     Kind("left_join", f"SELECT {_SHOWN} FROM l LEFT JOIN r ON l.j = r.j AND l.x < r.y"),
     Kind("full_join", f"SELECT {_SHOWN} FROM l FULL JOIN r ON l.j = r.j"),

@@ -17,7 +17,7 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.plans import nodes_of
 from viewkeeper.model.keys import decode_key
-from viewkeeper.model.rows import decode_row
+from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
 from viewkeeper.plan.nodes import JoinNode
@@ -120,6 +120,6 @@ def match_counts(db: Database, name: str) -> dict[tuple[int, str], int]:
 
 def _now(db: Database, table: int | None) -> list[tuple[bytes, bytes]]:
     assert table is not None
-    void = db.store.read_epoch_record().void
-    rows = [(key, version_at(chain, db.epoch, void)) for at, key, chain in dump(db.store) if at == table]
+    aborted = db.store.read_epoch_record().aborted
+    rows = [(key, version_at(chain, db.epoch, aborted)) for at, key, chain in dump(db.store) if at == table]
     return [(key, row) for key, row in rows if row is not None]

@@ -20,13 +20,13 @@ from pathlib import Path
 import viewkeeper as vk
 from tests.support.dump import dump
 from viewkeeper import failpoints
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.operators.exchange import run_here
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
-from viewkeeper.views.exchange import run_here
 
 CHANGES = {"single": 200, "joined": 60}
 CHANGES_PER_EPOCH = {"single": 50, "joined": 30}
@@ -110,7 +110,7 @@ def run_pipeline(path: Path, views: str) -> None:
         limits=EpochLimits(changes=CHANGES_PER_EPOCH[views], rows=ROWS_PER_EPOCH[views]),
     )
     while coordinator.step() is not None:
-        tidy_up(database.store)
+        collect_garbage(database.store)
 
 
 def in_child(work: object, *arguments: object) -> int:
@@ -151,7 +151,7 @@ def arm(folder: Path, schedule: str) -> None:
 
 
 def run_schedule(root: Path, prepared: Path, number: int, schedule: str, views: str) -> Path:
-    """Run a copy of the prepared store under a schedule of kills; answers where the hits were counted."""
+    """Run a copy of the prepared store under a schedule of kills; returns where the hits were counted."""
     store, folder = root / f"store-{number}", root / f"points-{number}"
     shutil.copytree(prepared, store)
     arm(folder, schedule) if schedule else folder.mkdir()

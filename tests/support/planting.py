@@ -13,33 +13,33 @@ from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.stores.embedded.place import Place
+    from viewkeeper.stores.embedded.partition import Partition
 
 
-def _stored(database: Database, view: str, key: tuple) -> tuple[Place, bytes]:
-    """The place of a record, and the key under which it is stored there."""
+def _stored(database: Database, view: str, key: tuple) -> tuple[Partition, bytes]:
+    """The partition of a record, and the key under which it is stored there."""
     node = database.view(view).definition.node
     encoded = encode_key(node.key, key)
-    place = database.store.place(database.store.place_of(encode_key(node.key[:1], key[:1])))
-    return place, tree.table_prefix(node.table) + encoded
+    partition = database.store.partition(database.store.partition_of(encode_key(node.key[:1], key[:1])))
+    return partition, tree.table_prefix(node.table) + encoded
 
 
-def _stored_in_delta(database: Database, table: str, key: tuple) -> tuple[Place, bytes]:
+def _stored_in_delta(database: Database, table: str, key: tuple) -> tuple[Partition, bytes]:
     schema = database.table(table).schema
     encoded = encode_key(schema.key_columns, key)
-    place = database.store.place(database.store.place_of(encode_key(schema.key_columns[:1], key[:1])))
-    return place, tree.table_prefix(schema.delta) + encoded
+    partition = database.store.partition(database.store.partition_of(encode_key(schema.key_columns[:1], key[:1])))
+    return partition, tree.table_prefix(schema.delta) + encoded
 
 
 def row_of_delta(database: Database, table: str, key: tuple) -> bytes:
-    place, stored = _stored_in_delta(database, table, key)
-    with place.environment.read("records") as transaction:
+    partition, stored = _stored_in_delta(database, table, key)
+    with partition.environment.read("records") as transaction:
         return tree.get(transaction, stored)
 
 
 def change_row_of_delta(database: Database, table: str, key: tuple, chain: bytes | None) -> None:
-    place, stored = _stored_in_delta(database, table, key)
-    with place.environment.write("records") as transaction:
+    partition, stored = _stored_in_delta(database, table, key)
+    with partition.environment.write("records") as transaction:
         tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
 
 
@@ -50,12 +50,12 @@ def view_keys(database: Database, view: str) -> list[tuple]:
 
 
 def chain_of(database: Database, view: str, key: tuple) -> bytes:
-    place, stored = _stored(database, view, key)
-    with place.environment.read("records") as transaction:
+    partition, stored = _stored(database, view, key)
+    with partition.environment.read("records") as transaction:
         return tree.get(transaction, stored)
 
 
 def change_record(database: Database, view: str, key: tuple, chain: bytes | None) -> None:
-    place, stored = _stored(database, view, key)
-    with place.environment.write("records") as transaction:
+    partition, stored = _stored(database, view, key)
+    with partition.environment.write("records") as transaction:
         tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)

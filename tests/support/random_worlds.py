@@ -19,8 +19,8 @@ from tests.support.random_plans import Bag, RandomOracle, WorldPlan, bag_of
 from tests.support.random_sql import RandomView
 from tests.support.random_tables import TABLES, RowChange, Tables
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import SqlError, UnsupportedSql
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ In: a bound relation. Out: lines. Always: columns are shown by name and position
 
 from __future__ import annotations
 
-from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, rewrite
-from viewkeeper.sql.relations import Fold, Join, Project, Relation, Scan, Select, Top, Union, inputs_of
+from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, rewrite
+from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Scan, Select, Top, Union, inputs_of
 
 
 def tree_text(relation: Relation, depth: int = 0) -> str:
@@ -23,7 +23,7 @@ def _marked(node: Expression) -> Expression | None:
     match node:
         case ColumnRef(position=position, name=name):
             return ColumnRef(position, f"{name}@{position}", node.type, node.nullable)
-        case FoldRef(of=of):
+        case AggregationRef(of=of):
             return ColumnRef(0, f"[{of.text}]", node.type, node.nullable)
     return None
 
@@ -34,7 +34,7 @@ def _line(relation: Relation) -> str:
             return table.name
         case Select(predicate=predicate):
             return f"σ {expression_text(predicate)}"
-        case Fold(grouping=grouping):
+        case Aggregation(grouping=grouping):
             return f"γ by ({_list(grouping.groups)}) of ({', '.join(one.text for one in grouping.aggregates)})"
         case Project(outputs=outputs):
             return f"π {', '.join(f'{expression_text(output.expression)} as {output.name}' for output in outputs)}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BOOLEAN, INT, STRING
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, Literal
+from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, Literal
 from viewkeeper.sql.relations import (
-    Fold,
+    Aggregation,
     Grouping,
     Join,
     Ordering,
@@ -64,20 +64,23 @@ def joined(kind: str, *sides: tuple[Relation, str], residual: Expression | None 
     return Join(kind, tuple(side for side, _ in sides), keys, residual)
 
 
-def grouped(relation: Relation, names: tuple[str, ...], *aggregates: tuple[str, str | None]) -> Fold:
+def grouped(relation: Relation, names: tuple[str, ...], *aggregates: tuple[str, str | None]) -> Aggregation:
     """Groups by columns, and aggregates as (function, column); `count distinct` is a function here."""
     found = []
     for function, argument in aggregates:
         args = [] if argument is None else [column(relation, argument)]
         name, _, distinct = function.partition(" ")
         found.append(construct.aggregate(name, args, distinct=bool(distinct)))
-    return Fold(relation, Grouping(tuple(column(relation, name) for name in names), tuple(found)))
+    return Aggregation(relation, Grouping(tuple(column(relation, name) for name in names), tuple(found)))
 
 
-def groups_of(fold: Fold) -> tuple[FoldRef, ...]:
+def groups_of(aggregation: Aggregation) -> tuple[AggregationRef, ...]:
     """What stands directly above γ: its groups, then its aggregates."""
-    groups = [FoldRef("group", at, part) for at, part in enumerate(fold.grouping.groups)]
-    return (*groups, *(FoldRef("aggregate", at, part) for at, part in enumerate(fold.grouping.aggregates)))
+    groups = [AggregationRef("group", at, part) for at, part in enumerate(aggregation.grouping.groups)]
+    return (
+        *groups,
+        *(AggregationRef("aggregate", at, part) for at, part in enumerate(aggregation.grouping.aggregates)),
+    )
 
 
 def shown(relation: Relation, *names: str) -> Project:
@@ -89,9 +92,9 @@ def shown(relation: Relation, *names: str) -> Project:
     return Project(relation, tuple(outputs))
 
 
-def folded(relation: Relation, fold: Fold, *names: str) -> Project:
+def aggregated(relation: Relation, aggregation: Aggregation, *names: str) -> Project:
     """π of all that γ gives, under `names`."""
-    pairs = zip(names, groups_of(fold), strict=True)
+    pairs = zip(names, groups_of(aggregation), strict=True)
     return Project(relation, tuple(Output(name, part) for name, part in pairs))
 
 

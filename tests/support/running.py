@@ -9,23 +9,23 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.filling import plan_chunks
-from viewkeeper.flow.ring import owners_of_places
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.coordinator.backfill import plan_chunks
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.plan.catalog import Catalog
+from viewkeeper.operators.channels import Input
+from viewkeeper.operators.exchange import InProcess, run_here
+from viewkeeper.operators.inputs import read_split
+from viewkeeper.operators.messages import Message, encode, from_batch, in_pieces, to_batch
+from viewkeeper.operators.program import EpochProgram, StagePart
+from viewkeeper.operators.receipts import require_all
+from viewkeeper.operators.splits import plan_splits
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
 from viewkeeper.settings import EpochLimits, WorkSettings
-from viewkeeper.views.channels import Input
-from viewkeeper.views.exchange import InProcess, run_here
-from viewkeeper.views.inputs import read_unit
-from viewkeeper.views.messages import Message, encode, from_batch, in_pieces, to_batch
-from viewkeeper.views.program import EpochProgram, StagePart
-from viewkeeper.views.receipts import require_all
-from viewkeeper.views.units import plan_units
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -35,7 +35,7 @@ Run = Callable[[PhysicalPlan, Inflight], object]
 
 
 class HereRunner:
-    """A small epoch: on the driver, as one manager that owns every place."""
+    """A small epoch: on the driver, as one manager that owns every partition."""
 
     def __init__(self, store: EmbeddedStore, settings: WorkSettings | None = None) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class ManagersRunner:
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         program = EpochProgram.of(
-            self._store, plan, epoch, owners_of_places(self._store.places, self.managers), self._settings
+            self._store, plan, epoch, owners_of_partitions(self._store.partitions, self.managers), self._settings
         )
         return require_all(program.tasks, self._exchange.run(program))
 
@@ -91,14 +91,15 @@ class ShuffledExchange(InProcess):
 def inputs_of(store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight, *, pieces: int = 1) -> list[list[Input]]:
     """What each split of an epoch's input gives to the nodes."""
     return [
-        read_unit(store, plan, epoch, unit, WorkSettings())[0] for unit in plan_units(store, plan, epoch, pieces=pieces)
+        read_split(store, plan, epoch, split, WorkSettings())[0]
+        for split in plan_splits(store, plan, epoch, pieces=pieces)
     ]
 
 
 def apply_inputs(
     store: EmbeddedStore, plan: PhysicalPlan, epoch: Inflight, inputs: Sequence[Input], owned: frozenset[int]
 ) -> int:
-    """Apply the inputs of the only stage to the places in `owned`; answers how many records were written."""
+    """Apply the inputs of the only stage to the partitions in `owned`; returns how many records were written."""
     (nodes,) = plan.stages
     part = StagePart(store, plan, epoch, nodes, owned, WorkSettings())
     assert not any(list(part.apply(inputs)))

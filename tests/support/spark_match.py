@@ -70,7 +70,7 @@ class Sample:
             for row in self.rows
         ]
 
-    def images(self) -> pa.Table:
+    def delta(self) -> pa.Table:
         """The rows for DuckDB."""
         columns = enumerate(self.table.columns)
         return pa.table({c.name: pa.array([row[place] for row in self.values], c.type.arrow) for place, c in columns})
@@ -103,16 +103,16 @@ class Sample:
         keys = list({tuple(repr(row[place]) for place in read): row[0] for row in rows}.values())
         return keys if len(read) == 1 else keys[:: max(1, len(keys) // COMBINATIONS)]
 
-    def ours(self, text: str, images: pa.Table) -> dict[object, object]:
+    def ours(self, text: str, delta: pa.Table) -> dict[object, object]:
         """Key → value, without the rows that are set aside."""
         lowered = lower_view(self._query(text))
-        (feed,), shown = lowered.root.feeds, lowered.shown
+        (edge,), shown = lowered.root.edges, lowered.shown
         place = {"key": "k", "row": "v"}[shown[0].part] + str(shown[0].index)
-        renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
-        renamed |= {f"c{position}": images.column(position) for position in feed.columns}
+        renamed = {"ord": pa.array(range(len(delta)), pa.int64()), "sign": pa.array([1] * len(delta), pa.int32())}
+        renamed |= {f"c{position}": delta.column(position) for position in edge.columns}
         connection = duckdb.default_connection()
-        connection.register("images", pa.table(renamed))
-        rows = connection.sql(feed.rows).to_arrow_table().to_pylist()
+        connection.register("delta", pa.table(renamed))
+        rows = connection.sql(edge.rows).to_arrow_table().to_pylist()
         return {row["k0"]: row[place] for row in rows if not row.get("fails")}
 
 
@@ -144,14 +144,14 @@ def wrong_types(spark: SparkSession, sample: Sample, texts: Sequence[str]) -> li
 
 
 def wrong_values(
-    spark: SparkSession, sample: Sample, images: pa.Table, texts: Sequence[str]
+    spark: SparkSession, sample: Sample, delta: pa.Table, texts: Sequence[str]
 ) -> list[tuple[object, ...]]:
     """Expression, key, our value, Spark's value, where they differ; of expressions that cannot fail."""
     sure = [text for text in texts if not sample.bound(text).fallible]
     theirs = _spark_rows(spark, sample, sure, "true")
     wrong: list[tuple[object, ...]] = []
     for place, text in enumerate(sure):
-        ours, key = sample.ours(text, images), sample.columns[0][0]
+        ours, key = sample.ours(text, delta), sample.columns[0][0]
         wrong += [
             (text, row[key], ours.get(row[key], "set aside"), row[f"o{place}"])
             for row in theirs
@@ -163,13 +163,13 @@ def wrong_values(
 
 
 def wrong_failures(
-    spark: SparkSession, sample: Sample, images: pa.Table, texts: Sequence[str]
+    spark: SparkSession, sample: Sample, delta: pa.Table, texts: Sequence[str]
 ) -> list[tuple[object, ...]]:
     """The same of expressions that may fail: values, and rows that fail on one side only."""
     wrong: list[tuple[object, ...]] = []
     key = sample.columns[0][0]
     for text in [text for text in texts if sample.bound(text).fallible]:
-        ours = sample.ours(text, images)
+        ours = sample.ours(text, delta)
         kept = ", ".join(str(value) for value in ours) or "null"
         try:
             theirs = _spark_rows(spark, sample, [text], f"{key} IN ({kept})")

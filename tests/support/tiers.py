@@ -1,6 +1,6 @@
 """Two tiers of tests: those of every run, and the deep ones, marked `deep`, which run when somebody asks for them.
 
-Asking is `--deep`, `VIEWKEEPER_DEEP=1`, a marker expression that speaks of `deep`, or a test's own name: who types
+Asking is `--deep`, `VIEWKEEPER_DEEP=1`, a marker expression that refers to `deep`, or a test's own name: who types
 `tests/sim/test_kills.py::test_x` wants to see it run. A deep run draws from a seed of its own, which it tells; the runs of
 every day draw the same each time.
 """
@@ -48,7 +48,7 @@ def examples(count: int, *, deep: int) -> int:
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> int:
-    """Take the deep tests that nobody asked for out of `items`; answers how many they were."""
+    """Take the deep tests that nobody asked for out of `items`; returns how many they were."""
     if is_deep() or "deep" in config.getoption("-m"):
         return 0
     named = [_absolute(argument, config.invocation_params.dir) for argument in config.args if "::" in argument]

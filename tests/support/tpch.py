@@ -102,7 +102,7 @@ class TpchModel:
             db.table(name).put_many(self.table(f"SELECT * FROM {name}"))
 
     def refresh(self, db: Database, share: float) -> int:
-        """New orders with their lineitems, as many old ones deleted, a few customers changed; answers how many rows."""
+        """New orders with their lineitems, as many old ones deleted, a few customers changed; returns how many rows."""
         count = max(1, round(share * self.rows("SELECT count(*) FROM orders")[0][0]))
         orders, lines = self._new_orders(count)
         gone, self._old = self._old[:count].tolist(), self._old[count:]

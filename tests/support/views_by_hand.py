@@ -13,10 +13,10 @@ from tests.support.relations import (
     ITEMS,
     ORDERS,
     PAYMENTS,
+    aggregated,
     all_of,
     column,
     first,
-    folded,
     grouped,
     groups_of,
     joined,
@@ -38,7 +38,7 @@ _bought = joined("inner", (_big, "customer"), (customers, "id"))
 _by_region = grouped(_bought, ("region",), ("count", None), ("max", "amount"), ("sum", "amount"))
 _many = where(_by_region, construct.compare(">", groups_of(_by_region)[1], Literal(1, INT)))
 _totals = grouped(orders, ("customer",), ("sum", "amount"))
-_named_totals = folded(_totals, _totals, "customer", "total")
+_named_totals = aggregated(_totals, _totals, "customer", "total")
 _histogram = grouped(_named_totals, ("total",), ("count", None), ("count distinct", "customer"))
 _both = all_of(shown(orders, "id", "amount"), shown(archive, "id", "amount"))
 _distinct = grouped(_both, ("id", "amount"))
@@ -47,15 +47,15 @@ _lines = joined("inner", (items, "order_id"), (orders, "id"))
 
 VIEWS: dict[str, Relation] = {
     "inner": shown(_bought, "amount", "name"),
-    "by_region": folded(_many, _by_region, "region", "n", "most", "total"),
+    "by_region": aggregated(_many, _by_region, "region", "n", "most", "total"),
     "left": shown(joined("left", (orders, "customer"), (customers, "id")), "id", "name"),
     "full": shown(joined("full", (orders, "customer"), (customers, "id")), "amount", "name"),
     "self": shown(joined("inner", (orders, "customer"), (orders, "customer")), "id", "amount"),
     "same_key": shown(joined("inner", (orders, "id"), (items, "order_id"), (payments, "id")), "product", "method"),
     "composed": shown(joined("inner", (_lines, "customer"), (customers, "id")), "product", "name", "amount"),
-    "nested": folded(_histogram, _histogram, "total", "n", "customers"),
+    "nested": aggregated(_histogram, _histogram, "total", "n", "customers"),
     "union_all": shown(_both, "id", "amount"),
-    "union": folded(_distinct, _distinct, "id", "amount"),
+    "union": aggregated(_distinct, _distinct, "id", "amount"),
     "semi": shown(joined("semi", (orders, "customer"), (customers, "id")), "id"),
     "anti": shown(joined("anti", (customers, "id"), (orders, "customer"), residual=more(_pairs, "amount", 5)), "name"),
     "top": shown(first(_bought, 3, "amount", descending=True), "amount", "name"),

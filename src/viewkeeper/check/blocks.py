@@ -104,7 +104,7 @@ def _is_query(node: exp.Expression) -> bool:
 
 
 def columns_named(tree: exp.Expression, columns: Sequence[Column]) -> list[Column]:
-    """Those of a table's columns that a query can speak of: all, where it takes columns without naming them."""
+    """Those of a table's columns that a query can refer to: all, where it takes columns without naming them."""
     stars = [star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
     if stars or any(table.args["alias"].args.get("columns") for table in tree.find_all(exp.Table)):
         return list(columns)

@@ -182,7 +182,7 @@ def _kept_keys(block: Block, join: exp.Join) -> list[exp.Expression]:
 
 
 def _is_of(block: Block, key: exp.Expression, joins: list[exp.Join]) -> bool:
-    """Whether an expression speaks of what stands before a join."""
+    """Whether an expression refers to what stands before a join."""
     try:
         block.bound([exp.alias_(key.copy(), "x")], joins)
     except ViewKeeperError:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sqlglot
 from sqlglot import expressions as exp
 
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.sql.dialect import ViewSpark
 
 Tables = dict[str, TableSchema]

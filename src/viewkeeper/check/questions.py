@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from sqlglot import expressions as exp
 
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.define import lower
 from viewkeeper.check.blocks import Block, blocks_of, columns_named, parts_of
 from viewkeeper.check.care import take_care
 from viewkeeper.check.exact import make_exact
 from viewkeeper.check.expansion import Tables, name_of, spelled_out
 from viewkeeper.check.parsing import parsed, text_of
 from viewkeeper.model.schema import Column
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.define import lower
 from viewkeeper.plan.nodes import TopNode
 
 _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is within n · 2^-52 · Σ|x|

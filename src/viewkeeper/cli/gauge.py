@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from viewkeeper.events import Began, Committed, Event, Filling, Voided, Waiting
+from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Waiting
 
 _WINDOW_SECONDS = 5.0
 
@@ -47,9 +47,9 @@ class Gauge:
                     self.changes += changes
                     self._recent.append((self._clock(), changes))
                     self._untold.append(event)
-                case Filling(rows=rows, total=total):
+                case Backfilling(rows=rows, total=total):
                     self.filling = rows, total
-                case Voided(epoch=epoch, reason=reason):
+                case Aborted(epoch=epoch, reason=reason):
                     self.under_way = None
                     self.given_up = f"epoch {epoch} was given up: {reason}"
 

@@ -18,8 +18,8 @@ from viewkeeper.cli.output import console, print_text
 from viewkeeper.errors import StoreError
 
 if TYPE_CHECKING:
-    from viewkeeper.client.files import Reading
-    from viewkeeper.client.loading import Load, Loaded
+    from viewkeeper.load.files import Reading
+    from viewkeeper.load.loading import Load, Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Choices:
 
 def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: Choices, *, as_json: bool) -> None:
     """Put the rows of the files and tell about it."""
-    from viewkeeper.client.loading import open_load, require_sensible, require_target
+    from viewkeeper.load.loading import open_load, require_sensible, require_target
 
     require_sensible(create=choices.create, key=choices.key, ignore_unknown=choices.ignore_unknown)
     try:

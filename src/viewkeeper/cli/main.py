@@ -110,7 +110,7 @@ def put(
     `put URL orders o1 region=eu amount=30` and `put URL orders '{"id": "o1", "region": "eu", "amount": 30}'` do the
     same. Columns left out keep their value. `col:=null` is NULL: what follows `:=` is JSON.
     """
-    from viewkeeper.cli.rows import put as put_row
+    from viewkeeper.cli.row_commands import put as put_row
 
     put_row(url, table, row)
 
@@ -125,7 +125,7 @@ def delete(
     ] = None,
 ) -> None:
     """Delete the row under a key and print the token of the write. A row that is not there is no error."""
-    from viewkeeper.cli.rows import delete as delete_row
+    from viewkeeper.cli.row_commands import delete as delete_row
 
     delete_row(url, table, key, column)
 
@@ -168,7 +168,7 @@ def load(
     """
     from viewkeeper.cli.load import Choices
     from viewkeeper.cli.load import load as load_files
-    from viewkeeper.client.files import Reading
+    from viewkeeper.load.files import Reading
 
     names = tuple(name.strip() for name in key.split(",")) if key else ()
     choices = Choices(create, names, last_wins, ignore_unknown)
@@ -190,8 +190,8 @@ def get(
     csv: Csv = False,
 ) -> None:
     """Print the row under a key. Exit code 3 when there is none."""
-    from viewkeeper.cli.rows import Freshness
-    from viewkeeper.cli.rows import get as get_row
+    from viewkeeper.cli.row_commands import Freshness
+    from viewkeeper.cli.row_commands import get as get_row
 
     freshness = Freshness(read, after, within, timeout)
     found = get_row(url, name, key or [], freshness, form_of(json=json, csv=csv))
@@ -222,8 +222,8 @@ def scan(
     csv: Csv = False,
 ) -> None:
     """Print rows in key order: all, or those whose key begins with the prefix."""
-    from viewkeeper.cli.rows import Freshness
-    from viewkeeper.cli.rows import scan as scan_rows
+    from viewkeeper.cli.row_commands import Freshness
+    from viewkeeper.cli.row_commands import scan as scan_rows
 
     scan_rows(
         url,
@@ -251,7 +251,7 @@ def changes(
     Only the last epochs are kept, or what `keep` asks for; exit code 5 says that the answer would not be whole and the view
     is to be scanned. `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
     """
-    from viewkeeper.cli.rows import changes as print_changes
+    from viewkeeper.cli.row_commands import changes as print_changes
 
     print_changes(url, view, since, form_of(json=json, csv=csv))
 

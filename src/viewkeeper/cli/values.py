@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
-from viewkeeper.client.textvalues import BOOLEANS, PATTERNS
 from viewkeeper.errors import BadRow, InputError
+from viewkeeper.load.textvalues import BOOLEANS, PATTERNS
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.values import to_double
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.client.frames import frame_to_arrow, is_frame
-from viewkeeper.client.rows import key_bytes, merge_row, null_refused, split_put
+from viewkeeper.client.row_values import key_bytes, merge_row, null_refused, split_put
 from viewkeeper.errors import BadRow, InputError, TooMuchAtOnce
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of

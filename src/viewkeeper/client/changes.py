@@ -1,7 +1,7 @@
 """Changes: what each committed epoch did to the records of a view.
 
 In: the steps of records, and the epochs asked for. Out: changes ordered by epoch and key. Always: only committed
-epochs that are not void; a version that shows a reader nothing new (an epoch whose effects cancel out, or that moved only
+epochs that are not aborted; a version that shows a reader nothing new (an epoch whose effects cancel out, or that moved only
 what the view does not show) is no change.
 """
 

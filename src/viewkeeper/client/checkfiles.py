@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.errors import InputError
 from viewkeeper.model.positions import Position
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import decode_columns
-from viewkeeper.plan.catalog import ViewDefinition
 
 if TYPE_CHECKING:
     from viewkeeper.client.session import Snapshot
@@ -99,8 +99,8 @@ class CheckFiles:
             for part in self._store.parts(table.id):
                 yield from self._store.scan_as_of(table.id, part, horizon.positions)
         else:
-            for place in range(self._store.places):
-                yield from self._store.scan_versions(place, table.delta, self._snapshot.epoch, horizon.void)
+            for partition in range(self._store.partitions):
+                yield from self._store.scan_versions(partition, table.delta, self._snapshot.epoch, horizon.aborted)
 
     def _base_rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """Batches of (key, row) as they are now, at least one."""

@@ -21,7 +21,7 @@ from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.client.checkfiles import CheckFiles
 from viewkeeper.client.judging import Case, Progress, Verdict, columns_read, judge
 from viewkeeper.client.pins import pinned
-from viewkeeper.client.troubles import degraded, set_aside
+from viewkeeper.client.set_aside import degraded, set_aside
 from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
 from viewkeeper.errors import PositionLost, StaleRead

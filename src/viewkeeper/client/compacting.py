@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from viewkeeper.flow.tidy import tidy_fully
+from viewkeeper.coordinator.gc import collect_all_garbage
 from viewkeeper.ports.upkeep import Compacted
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def compact(database: Database, progress: Callable[[int, int], None] | None) -> 
     store = database.store
     with store.alone():
         before = store.bytes_used()
-        entries = tidy_fully(store)
+        entries = collect_all_garbage(store)
         store.compact(progress)
         database.forget_catalog()  # changes of the new files are counted from 1
         return Compacted(before, store.bytes_used(), entries)

@@ -11,26 +11,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.client.arguments import take_names, take_path, take_text
 from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
 from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
+from viewkeeper.coordinator.swaps import swap_catalog
 from viewkeeper.errors import InputError, UnknownName
-from viewkeeper.flow.swaps import swap_catalog
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.writes import Image, RowWrites
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
-    from viewkeeper.client.loading import Loaded
     from viewkeeper.client.pipeline import Pipeline
     from viewkeeper.client.result import Result
     from viewkeeper.client.status import Status
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
+    from viewkeeper.load.loading import Loaded
     from viewkeeper.ports.store import Store
     from viewkeeper.ports.upkeep import Backup, Compacted
 
@@ -103,8 +103,8 @@ class Database:
         progress: Callable[[int, int], None] | None = None,
     ) -> Loaded:
         """Put the rows of CSV, TSV, JSON lines or Parquet files; all are checked before the first row is written."""
-        from viewkeeper.client.files import Reading
-        from viewkeeper.client.loading import load
+        from viewkeeper.load.files import Reading
+        from viewkeeper.load.loading import load
 
         names = (key,) if isinstance(key, str) else tuple(take_names("key", key))
         return load(

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.check.compare import Shape, compare
 from viewkeeper.check.questions import Question, question_for
 from viewkeeper.check.report import Finding
 from viewkeeper.errors import EpochFailed
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
 from viewkeeper.ports.recompute import Recompute
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Verdict:
 
 
 def columns_read(cases: Sequence[Case]) -> dict[str, tuple[TableSchema, list[Column]]]:
-    """The tables of all questions by the names they have there, with the columns that any of them speaks of."""
+    """The tables of all questions by the names they have there, with the columns that any of them refers to."""
     tables = {name: table for case in cases for name, table in case.question.tables.items()}
     named: dict[int, set[str]] = {table.id: {table.key[0]} for table in tables.values()}  # never none: rows are counted
     for case in cases:

@@ -10,14 +10,14 @@ import time
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.coordinator.coordinator import Committed, Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.events import EventSink
-from viewkeeper.flow.coordinator import Committed, Coordinator
-from viewkeeper.flow.ring import owners_of_places
-from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.token import Token
 from viewkeeper.settings import EpochLimits
 
@@ -42,7 +42,7 @@ class Pipeline:
         if changes_per_epoch is not None:
             _require_count("changes_per_epoch", changes_per_epoch)
         _require_count("view_managers", view_managers)
-        owners_of_places(database.store.places, view_managers)
+        owners_of_partitions(database.store.partitions, view_managers)
         self._database = database
         self._session = StartingSession(spark, view_managers=view_managers)
         self._lock = database.store.claim(take_over=take_over)
@@ -71,15 +71,15 @@ class Pipeline:
     def view_managers(self, managers: int) -> None:
         """Takes effect with the next epoch."""
         _require_count("view_managers", managers)
-        owners_of_places(self._database.store.places, managers)
+        owners_of_partitions(self._database.store.partitions, managers)
         self._runner.view_managers = managers
 
     def run_available(self) -> list[Committed]:
-        """Bring all views to what was written before the call; answers the epochs that were committed for it."""
+        """Bring all views to what was written before the call; returns the epochs that were committed for it."""
         if self._loop:
             raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
         done = self._coordinator.catch_up()
-        tidy_up(self._database.store)
+        collect_garbage(self._database.store)
         return done
 
     def start(self) -> None:

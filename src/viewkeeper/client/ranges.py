@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Integral
 
-from viewkeeper.client.rows import key_bytes
+from viewkeeper.client.row_values import key_bytes
 from viewkeeper.errors import InputError
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.schema import Column

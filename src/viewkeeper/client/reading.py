@@ -1,6 +1,6 @@
 """Which state a read sees: one committed epoch, or the newest of each record.
 
-In: a read mode. Out: a `Moment`: an epoch and the void epochs to look through. Always: after reading, the
+In: a read mode. Out: a `Moment`: an epoch and the aborted epochs to look through. Always: after reading, the
 horizon is asked again; if the floor has passed the epoch the read starts anew (R4), so no answer is pieced together.
 """
 
@@ -42,7 +42,7 @@ def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
         return _snapshot(store.read_horizon())
     if mode == LATEST:
         horizon = store.read_horizon()
-        return Moment(EPOCH_MAX, horizon.void, horizon)
+        return Moment(EPOCH_MAX, horizon.aborted, horizon)
     if isinstance(mode, Bounded):
         return _within(store, mode, timeout)
     if isinstance(mode, Token):
@@ -62,7 +62,7 @@ def wait_for(store: Store, token: Token, timeout: float) -> None:
 
 
 def _snapshot(horizon: Horizon) -> Moment:
-    return Moment(horizon.committed, horizon.void, horizon)
+    return Moment(horizon.committed, horizon.aborted, horizon)
 
 
 def _within(store: Store, bound: Bounded, timeout: float) -> Moment:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from viewkeeper.catalog.define import lower
+from viewkeeper.codegen.expression_sql import unguarded
+from viewkeeper.operators.delta_rows import delta_of_rows
+from viewkeeper.operators.duck import forget_relations, run_sql
 from viewkeeper.plan.assign import placed_nodes
-from viewkeeper.plan.define import lower
-from viewkeeper.sql.duckdb_sql import unguarded
-from viewkeeper.views.duck import forget_relations, run_sql
-from viewkeeper.views.images import images_of_rows
 
 if TYPE_CHECKING:
+    from viewkeeper.catalog.catalog import ViewDefinition
     from viewkeeper.client.database import Database
     from viewkeeper.model.schema import TableId
-    from viewkeeper.plan.catalog import ViewDefinition
 
 _DIVISION = "division by zero"
 _TYPES = {"INT32": "INT", "INT64": "BIGINT", "INT128": "BIGINT", "VARCHAR": "STRING", "BLOB": "BINARY"}
@@ -33,14 +33,14 @@ def reason_of(database: Database, view: ViewDefinition, listed: TableId, key: by
     """Why the row under `key` that a table of a view's lists as set aside cannot be taken up."""
     catalog = database.catalog()
     nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
-    feed = next(feed for node in nodes for feed in node.feeds if feed.aside == listed)
-    schema = next((table for table in catalog.tables if table.id == feed.source), None)
+    edge = next(edge for node in nodes for edge in node.edges if edge.aside == listed)
+    schema = next((table for table in catalog.tables if table.id == edge.source), None)
     row = None if schema is None else database.store.get(schema.id, key)
     if schema is None or row is None:
         return None
     stored = pa.record_batch([pa.array([key], pa.binary()), pa.array([row], pa.binary())], names=["key", "row"])
     try:
-        run_sql(unguarded(feed.rows), images=images_of_rows(schema, stored, feed.columns).relation)
+        run_sql(unguarded(edge.rows), delta=delta_of_rows(schema, stored, edge.columns).relation)
     except duckdb.Error as error:
         return _in_words(error)
     finally:

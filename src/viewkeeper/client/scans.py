@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.client.conditions import Range, key_ranges
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.plan.catalog import ViewDefinition
 from viewkeeper.sql.reads import Read
 
 if TYPE_CHECKING:

@@ -18,25 +18,25 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
 from viewkeeper.client.scans import stream
+from viewkeeper.codegen.aggregates import EXACT_SUM
+from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import SqlError
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import face
-from viewkeeper.plan.catalog import Catalog
+from viewkeeper.operators.duck import connect
+from viewkeeper.operators.exact_sums import sum_lists
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.optimize import optimize
 from viewkeeper.sql.bind import bind_select
 from viewkeeper.sql.bind_from import ONE_ROW
-from viewkeeper.sql.duckdb_aggregates import EXACT_SUM
-from viewkeeper.sql.duckdb_relation import relation_sql
 from viewkeeper.sql.expressions import Aggregate, Call, Cast, walk
 from viewkeeper.sql.reads import Read, reads_of
 from viewkeeper.sql.relations import Relation, Scan, expressions_of, walk_relations
 from viewkeeper.sql.syntax import Select
-from viewkeeper.views.doubles import sum_lists
-from viewkeeper.views.duck import connect
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -71,7 +71,7 @@ def _scan(catalog: Catalog, name: str) -> Relation:
 
 
 def _scan_sql(read: Read, numbers: Iterator[int]) -> str:
-    """All columns of the table; those that nothing speaks of are not read, and NULL."""
+    """All columns of the table; those that nothing refers to are not read, and NULL."""
     if read.scan.table is ONE_ROW:
         return "SELECT 1"
     columns = [

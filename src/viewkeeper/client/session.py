@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.reading import moment_of
 from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
@@ -17,7 +18,6 @@ from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import Moment
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.token import Token
-from viewkeeper.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -69,7 +69,7 @@ class Snapshot:
         store = database.store
         while True:
             moment = moment_of(store, SNAPSHOT, 0)
-            self._held = store.hold(moment, range(store.places))
+            self._held = store.hold(moment, range(store.partitions))
             self.catalog: Catalog = database.catalog()
             now = store.read_horizon()
             versions = {self.catalog.version, moment.horizon.catalog_version, now.catalog_version}
@@ -91,8 +91,8 @@ class Snapshot:
 
     def keys_of(self, table: int) -> Iterator[bytes]:
         """The keys of the records of a table beside the views, in order."""
-        places = range(self._database.store.places)
-        return (key for key, _ in self._held.scan(places, table, b"", None))
+        partitions = range(self._database.store.partitions)
+        return (key for key, _ in self._held.scan(partitions, table, b"", None))
 
     def close(self) -> None:
         self._held.close()

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.catalog.create_text import create_text
+from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.client.result import Result
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.values import to_double
-from viewkeeper.plan.catalog import Catalog
-from viewkeeper.plan.create_text import create_text
-from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, explain_view
 from viewkeeper.sql import syntax as sql
 from viewkeeper.sql.statements import parse_statements

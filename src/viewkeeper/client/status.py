@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewkeeper.client.troubles import NONE, Listed, degraded, set_aside
+from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
 
 if TYPE_CHECKING:
+    from viewkeeper.catalog.catalog import Catalog, ViewDefinition
     from viewkeeper.client.database import Database
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.schema import TableId
-    from viewkeeper.plan.catalog import Catalog, ViewDefinition
 
 LAG_WARNING_CHANGES = 1_000_000
 

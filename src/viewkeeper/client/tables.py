@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.arguments import take_mapping
 from viewkeeper.client.ranges import byte_range, check_limit
-from viewkeeper.client.rows import (
+from viewkeeper.client.row_values import (
     clear_columns,
     key_bytes,
     merge_row,
@@ -23,7 +23,7 @@ from viewkeeper.client.rows import (
 )
 from viewkeeper.errors import InputError
 from viewkeeper.model.keys import decode_key
-from viewkeeper.model.rows import decode_row
+from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.values import Stored, to_stored
@@ -61,7 +61,7 @@ class Table:
         return self._write(key, lambda before: merge_row(schema, before, columns))
 
     def put_if(self, *key_and_columns: object, expect: Mapping[str, object] | None) -> bool:
-        """Write only if the row is as expected: absent (None), or equal in the columns given; answers whether it was."""
+        """Write only if the row is as expected: absent (None), or equal in the columns given; returns whether it was."""
         schema = self.schema
         key, columns = split_put(schema, key_and_columns)
         wanted = None if expect is None else _stored(schema, expect)
@@ -85,7 +85,7 @@ class Table:
         return self._write(encoded, lambda before: clear_columns(schema, before, names))
 
     def delete_if(self, *key: object, expect: Mapping[str, object]) -> bool:
-        """Delete a row only if it is there and equal in the columns given; answers whether it was. `{}` is any row."""
+        """Delete a row only if it is there and equal in the columns given; returns whether it was. `{}` is any row."""
         schema = self.schema
         encoded = key_bytes(f"table {self.name}", schema.key_columns, key)
         return self._write_if(encoded, _stored(schema, expect), lambda before: None)

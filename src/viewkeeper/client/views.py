@@ -11,18 +11,18 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.client.batches import limited
 from viewkeeper.client.ranges import byte_range, check_limit
 from viewkeeper.client.reading import TIMEOUT_SECONDS, moment_of
-from viewkeeper.client.rows import key_bytes
+from viewkeeper.client.row_values import key_bytes
 from viewkeeper.errors import InputError, NotReady
 from viewkeeper.model.keys import after_prefix, decode_key, part_end
 from viewkeeper.model.moments import EPOCH_MAX, Moment
 from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.reads import SNAPSHOT
-from viewkeeper.model.rows import decode_row
+from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.values import from_stored
-from viewkeeper.plan.catalog import ViewDefinition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,8 +65,8 @@ class View:
             if self._is_unfilled(definition, moment):
                 return self._unfilled(definition, encoded)
             first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
-            place = self._database.store.place_of(first)
-            row = self._row(place, node.table, encoded, moment)
+            partition = self._database.store.partition_of(first)
+            row = self._row(partition, node.table, encoded, moment)
             if self._held or self._still(moment):
                 return None if row is None else _to_dict(definition, encoded, row)
 
@@ -133,7 +133,7 @@ class View:
         """What each epoch behind `since` did to the records; ChangesLost when not all of it is kept any more."""
         from viewkeeper.client.changes import Changes, require_kept
 
-        held, moment, definition, places = self._hold((), read, timeout)
+        held, moment, definition, partitions = self._hold((), read, timeout)
         try:
             if moment.epoch == EPOCH_MAX:
                 raise InputError("changes are those of committed epochs", 'leave read="latest" out')
@@ -141,7 +141,7 @@ class View:
                 raise self._not_ready(definition)
             table = definition.node.table
             since = require_kept(_label(definition), since, moment, moment.horizon.filled[definition.node.backfill])
-            steps = held.steps(places, table, since)
+            steps = held.steps(partitions, table, since)
         finally:
             self._release(held)
         return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
@@ -160,7 +160,7 @@ class View:
         if self._is_unfilled(definition, moment):
             yield pairs_to_arrow(self._unfilled_pairs(definition))
             return
-        spans = ((self._places_of(definition, low, high), low, high) for low, high in ranges)
+        spans = ((self._partitions_of(definition, low, high), low, high) for low, high in ranges)
         yield from held.batches(definition.node.table, spans)
 
     def in_mode(self, mode: ReadMode) -> View:
@@ -178,14 +178,14 @@ class View:
         read: ReadMode | None,
         timeout: float,
     ) -> Iterator[dict[str, object]]:
-        held, moment, definition, places = self._hold(prefix, read, timeout)
+        held, moment, definition, partitions = self._hold(prefix, read, timeout)
         try:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 pairs = self._unfilled_pairs(definition)
                 yield from (_to_dict(definition, key, row) for key, row in pairs if key >= low)
                 return
-            for key, row in held.scan(places, definition.node.table, low, high, reverse=reverse):
+            for key, row in held.scan(partitions, definition.node.table, low, high, reverse=reverse):
                 yield _to_dict(definition, key, row)
         finally:
             self._release(held)
@@ -200,14 +200,14 @@ class View:
         timeout: float,
         to_arrow: Callable[..., pa.Table],
     ) -> Iterator[pa.Table]:
-        held, moment, definition, places = self._hold(prefix, read, timeout)
+        held, moment, definition, partitions = self._hold(prefix, read, timeout)
         try:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
                 yield to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
                 return
-            for keys, rows in held.batches(definition.node.table, [(places, low, high)], reverse=reverse):
+            for keys, rows in held.batches(definition.node.table, [(partitions, low, high)], reverse=reverse):
                 yield to_arrow(definition.node, definition.shown, keys, rows)
         finally:
             self._release(held)
@@ -218,13 +218,13 @@ class View:
         """Keys and rows of the records in a range, as Arrow arrays; with what the view is."""
         import pyarrow as pa
 
-        held, moment, definition, places = self._hold(prefix, read, timeout)
+        held, moment, definition, partitions = self._hold(prefix, read, timeout)
         try:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 found = [pairs_to_arrow(self._unfilled_pairs(definition))]
             else:
-                found = [pairs_to_arrow([]), *held.batches(definition.node.table, [(places, low, high)])]
+                found = [pairs_to_arrow([]), *held.batches(definition.node.table, [(partitions, low, high)])]
         finally:
             self._release(held)
         keys, rows = (pa.concat_arrays(arrays) for arrays in zip(*found, strict=True))
@@ -233,27 +233,27 @@ class View:
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
     ) -> tuple[Held, Moment, ViewDefinition, Sequence[int]]:
-        """The records of the places that a prefix may lie in, as of one moment."""
+        """The records of the partitions that a prefix may lie in, as of one moment."""
         store = self._database.store
         while True:
             moment, definition = self._look(read, timeout)
-            places = self._places(definition, prefix)
+            partitions = self._partitions(definition, prefix)
             if self._held:
-                return self._held[0], moment, definition, places
-            held = store.hold(moment, places)
+                return self._held[0], moment, definition, partitions
+            held = store.hold(moment, partitions)
             now = self._still(moment)
             if now is not None:
-                return held, moment.kept_from(now.floor), definition, places
+                return held, moment.kept_from(now.floor), definition, partitions
             held.close()
 
     def _release(self, held: Held) -> None:
         if not self._held:
             held.close()
 
-    def _row(self, place: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+    def _row(self, partition: int, table: int, key: bytes, moment: Moment) -> bytes | None:
         if self._held:
-            return self._held[0].get(place, table, key)
-        return self._database.store.get_record(place, table, key, moment)
+            return self._held[0].get(partition, table, key)
+        return self._database.store.get_record(partition, table, key, moment)
 
     def _look(self, read: ReadMode | None, timeout: float) -> tuple[Moment, ViewDefinition]:
         """The moment to read, and what the view was then."""
@@ -278,22 +278,22 @@ class View:
         is_same = now.catalog_version == moment.horizon.catalog_version
         return now if is_same and (moment.epoch == EPOCH_MAX or now.floor <= moment.epoch) else None
 
-    def _places(self, definition: ViewDefinition, prefix: Sequence[object]) -> Sequence[int]:
+    def _partitions(self, definition: ViewDefinition, prefix: Sequence[object]) -> Sequence[int]:
         store, node = self._database.store, definition.node
         if not node.key:
-            return [store.place_of(b"")]
+            return [store.partition_of(b"")]
         if not prefix:
-            return range(store.places)
-        return [store.place_of(key_bytes(_label(definition), node.key[:1], prefix[:1]))]
+            return range(store.partitions)
+        return [store.partition_of(key_bytes(_label(definition), node.key[:1], prefix[:1]))]
 
-    def _places_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:
-        """The places that the keys of a range may lie in: one, where all have the same first part."""
+    def _partitions_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:
+        """The partitions that the keys of a range may lie in: one, where all have the same first part."""
         store, key = self._database.store, definition.node.key
         if not key:
-            return [store.place_of(b"")]
+            return [store.partition_of(b"")]
         first = low[: part_end(key[0], low)] if low else b""
         is_one = bool(first) and high is not None and high <= (after_prefix(first) or b"")
-        return [store.place_of(first)] if is_one else range(store.places)
+        return [store.partition_of(first)] if is_one else range(store.partitions)
 
     def _is_unfilled(self, definition: ViewDefinition, moment: Moment) -> bool:
         horizon = moment.horizon
@@ -307,18 +307,18 @@ class View:
 
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
         """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
-        from viewkeeper.plan.define import lower
-        from viewkeeper.plan.nodes import FoldNode
+        from viewkeeper.catalog.define import lower
+        from viewkeeper.plan.nodes import AggregateNode
 
         catalog, store = self._database.catalog(), self._database.store
         lowered = lower(catalog, definition)
-        always = [node for node in lowered.nodes if isinstance(node, FoldNode) and node.always]
+        always = [node for node in lowered.nodes if isinstance(node, AggregateNode) and node.always]
         bases = catalog.bases_of(definition)
         has_rows = any(next(store.scan(table, b"", None), None) is not None for table in bases)
         if has_rows or any(node is not lowered.root for node in always):
             raise self._not_ready(definition)
         if always:
-            from viewkeeper.views.groups import empty_row
+            from viewkeeper.operators.aggregate_groups import empty_row
 
             row = empty_row(always[0])
             return [] if row is None else [(b"", row)]

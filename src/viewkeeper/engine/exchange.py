@@ -1,7 +1,7 @@
 """The exchange of Spark: each task in an executor's Python worker, and a shuffle between stages.
 
 In: an epoch's program, the store's URL and incarnation, all as plain values. Out: the receipts of its tasks. Always: the
-work itself is `views.program`; here its messages are only carried in and out of Spark.
+work itself is `operators.program`; here its messages are only carried in and out of Spark.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from viewkeeper.engine.memory import give_back_memory
+from viewkeeper.operators.messages import Message, decode, encode, from_batch, in_pieces, to_batch
+from viewkeeper.operators.program import EpochProgram
+from viewkeeper.operators.receipts import Failure, Receipt
 from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_shared
-from viewkeeper.views.messages import Message, decode, encode, from_batch, in_pieces, to_batch
-from viewkeeper.views.program import EpochProgram
-from viewkeeper.views.receipts import Failure, Receipt
 
 _BATCH_BYTES = 4 << 20  # small messages travel together, for Spark's price is by the batch
 _SCHEMA = "manager int, kind string, table int, channel string, stage int, number int, body binary"

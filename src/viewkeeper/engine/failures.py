@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from viewkeeper.errors import SparkLost, ViewKeeperError
-from viewkeeper.views.receipts import Failure
+from viewkeeper.operators.receipts import Failure
 
 
 def translate(error: Exception, epoch: int) -> ViewKeeperError:

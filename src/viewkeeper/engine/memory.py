@@ -10,7 +10,7 @@ import ctypes
 
 import pyarrow as pa
 
-from viewkeeper.views.duck import forget_relations
+from viewkeeper.operators.duck import forget_relations
 
 
 def give_back_memory() -> None:

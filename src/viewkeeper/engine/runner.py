@@ -1,6 +1,6 @@
 """Runners: an epoch on the driver, or as one Spark job.
 
-In: the plan and the epoch in flight. Out: what was done, once every receipt is in hand. Always: both run `views.program`
+In: the plan and the epoch in flight. Out: what was done, once every receipt is in hand. Always: both run `operators.program`
 over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between epochs.
 While Spark is starting, the driver does what it can do in about that time; over a store that no other process reaches it
 does all.
@@ -8,18 +8,18 @@ does all.
 
 from __future__ import annotations
 
+from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.engine.failures import translate
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.flow.ring import owners_of_places
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
+from viewkeeper.operators.exchange import run_here
+from viewkeeper.operators.program import EpochProgram
+from viewkeeper.operators.receipts import require_all
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EngineSettings
-from viewkeeper.views.exchange import run_here
-from viewkeeper.views.program import EpochProgram
-from viewkeeper.views.receipts import require_all
 
 
 class SparkRunner:
@@ -52,13 +52,13 @@ class SparkRunner:
     def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         from viewkeeper.engine.exchange import SparkExchange  # with PySpark
 
-        owners = owners_of_places(self._store.places, self.view_managers)
+        owners = owners_of_partitions(self._store.partitions, self.view_managers)
         program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work)
         return require_all(program.tasks, SparkExchange(self._session.for_epochs(), self._store).run(program))
 
     def _is_small(self, plan: PhysicalPlan, epoch: Inflight) -> bool:
         changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
-        work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _feeds(plan, c) for c in epoch.chunks)
+        work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _edges(plan, c) for c in epoch.chunks)
         return work <= self.settings.small_work or self._is_better_here(work)
 
     def _is_better_here(self, work: int) -> bool:
@@ -72,5 +72,5 @@ class SparkRunner:
         return work <= self.settings.meanwhile_work and not self._session.is_ready
 
 
-def _feeds(plan: PhysicalPlan, chunk: Chunk) -> int:
+def _edges(plan: PhysicalPlan, chunk: Chunk) -> int:
     return sum(node.backfill in chunk.tables for node, _ in plan.readers(chunk.source))

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
 from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
@@ -28,8 +30,6 @@ from viewkeeper.errors import (
     ViewKeeperError,
 )
 from viewkeeper.events import Waiting
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.ports.store import Store
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class StreamingLoop:
             try:
                 with self._working:
                     self._coordinator.catch_up()
-                    tidy_up(self._store)
+                    collect_garbage(self._store)
                 self.trouble = None
                 return
             except (StoreFull, StoreBusy, StoreUnavailable) as error:

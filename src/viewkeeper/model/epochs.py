@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NewType
 
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
-from viewkeeper.model.fills import Chunk, Filling, advance
+from viewkeeper.model.fills import BackfillProgress, Chunk, advance
 from viewkeeper.model.keeping import Keeping
 from viewkeeper.model.positions import Cut, Positions, Stream, covers, positions_from_json, positions_to_json
 
@@ -30,7 +30,7 @@ class Inflight:
     stop: Cut
     plan: str  # the digest under which it is stored
     floor: int
-    void: tuple[int, ...]
+    aborted: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
     indexed: frozenset[int] = frozenset()  # tables of which it is written down which records the epoch wrote
 
@@ -50,9 +50,9 @@ class EpochRecord:
     checksums: dict[Stream, int]  # of the log entry at each committed position (R9)
     recent: tuple[int, ...]  # the newest committed epochs, newest first, at most K
     floor: int
-    void: tuple[int, ...]
+    aborted: tuple[int, ...]
     filled: dict[int, int]  # backfill -> the epoch from which on its tables are readable
-    filling: dict[int, Filling]  # backfill -> how far it has come
+    filling: dict[int, BackfillProgress]  # backfill -> how far it has come
     rebuilt: Positions  # DELTA holds the base from here on; only behind a power loss not everywhere
     stopped: dict[int, str]  # table of a node -> why it is not kept up any more
     pins: dict[str, tuple[int, int]]  # who -> the epoch that is read, and the stamp until which it is kept
@@ -71,8 +71,8 @@ class EpochRecord:
             raise InvariantBroken(
                 f"floor {self.floor}, committed {self.committed} and last {self.last} are out of order"
             )
-        if self.committed in self.void or (self.recent and self.recent[0] != self.committed):
-            raise InvariantBroken(f"epoch {self.committed} is committed, yet void or not the newest")
+        if self.committed in self.aborted or (self.recent and self.recent[0] != self.committed):
+            raise InvariantBroken(f"epoch {self.committed} is committed, yet aborted or not the newest")
 
 
 def take_over(record: EpochRecord, owner: str) -> EpochRecord:
@@ -97,7 +97,7 @@ def begin(
     asked = record.keeping.floor(record.committed, stop.stamp, record.floor)
     floor = max(record.floor, min([record.recent[-1], asked, *(kept for kept, _ in pins.values())]))
     indexed = views if record.keeping else frozenset()
-    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.void, chunks, indexed)
+    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.aborted, chunks, indexed)
     return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight, keeping=record.keeping.begun(epoch))
 
 
@@ -133,7 +133,7 @@ def commit(
     )
 
 
-def void(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingProxyType({})) -> EpochRecord:
+def abort(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingProxyType({})) -> EpochRecord:
     """Give the epoch in flight up: its number is never used again, and nobody sees what it wrote (R8).
 
     `stopped` are the tables of nodes that made it fail, with the reason: views that need them are not readable any more,
@@ -141,10 +141,10 @@ def void(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingPr
     """
     _require_owner(record, owner)
     if record.inflight is None:
-        raise InvariantBroken("no epoch is in flight, none can be voided")
+        raise InvariantBroken("no epoch is in flight, none can be aborted")
     return _next(
         record,
-        void=(*record.void, record.inflight.epoch),
+        aborted=(*record.aborted, record.inflight.epoch),
         stopped=record.stopped | dict(stopped),
         inflight=None,
     )
@@ -200,7 +200,7 @@ def record_to_json(record: EpochRecord) -> dict:
     value |= {name: getattr(record, name) for name in ("committed", "stamp", "floor")}
     value |= {
         "recent": list(record.recent),
-        "void": list(record.void),
+        "aborted": list(record.aborted),
         "positions": positions_to_json(record.positions),
     }
     value["checksums"] = {stream: record.checksums[stream] for stream in sorted(record.checksums)}
@@ -219,7 +219,7 @@ def record_to_json(record: EpochRecord) -> dict:
         "changes": inflight.stop.changes,
         "plan": inflight.plan,
         "floor": inflight.floor,
-        "void": list(inflight.void),
+        "aborted": list(inflight.aborted),
         "chunks": [chunk.to_json() for chunk in inflight.chunks],
         "indexed": sorted(inflight.indexed),
     }
@@ -231,9 +231,9 @@ def record_from_json(value: dict) -> EpochRecord:
     if inflight:
         stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"], inflight["changes"])
         start, plan = positions_from_json(inflight["start"]), inflight["plan"]
-        void_epochs, chunks = tuple(inflight["void"]), tuple(map(Chunk.from_json, inflight["chunks"]))
+        aborted_epochs, chunks = tuple(inflight["aborted"]), tuple(map(Chunk.from_json, inflight["chunks"]))
         floor, indexed = inflight["floor"], frozenset(inflight.get("indexed", ()))
-        inflight = Inflight(inflight["epoch"], start, stop, plan, floor, void_epochs, chunks, indexed)
+        inflight = Inflight(inflight["epoch"], start, stop, plan, floor, aborted_epochs, chunks, indexed)
     return EpochRecord(
         version=value["version"],
         incarnation=value["incarnation"],
@@ -246,9 +246,9 @@ def record_from_json(value: dict) -> EpochRecord:
         checksums={Stream(stream): checksum for stream, checksum in value["checksums"].items()},
         recent=tuple(value["recent"]),
         floor=value["floor"],
-        void=tuple(value["void"]),
+        aborted=tuple(value["aborted"]),
         filled={int(key): epoch for key, epoch in value["filled"].items()},
-        filling={int(key): Filling.from_json(fill) for key, fill in value["filling"].items()},
+        filling={int(key): BackfillProgress.from_json(fill) for key, fill in value["filling"].items()},
         rebuilt=positions_from_json(value["rebuilt"]),
         stopped={int(key): reason for key, reason in value["stopped"].items()},
         pins={name: (held[0], held[1]) for name, held in value["pins"].items()},

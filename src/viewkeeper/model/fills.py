@@ -1,7 +1,7 @@
 """Fills: how far a backfill has come, from rows which were there before the views (`epochs.md`, R12).
 
 In: borders between keys. Out: frozen values of the epoch record. Always: a fill goes through each part of its source in key
-order; a part is a stream of the base table, or a place of its DELTA or of a node. What lies at or below the cursor is in
+order; a part is a stream of the base table, or a partition of its DELTA or of a node. What lies at or below the cursor is in
 the views and kept up by changes; what lies above it is not in them yet.
 """
 
@@ -53,7 +53,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class BackfillProgress:
     """A view that is being filled: for each source the cursors of the parts that are not done; rows that are in, of about.
 
     All sources are there from the first chunk on, so a view is filled when none has a cursor left.
@@ -75,21 +75,21 @@ class Filling:
         return {"cursors": cursors, "rows": self.rows, "total": self.total}
 
     @staticmethod
-    def from_json(value: dict) -> Filling:
+    def from_json(value: dict) -> BackfillProgress:
         cursors = {
             int(source): {int(part): bytes.fromhex(key) for part, key in parts.items()}
             for source, parts in value["cursors"].items()
         }
-        return Filling(cursors, value["rows"], value["total"])
+        return BackfillProgress(cursors, value["rows"], value["total"])
 
 
-def advance(before: Filling | None, chunk: Chunk) -> Filling:
+def advance(before: BackfillProgress | None, chunk: Chunk) -> BackfillProgress:
     """A fill behind a chunk that is committed."""
-    was = before or Filling({}, 0, 0)
+    was = before or BackfillProgress({}, 0, 0)
     cursors = {part: keys[-1] for part, keys in chunk.borders.items() if keys[-1] is not None}
     total = was.total + (chunk.total if chunk.opens else 0)
     rows = was.rows + chunk.rows
-    return Filling(was.cursors | {chunk.source: cursors}, rows, max(total, rows))
+    return BackfillProgress(was.cursors | {chunk.source: cursors}, rows, max(total, rows))
 
 
 def _to_text(key: bytes | None) -> str | None:

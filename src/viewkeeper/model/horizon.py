@@ -20,7 +20,7 @@ class Horizon:
 
     committed: int
     floor: int
-    void: tuple[int, ...]
+    aborted: tuple[int, ...]
     stamp: int
     positions: Positions
     filled: dict[int, int]
@@ -31,7 +31,7 @@ class Horizon:
 
 def horizon_bytes(record: dict, catalog: dict) -> bytes:
     """The horizon of an epoch record and a catalog, both as JSON values."""
-    facts = {name: record[name] for name in ("committed", "floor", "void", "stamp", "positions", "filled")}
+    facts = {name: record[name] for name in ("committed", "floor", "aborted", "stamp", "positions", "filled")}
     facts["stopped"] = sorted(map(int, record["stopped"]))
     more = {"catalog": catalog.get("version", 0), "indexed_from": record.get("keeping", {}).get("indexed_from")}
     return json.dumps(facts | more, sort_keys=True).encode()
@@ -46,7 +46,7 @@ def parse_horizon(value: bytes) -> Horizon:
     return Horizon(
         facts["committed"],
         facts["floor"],
-        tuple(facts["void"]),
+        tuple(facts["aborted"]),
         facts["stamp"],
         positions_from_json(facts["positions"]),
         {int(backfill): epoch for backfill, epoch in facts["filled"].items()},

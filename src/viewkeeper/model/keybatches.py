@@ -25,19 +25,19 @@ _PLAIN = {"INT": np.int32, "DATE": np.int32, "BIGINT": np.int64, "TIMESTAMP": np
 def encode_keys(columns: Sequence[Column], arrays: Sequence[pa.Array], count: int) -> tuple[pa.Array, np.ndarray]:
     """Key bytes of `count` rows, and the placement hash of their first parts."""
     if not columns:  # aggregates without GROUP BY: the empty key
-        return pa.array([b""] * count, pa.binary()), np.full(count, keys.place(b""), np.uint32)
+        return pa.array([b""] * count, pa.binary()), np.full(count, keys.placement_hash(b""), np.uint32)
     parts = [_encode_part(column.type.kind, _flat(array)) for column, array in zip(columns, arrays, strict=True)]
-    return join(parts).to_arrow(), place_all(parts[0])
+    return join(parts).to_arrow(), hash_all(parts[0])
 
 
-def place_all(part: Ragged | np.ndarray) -> np.ndarray:
-    """`keys.place` of every string."""
+def hash_all(part: Ragged | np.ndarray) -> np.ndarray:
+    """`keys.placement_hash` of every string."""
     shaped = part.as_matrix() if isinstance(part, Ragged) else part
     if isinstance(shaped, np.ndarray):
-        return _placed(_sums_of_rows(shaped))
+        return _spread(_sums_of_rows(shaped))
     if not len(shaped.data):
-        return np.full(len(shaped), keys.place(b""), np.uint32)
-    return _placed(_sums_of_strings(shaped))
+        return np.full(len(shaped), keys.placement_hash(b""), np.uint32)
+    return _spread(_sums_of_strings(shaped))
 
 
 def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
@@ -58,18 +58,18 @@ def _sums_of_strings(part: Ragged) -> np.ndarray:
     return running[part.offsets[1:]] - running[part.offsets[:-1]]
 
 
-def _placed(sums: np.ndarray) -> np.ndarray:
+def _spread(sums: np.ndarray) -> np.ndarray:
     return ((sums % keys.PRIME * np.uint64(keys.SPREAD)) >> np.uint64(32)).astype(np.uint32)
 
 
-def places_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> np.ndarray:
+def hashes_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """The placement hash of encoded keys, by their first part."""
     whole = Ragged.from_arrow(encoded)
     if len(columns) == 1:
-        return place_all(whole)
+        return hash_all(whole)
     starts = whole.offsets[:-1]
     _, ends = _decode_part(columns[0], whole, starts.copy())
-    return place_all(gather(whole.data, starts, ends - starts))
+    return hash_all(gather(whole.data, starts, ends - starts))
 
 
 def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
@@ -78,7 +78,7 @@ def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) 
     return _decode_parts(columns, whole, whole.offsets[:-1].copy())[0]
 
 
-def decode_behind(
+def decode_after(
     first: Sequence[Column], behind: Sequence[Column], encoded: pa.Array
 ) -> tuple[list[pa.Array], pa.Array]:
     """One Arrow array for each column of keys made of `first` and `behind`, and the bytes of `first` alone."""

@@ -49,7 +49,7 @@ def part_end(column: Column, key: bytes, start: int = 0) -> int:
     return _decode_part(column.type.kind, key, start)[1]
 
 
-def place(part: bytes) -> int:
+def placement_hash(part: bytes) -> int:
     """The stable 32-bit hash that decides where a key lives."""
     number = int.from_bytes(part, "little") % PRIME
     return ((number * SPREAD) & 0xFFFFFFFFFFFFFFFF) >> 32

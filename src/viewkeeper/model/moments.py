@@ -1,7 +1,7 @@
 """Moments: which state of the views a read sees, and what changed on the way to it.
 
 In: a horizon and an epoch. Out: frozen values that a store reads records by. Always: a moment sees the versions at or below
-its epoch that are not void.
+its epoch that are not aborted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ EPOCH_MAX = (1 << 63) - 1  # of a moment that sees the newest version of each re
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a read sees: versions at or below `epoch` that are not void."""
+    """What a read sees: versions at or below `epoch` that are not aborted."""
 
     epoch: int
-    void: tuple[int, ...]
+    aborted: tuple[int, ...]
     horizon: Horizon
 
     def kept_from(self, floor: int) -> Moment:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
-from viewkeeper.model.rows import Layout, layout_of, segments_of
+from viewkeeper.model.rowcodec import Layout, layout_of, segments_of
 from viewkeeper.model.schema import Column
 
 
@@ -47,8 +47,8 @@ def _encode_segment(columns: tuple[Column, ...], arrays: Sequence[pa.Array], cou
         if array.null_count:
             fixed[:, 2 + i // 8] |= np.asarray(array.is_null()).astype(np.uint8) << (i % 8)
     for i in layout.fixed:
-        place, width = layout.places[i], columns[i].type.width or 0
-        fixed[:, place : place + width] = _fixed_bytes(columns[i], arrays[i])
+        partition, width = layout.offsets[i], columns[i].type.width or 0
+        fixed[:, partition : partition + width] = _fixed_bytes(columns[i], arrays[i])
     if not layout.varying:
         return [fixed]
     bodies = [Ragged.from_arrow(arrays[i]) for i in layout.varying]
@@ -152,7 +152,7 @@ def _decode_alike(
 def _decode_fixed(
     column: Column, layout: Layout, i: int, data: np.ndarray, starts: np.ndarray, valid: np.ndarray
 ) -> pa.Array:
-    body = np.ascontiguousarray(gather_fixed(data, starts + layout.places[i], column.type.width or 0))
+    body = np.ascontiguousarray(gather_fixed(data, starts + layout.offsets[i], column.type.width or 0))
     if column.type.kind == "BOOLEAN":
         return pa.array(body[:, 0] == 1, pa.bool_(), mask=None if valid.all() else ~valid)
     bits = None if valid.all() else pack_bits(valid)
@@ -162,7 +162,7 @@ def _decode_fixed(
 def _decode_varying(
     column: Column, layout: Layout, i: int, data: np.ndarray, starts: np.ndarray, valid: np.ndarray
 ) -> pa.Array:
-    rank = layout.places[i]
+    rank = layout.offsets[i]
     ends = gather_fixed(data, starts + layout.body + 4 * rank, 4).copy().view("<u4")[:, 0].astype(np.int64)
     if rank:
         begins = gather_fixed(data, starts + layout.body + 4 * (rank - 1), 4).copy().view("<u4")[:, 0].astype(np.int64)

@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from viewkeeper.catalog.stored import Exceptions, StoredNode, with_dependents
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.lower import Lowered
-from viewkeeper.plan.nodes import CopyNode, FoldNode, Node
-from viewkeeper.plan.stored import Exceptions, StoredNode, with_dependents
+from viewkeeper.plan.nodes import AggregateNode, Node, ProjectNode
 
 
 def assign(
@@ -62,9 +62,9 @@ def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collectio
     text_of = dict(zip((node.table for node in lowered.nodes), lowered.texts, strict=True))
     readers: dict[str, list[str]] = {text: [] for text in lowered.texts}
     for text, node in zip(lowered.texts, lowered.nodes, strict=True):
-        for feed in node.feeds:
-            if feed.source in text_of:
-                readers[text_of[feed.source]].append(text)
+        for edge in node.edges:
+            if edge.source in text_of:
+                readers[text_of[edge.source]].append(text)
     refused: set[str] = set()
     while True:
         chosen: dict[str, StoredNode] = {}
@@ -73,7 +73,7 @@ def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collectio
             users = [reader for reader in readers[text] if reader in chosen]
             inputs = [by_table[source] for user in users for source in chosen[user].reads if source in by_table]
             used = {one.table: one for one in inputs if one.text == text}
-            has_records = isinstance(node, (CopyNode, FoldNode))
+            has_records = isinstance(node, (ProjectNode, AggregateNode))
             shared = len(users) < len(readers[text]) and not has_records
             if len(used) > 1 or (used and (shared or text in refused)):
                 refused |= set(users)
@@ -87,11 +87,11 @@ def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collectio
 
 
 def _stored(node: Node, text: str, view: TableId) -> StoredNode:
-    aside = [Exceptions("aside", feed.aside, feed.key) for feed in node.feeds if feed.aside is not None]
-    reads = tuple(dict.fromkeys(feed.source for feed in node.feeds))
-    if not isinstance(node, (CopyNode, FoldNode)):
+    aside = [Exceptions("aside", edge.aside, edge.key) for edge in node.edges if edge.aside is not None]
+    reads = tuple(dict.fromkeys(edge.source for edge in node.edges))
+    if not isinstance(node, (ProjectNode, AggregateNode)):
         return StoredNode(node.table, text, reads, node.tables, view, (), (), tuple(aside))
-    degraded = node.degraded if isinstance(node, FoldNode) else None
+    degraded = node.degraded if isinstance(node, AggregateNode) else None
     listed = [*aside, *([Exceptions("degraded", degraded, node.key)] if degraded is not None else [])]
     return StoredNode(node.table, text, reads, node.tables, view, node.key, node.row, tuple(listed))
 

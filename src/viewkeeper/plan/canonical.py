@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from viewkeeper.model.schema import Column
-from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, ColumnRef, Expression, FoldRef, Literal
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Case, Cast, ColumnRef, Expression, Literal
 
 
 def spell(expression: Expression) -> str:
@@ -18,7 +18,7 @@ def spell(expression: Expression) -> str:
     match expression:
         case ColumnRef(position=position):
             return f"c{position}"
-        case FoldRef(source=source, position=position):
+        case AggregationRef(source=source, position=position):
             return f"{source[0]}{position}"
         case Literal(type=type_, text=text):
             return f"{text}:{type_}"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from viewkeeper.codegen.expression_sql import emit
 from viewkeeper.errors import SqlError
-from viewkeeper.sql.duckdb_sql import emit
 from viewkeeper.sql.expressions import Call, Cast, Expression, children, is_constant, walk
 from viewkeeper.sql.relations import Relation, expressions_of, walk_relations
 
 
 def refuse_failing_constants(relation: Relation) -> None:
-    """Raise where a part of the relation that speaks of no column fails."""
+    """Raise where a part of the relation that refers to no column fails."""
     expressions = (expression for node in walk_relations(relation) for expression in expressions_of(node))
     parts = [part for expression in expressions for part in _constants(expression)]
     if not parts:
@@ -31,7 +31,7 @@ def refuse_failing_constants(relation: Relation) -> None:
 
 
 def _constants(expression: Expression) -> Iterator[Expression]:
-    """The largest parts that can fail and speak of no column, group or aggregate."""
+    """The largest parts that can fail and refer to no column, group or aggregate."""
     if is_constant(expression):
         if any(isinstance(part, (Call, Cast)) and part.raises for part in walk(expression)):
             yield expression

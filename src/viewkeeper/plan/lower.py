@@ -1,6 +1,6 @@
 """Lowering: from a bound relation to the nodes that an epoch runs for a view.
 
-In: the relation that is computed for a view. Out: nodes in the order in which they are settled, each with its canonical
+In: the relation that is computed for a view. Out: nodes in the order in which they are applied, each with its canonical
 text, and where each shown column stands in the records of the last one. Always: pure. σ and π cost nothing of their own,
 they are part of the SQL of the node that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one node.
 Which tables the nodes have is not known here: a table is a negative number, until the catalog assigns one.
@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId
 from viewkeeper.model.types import BIGINT, DOUBLE, INT
+from viewkeeper.plan.aggregate_layout import lay_out_aggregation
+from viewkeeper.plan.aggregate_nodes import aggregate_node
 from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
-from viewkeeper.plan.compile_fold import lay_out_fold
-from viewkeeper.plan.fold_nodes import fold_node
-from viewkeeper.plan.nodes import CopyNode, FoldNode, JoinNode, Node, Shown, Side, TopNode
-from viewkeeper.plan.rows import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
-from viewkeeper.sql.duckdb_sql import emit, group_key
-from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, columns_of, rewrite
+from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
+from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, columns_of, rewrite
 from viewkeeper.sql.relations import (
-    Fold,
+    Aggregation,
     Grouping,
     Index,
     Join,
@@ -48,17 +48,17 @@ class Lowered:
 
     nodes: tuple[Node, ...]
     texts: tuple[str, ...]
-    shown: tuple[Shown, ...]
+    shown: tuple[OutputColumn, ...]
     relation: Relation
     relations: Mapping[
         Relation, Sequence[str]
     ]  # what nodes keep, and under which texts: one for each choice of columns
 
     @property
-    def root(self) -> CopyNode | FoldNode:
+    def root(self) -> ProjectNode | AggregateNode:
         """The node that writes the records which the view shows."""
         last = self.nodes[-1]
-        if not isinstance(last, (CopyNode, FoldNode)):
+        if not isinstance(last, (ProjectNode, AggregateNode)):
             raise InvariantBroken("the last node of a view keeps no records for readers")
         return last
 
@@ -97,12 +97,12 @@ class _Lowering:
         if self._texts[table] not in texts:
             texts.append(self._texts[table])
 
-    def lowered(self, root: Node, shown: tuple[Shown, ...], relation: Relation) -> Lowered:
+    def lowered(self, root: Node, shown: tuple[OutputColumn, ...], relation: Relation) -> Lowered:
         ordered = [node for node in self._nodes.values() if node is not root] + [root]
         texts = tuple(self._texts[node.table] for node in ordered)
         return Lowered(tuple(ordered), texts, shown, relation, self._relations)
 
-    def root(self, relation: Relation) -> tuple[CopyNode | FoldNode, tuple[Shown, ...]]:
+    def root(self, relation: Relation) -> tuple[ProjectNode | AggregateNode, tuple[OutputColumn, ...]]:
         """The node that keeps a view's records; a γ on top with its HAVING and π is one node, anything else is a copy."""
         if isinstance(relation, Index):
             return self._index(relation)
@@ -110,71 +110,77 @@ class _Lowering:
             columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
             relation = Project(relation, tuple(columns))
         match relation:
-            case Project(input=Select(input=Fold() as fold, predicate=having), outputs=outputs):
-                found = self._fold(fold, outputs, having)
-            case Project(input=Fold() as fold, outputs=outputs):
-                is_plain = all(isinstance(output.expression, FoldRef) for output in outputs)
-                found = self._plain_fold(fold, outputs) if is_plain else self._fold(fold, outputs, None)
+            case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
+                found = self._aggregation(aggregation, outputs, having)
+            case Project(input=Aggregation() as aggregation, outputs=outputs):
+                is_plain = all(isinstance(output.expression, AggregationRef) for output in outputs)
+                found = (
+                    self._plain_aggregation(aggregation, outputs)
+                    if is_plain
+                    else self._aggregation(aggregation, outputs, None)
+                )
             case _:
                 return self._copy(relation)
-        self._note(fold, found[0].table)
+        self._note(aggregation, found[0].table)
         return found
 
-    def _plain_fold(self, fold: Fold, outputs: Sequence[Output]) -> tuple[FoldNode, tuple[Shown, ...]]:
+    def _plain_aggregation(
+        self, aggregation: Aggregation, outputs: Sequence[Output]
+    ) -> tuple[AggregateNode, tuple[OutputColumn, ...]]:
         """γ whose groups and aggregates are shown as they are: the same node for every view that shows some of them."""
-        groups = fold.grouping.groups
-        aggregates = sorted(fold.grouping.aggregates, key=spell)
-        node, stands = self._fold(
-            Fold(fold.input, Grouping(groups, tuple(aggregates))), _of_groups(groups, aggregates), None
+        groups = aggregation.grouping.groups
+        aggregates = sorted(aggregation.grouping.aggregates, key=spell)
+        node, stands = self._aggregation(
+            Aggregation(aggregation.input, Grouping(groups, tuple(aggregates))), _of_groups(groups, aggregates), None
         )
         shown = []
         for output in outputs:
             reference = output.expression
-            if not isinstance(reference, FoldRef):
+            if not isinstance(reference, AggregationRef):
                 raise InvariantBroken(f"{output.name} is neither a group nor an aggregate")
             is_group = reference.source == "group"
-            meant = fold.grouping.aggregates[reference.position] if not is_group else None
+            meant = aggregation.grouping.aggregates[reference.position] if not is_group else None
             place = reference.position if meant is None else len(groups) + aggregates.index(meant)
-            shown.append(Shown(_shown_column(output), stands[place].part, stands[place].index))
+            shown.append(OutputColumn(_shown_column(output), stands[place].part, stands[place].index))
         return node, tuple(shown)
 
-    def _fold(
-        self, fold: Fold, outputs: Sequence[Output], having: Expression | None
-    ) -> tuple[FoldNode, tuple[Shown, ...]]:
-        grouping = fold.grouping
-        layout = lay_out_fold(grouping, outputs, having)
-        rows = self._rows(fold.input, _columns_read(grouping))
+    def _aggregation(
+        self, aggregation: Aggregation, outputs: Sequence[Output], having: Expression | None
+    ) -> tuple[AggregateNode, tuple[OutputColumn, ...]]:
+        grouping = aggregation.grouping
+        layout = lay_out_aggregation(grouping, outputs, having)
+        rows = self._rows(aggregation.input, _columns_read(grouping))
         over_base = all(one.source > 0 for one in rows)
-        node = fold_node(layout, rows, self.table(), self.backfill, self._ids, rollup=over_base)
+        node = aggregate_node(layout, rows, self.table(), self.backfill, self._ids, rollup=over_base)
         shown = dict.fromkeys(spell(output.expression) for output in outputs)
         text = f"γ by ({spell_all(grouping.groups)}) of ({spell_all(grouping.aggregates)}) as ({', '.join(shown)})"
         text += f" having {spell(having)}" if having is not None else ""
         return self.keep(f"{text} {_texts(rows)}", node), layout.shown
 
-    def _copy(self, relation: Project) -> tuple[CopyNode, tuple[Shown, ...]]:
+    def _copy(self, relation: Project) -> tuple[ProjectNode, tuple[OutputColumn, ...]]:
         """Under the row key; a part of the key that is shown is shown from the key."""
         rows = self._rows(relation, frozenset(range(len(relation.outputs))))
         in_key = rows[0].key_of if len(rows) == 1 else {}
-        shown: list[Shown] = []
+        shown: list[OutputColumn] = []
         stored: list[int] = []
         for place, output in enumerate(relation.outputs):
             if place in in_key:
-                shown.append(Shown(output.column, "key", in_key[place]))
+                shown.append(OutputColumn(output.column, "key", in_key[place]))
                 continue
             same = [other for other in stored if relation.outputs[other].expression == output.expression]
             if not same:
                 stored.append(place)
-            shown.append(Shown(output.column, "row", stored.index(same[0] if same else place)))
+            shown.append(OutputColumn(output.column, "row", stored.index(same[0] if same else place)))
         wanted = [(f"v{i}", None, f"c{place}") for i, place in enumerate(stored)]
         columns = relation.columns
         row = tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in stored)
-        feeds = tuple(one.feed([*key_wanted(one), *wanted], self._aside(one)) for one in rows)
+        edges = tuple(one.edge([*key_wanted(one), *wanted], self._aside(one)) for one in rows)
         text = f"copy ({', '.join(f'c{place}' for place in stored)}) {_texts(rows)}"
-        node = self.keep(text, CopyNode(self.table(), self.backfill, feeds, rows[0].key, row))
+        node = self.keep(text, ProjectNode(self.table(), self.backfill, edges, rows[0].key, row))
         self._note(relation, node.table)
         return node, tuple(shown)
 
-    def _index(self, index: Index) -> tuple[CopyNode, tuple[Shown, ...]]:
+    def _index(self, index: Index) -> tuple[ProjectNode, tuple[OutputColumn, ...]]:
         """Rows under the indexed columns, then what of the base key is not among them."""
         table, rows = index.input.table, scan_rows(index.input.table)
         base_key = [table.position(name) for name in table.key]
@@ -186,11 +192,11 @@ class _Lowering:
             wanted.append((f"k{place}", _reference(column, position), sql))
         wanted += [(f"v{i}", _reference(table.columns[p], p), f"c{p}") for i, p in enumerate(index.covered)]
         key, row = (tuple(table.columns[p] for p in part) for part in (index.key, index.covered))
-        shown = [Shown(column, "key", place) for place, column in enumerate(key)]
-        shown += [Shown(column, "row", place) for place, column in enumerate(row)]
+        shown = [OutputColumn(column, "key", place) for place, column in enumerate(key)]
+        shown += [OutputColumn(column, "row", place) for place, column in enumerate(row)]
         columns = (", ".join(f"c{p}" for p in part) for part in (index.key, index.covered))
         text = "index by ({}) covering ({}) ".format(*columns) + rows.text
-        node = self.keep(text, CopyNode(self.table(), self.backfill, (rows.feed(wanted, None),), key, row))
+        node = self.keep(text, ProjectNode(self.table(), self.backfill, (rows.edge(wanted, None),), key, row))
         self._note(index, node.table)
         return node, tuple(shown)
 
@@ -214,7 +220,7 @@ class _Lowering:
                 kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
                 rows = self._rows(below, frozenset(columns_of(*kept.values())), values)
                 return [one.project(kept) for one in rows]
-            case Fold():
+            case Aggregation():
                 return [self._groups(relation, needed, values)]
             case ViewRows(input=below):
                 return [self._records(*self.root(below), below.columns, needed)]
@@ -226,21 +232,27 @@ class _Lowering:
                 return [self._top(relation, needed)]
         raise InvariantBroken(f"no rows for {relation!r}")
 
-    def _groups(self, fold: Fold, needed: frozenset[int], values: Sequence[Expression]) -> Rows:
+    def _groups(self, aggregation: Aggregation, needed: frozenset[int], values: Sequence[Expression]) -> Rows:
         """What a γ inside a query gives: its groups, its aggregates, and the `values` over them."""
-        grouping = fold.grouping
+        grouping = aggregation.grouping
         if not (grouping.groups or grouping.aggregates or values):
             grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it gives something: that it is there
         outputs = _of_groups(grouping.groups, grouping.aggregates)
         if values:
-            node, shown = self._fold(Fold(fold.input, grouping), [*outputs, *(Output(v.text, v) for v in values)], None)
+            node, shown = self._aggregation(
+                Aggregation(aggregation.input, grouping), [*outputs, *(Output(v.text, v) for v in values)], None
+            )
         else:
-            node, shown = self._plain_fold(Fold(fold.input, grouping), outputs)
-        self._note(fold, node.table)
+            node, shown = self._plain_aggregation(Aggregation(aggregation.input, grouping), outputs)
+        self._note(aggregation, node.table)
         return self._records(node, shown, [item.column for item in shown], needed)
 
     def _records(
-        self, node: CopyNode | FoldNode, shown: Sequence[Shown], columns: Sequence[Column], needed: frozenset[int]
+        self,
+        node: ProjectNode | AggregateNode,
+        shown: Sequence[OutputColumn],
+        columns: Sequence[Column],
+        needed: frozenset[int],
     ) -> Rows:
         """Records of a node as the source of others: the `columns` that are needed, from where they are `shown`."""
         width = len(node.key)
@@ -310,9 +322,9 @@ class _Lowering:
         # a row that can match nothing and is not preserved is no row of the join
         absent = [f"j{i} IS NOT NULL" for i, part in enumerate(keys) if part.nullable or part.fallible]
         keep = "" if preserved else " AND ".join(absent)
-        feeds = tuple(one.feed([*wanted, *key_wanted(one), *shown], self._aside(one, keys), keep=keep) for one in rows)
+        edges = tuple(one.edge([*wanted, *key_wanted(one), *shown], self._aside(one, keys), keep=keep) for one in rows)
         return Side(
-            feeds=feeds,
+            edges=edges,
             key=rows[0].key,
             row=tuple(Column(columns[p].name, columns[p].type, columns[p].nullable) for p in kept),
             places=tuple(place + start for place in kept),
@@ -328,12 +340,12 @@ class _Lowering:
         columns, kept = top.columns, tuple(sorted(needed))
         wanted: list[Wanted] = [(f"o{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(expressions)]
         shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
-        feeds = tuple(one.feed([*wanted, *key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
+        edges = tuple(one.edge([*wanted, *key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
         rank = len(columns)
         node = TopNode(
             table=self.table(),
             backfill=self.backfill,
-            feeds=feeds,
+            edges=edges,
             order=tuple(Column(part.text, part.type, nullable=True) for part in expressions),
             descending=tuple(part.descending for part in top.order),
             nulls_first=tuple(part.nulls_first for part in top.order),
@@ -365,7 +377,7 @@ def _layout(node: Node) -> str:
     match node:
         case JoinNode(on=on, sides=sides):
             records = [spell_record(on, ()), *(spell_record(side.key, side.row) for side in sides)]
-        case FoldNode(key=key, group_row=row):
+        case AggregateNode(key=key, group_row=row):
             records = [spell_record(key, row), *(spell_record(entries.values, ()) for entries in node.entries)]
             records += [spell_record(key, node.row)] if node.having else []
         case _:
@@ -379,8 +391,10 @@ def _texts(rows: Sequence[Rows]) -> str:
 
 def _of_groups(groups: Sequence[Expression], aggregates: Sequence[Aggregate]) -> list[Output]:
     """The groups and the aggregates of a γ as its outputs."""
-    shown = [Output(part.text, FoldRef("group", place, part)) for place, part in enumerate(groups)]
-    return shown + [Output(part.text, FoldRef("aggregate", place, part)) for place, part in enumerate(aggregates)]
+    shown = [Output(part.text, AggregationRef("group", place, part)) for place, part in enumerate(groups)]
+    return shown + [
+        Output(part.text, AggregationRef("aggregate", place, part)) for place, part in enumerate(aggregates)
+    ]
 
 
 def _shown_column(output: Output) -> Column:
@@ -410,19 +424,19 @@ def _columns_read(grouping: Grouping) -> frozenset[int]:
 
 
 def _plain(expression: Expression, below: Relation, values: Sequence[Expression] = ()) -> Expression:
-    """The expression over the columns of what is below; directly above γ it speaks of groups and aggregates.
+    """The expression over the columns of what is below; directly above γ it refers to groups and aggregates.
 
     One of `values` is a column behind those of γ.
     """
     source = _without_selects(below)
-    if not isinstance(source, Fold):
+    if not isinstance(source, Aggregation):
         return expression
     columns, groups = source.columns, len(source.grouping.groups)
 
     def change(part: Expression) -> Expression | None:
         if part in values:
             return ColumnRef(len(columns) + values.index(part), part.text, part.type, nullable=True)
-        if not isinstance(part, FoldRef):
+        if not isinstance(part, AggregationRef):
             return None
         place = part.position + (groups if part.source == "aggregate" else 0)
         return _reference(columns[place], place)
@@ -432,10 +446,10 @@ def _plain(expression: Expression, below: Relation, values: Sequence[Expression]
 
 def _values_of_groups(below: Relation, outputs: Sequence[Output]) -> tuple[Expression, ...]:
     """The outputs over a γ that can fail."""
-    if not isinstance(_without_selects(below), Fold):
+    if not isinstance(_without_selects(below), Aggregation):
         return ()
     expressions = [output.expression for output in outputs]
-    return tuple(dict.fromkeys(one for one in expressions if one.fallible and not isinstance(one, FoldRef)))
+    return tuple(dict.fromkeys(one for one in expressions if one.fallible and not isinstance(one, AggregationRef)))
 
 
 def _without_selects(relation: Relation) -> Relation:

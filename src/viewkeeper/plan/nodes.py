@@ -3,8 +3,9 @@
 In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node reads
 base tables, or what nodes before it give; it is known by its table, which no other node writes (`epochs.md`, R6).
 
-The images of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by the position of a
-column in its table, or in what a node gives. Every source has a row key, and at any time one row under each key.
+The delta rows of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by the
+position of a column in its table, or in what a node gives. Every source has a row key, and at any time one row under
+each key.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from viewkeeper.model.types import BIGINT, BINARY, INT
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutputColumn:
     """One column of a record: where in it the value stands."""
 
     column: Column
@@ -28,16 +29,16 @@ class Shown:
         return [self.column.to_json(), self.part, self.index]
 
     @staticmethod
-    def from_json(value: list) -> Shown:
-        return Shown(Column.from_json(value[0]), value[1], value[2])
+    def from_json(value: list) -> OutputColumn:
+        return OutputColumn(Column.from_json(value[0]), value[1], value[2])
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """An edge of the plan: what the images of a source mean to a node.
+class Edge:
+    """An edge of the plan: what the delta rows of a source mean to a node.
 
-    `rows` reads the relation `images` (the `c…` of `columns`) and returns `ord`, `sign` and what the node asks for, of the
-    images that pass. Where an expression can fail, it also returns `fails`, and then `aside` is the table that lists the
+    `rows` reads the relation `delta` (the `c…` of `columns`) and returns `ord`, `sign` and what the node asks for, of the
+    delta rows that pass. Where an expression can fail, it also returns `fails`, and then `aside` is the table that lists the
     keys (columns `key`) of the source's rows that are set aside.
     """
 
@@ -49,15 +50,15 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyNode:
+class ProjectNode:
     """σ, π and INDEX: one record for each row that passes, under a key made of that row.
 
-    Its feeds return the key columns `k0…` and the row columns `v0…`.
+    Its edges return the key columns `k0…` and the row columns `v0…`.
     """
 
     table: TableId
     backfill: TableId
-    feeds: tuple[Feed, ...]
+    edges: tuple[Edge, ...]
     key: tuple[Column, ...]
     row: tuple[Column, ...]
 
@@ -69,7 +70,7 @@ class CopyNode:
     @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
-        return _tables(self.table, self.feeds)
+        return _tables(self.table, self.edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,13 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """How a γ can do with counted rows in place of images, which several views then share.
+    """How a γ can do with counted rows in place of delta rows, which several views then share.
 
-    Counted rows are images grouped by the columns of `grain`, which alone decide what passes, where it belongs and whether
-    it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` images, and for each column of
-    `summed` how many of its values are there, `n…`, and their sum, `t…`. `contribute` reads them as `images` and returns
-    what the node's own `contribute` would; where an expression can fail also `failed`, whether one did in a group.
+    Counted rows are delta rows grouped by the columns of `grain`, which alone decide what passes, where it belongs and
+    whether it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` delta rows, and for
+    each column of `summed` how many of its values are there, `n…`, and their sum, `t…`. `contribute` reads them as
+    `delta` and returns what the node's own `contribute` would; where an expression can fail also `failed`, whether one
+    did in a group.
     """
 
     grain: tuple[int, ...]
@@ -113,12 +115,12 @@ class Rollup:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldNode:
+class AggregateNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
-    Its feeds return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
+    Its edges return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
     `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
-    what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never
+    what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
     NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
     `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the arguments
     (places among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same from counted rows, where that can be.
@@ -133,12 +135,12 @@ class FoldNode:
 
     table: TableId
     backfill: TableId
-    feeds: tuple[Feed, ...]
+    edges: tuple[Edge, ...]
     key: tuple[Column, ...]
     contribute: str
     contribute_each: str
     state: tuple[Column, ...]
-    doubles: tuple[int, ...]
+    exact_sums: tuple[int, ...]
     entries: tuple[Entries, ...]
     values: tuple[Column, ...]
     finish: str
@@ -155,7 +157,7 @@ class FoldNode:
     @property
     def group_row(self) -> tuple[Column, ...]:
         """What a group's record holds."""
-        sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.doubles)
+        sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.exact_sums)
         return self.state + sums + self.kept + (() if self.having else self.values)
 
     @property
@@ -176,7 +178,7 @@ class FoldNode:
     @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
-        return _tables(self.table, self.feeds, self.groups, self.degraded, *(e.table for e in self.entries))
+        return _tables(self.table, self.edges, self.groups, self.degraded, *(e.table for e in self.entries))
 
     @property
     def finish_reads_key(self) -> bool:
@@ -189,7 +191,7 @@ SIDE = Column("side", INT, nullable=False)
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One input of a join. Its feeds return the join key `j0…`, the row key `k0…` and the columns kept, `v0…`.
+    """One input of a join. Its edges return the join key `j0…`, the row key `k0…` and the columns kept, `v0…`.
 
     `places` are the positions of the `v…` in what the join gives, `key_places` those of the `k…`. A column that stands in
     the entry's key is not kept a second time: `key_copies` and `on_copies` are the positions of such columns, each with its
@@ -197,7 +199,7 @@ class Side:
     the join key comes from a preserved side alone.
     """
 
-    feeds: tuple[Feed, ...]
+    edges: tuple[Edge, ...]
     key: tuple[Column, ...]
     row: tuple[Column, ...]
     places: tuple[int, ...]
@@ -229,8 +231,8 @@ class JoinNode:
     tag_place: int | None
 
     @property
-    def feeds(self) -> tuple[Feed, ...]:
-        return tuple(feed for side in self.sides for feed in side.feeds)
+    def edges(self) -> tuple[Edge, ...]:
+        return tuple(edge for side in self.sides for edge in side.edges)
 
     @property
     def gives(self) -> TableId:
@@ -240,7 +242,7 @@ class JoinNode:
     @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
-        return _tables(self.table, self.feeds, self.counts, self.matches)
+        return _tables(self.table, self.edges, self.counts, self.matches)
 
     @property
     def shown_sides(self) -> tuple[Side, ...]:
@@ -275,24 +277,24 @@ class JoinNode:
         """The columns of an entry's key."""
         return (*self.on, SIDE, *self.sides[side].key)
 
-    def side_of(self, feed: int) -> int:
-        """The side that the feed at `feed` belongs to."""
-        ends = [len(side.feeds) for side in self.sides]
-        return next(number for number in range(len(ends)) if feed < sum(ends[: number + 1]))
+    def side_of(self, edge: int) -> int:
+        """The side that the edge at `edge` belongs to."""
+        ends = [len(side.edges) for side in self.sides]
+        return next(number for number in range(len(ends)) if edge < sum(ends[: number + 1]))
 
 
 @dataclass(frozen=True, slots=True)
 class TopNode:
     """ORDER BY … LIMIT: its table holds every row under (order, row key); it gives the first `limit` of them.
 
-    Its feeds return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those of
+    Its edges return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those of
     each part of the order. It gives the `v…` at `places`, and the rank from 1 as the row key at `rank_place`. `is_total`: the
     text's own order leaves no two rows equal, so that another engine takes the same ones.
     """
 
     table: TableId
     backfill: TableId
-    feeds: tuple[Feed, ...]
+    edges: tuple[Edge, ...]
     order: tuple[Column, ...]
     descending: tuple[bool, ...]
     nulls_first: tuple[bool, ...]
@@ -311,7 +313,7 @@ class TopNode:
     @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
-        return _tables(self.table, self.feeds)
+        return _tables(self.table, self.edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +332,10 @@ class DeltaNode:
         return self.source.id
 
 
-Node = CopyNode | FoldNode | JoinNode | TopNode
-NODE_KINDS: dict[str, type] = {"copy": CopyNode, "fold": FoldNode, "join": JoinNode, "top": TopNode}
+Node = ProjectNode | AggregateNode | JoinNode | TopNode
+NODE_KINDS: dict[str, type] = {"project": ProjectNode, "aggregate": AggregateNode, "join": JoinNode, "top": TopNode}
 
 
-def _tables(own: TableId, feeds: tuple[Feed, ...], *others: TableId | None) -> tuple[TableId, ...]:
-    beside = [*others, *(feed.aside for feed in feeds)]
+def _tables(own: TableId, edges: tuple[Edge, ...], *others: TableId | None) -> tuple[TableId, ...]:
+    beside = [*others, *(edge.aside for edge in edges)]
     return (own, *(table for table in beside if table is not None))

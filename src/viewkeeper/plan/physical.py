@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, DeltaNode, FoldNode, Node
+from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, DeltaNode, Node, ProjectNode
 from viewkeeper.plan.plain import from_plain, remembered, to_plain
 
 
@@ -23,7 +23,7 @@ from viewkeeper.plan.plain import from_plain, remembered, to_plain
 class PhysicalPlan:
     """All nodes of one epoch, and the base tables they read.
 
-    δ needs no node: a table that has a DELTA goes through it first, the log of any other says both images of a row.
+    δ needs no node: a table that has a DELTA goes through it first, the log of any other says a row before and after.
     """
 
     tables: tuple[TableSchema, ...]
@@ -42,7 +42,7 @@ class PhysicalPlan:
         """
         levels: dict[int, int] = {}
         for node in self.nodes:
-            levels[node.table] = 1 + max((levels.get(feed.source, 0) for feed in node.feeds), default=0)
+            levels[node.table] = 1 + max((levels.get(edge.source, 0) for edge in node.edges), default=0)
         found: list[tuple[Node | DeltaNode, ...]] = [self.deltas] if self.deltas else []
         for level in range(1, max(levels.values(), default=0) + 1):
             found.append(tuple(node for node in self.nodes if levels[node.table] == level))
@@ -61,7 +61,7 @@ class PhysicalPlan:
 
     def readers(self, source: int) -> list[tuple[Node, int]]:
         """Who reads a table or a node: a node, and which of its edges."""
-        return [(node, i) for node in self.nodes for i, feed in enumerate(node.feeds) if feed.source == source]
+        return [(node, i) for node in self.nodes for i, edge in enumerate(node.edges) if edge.source == source]
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
         """What a backfill brings rows of, in the order in which that was made: base tables, and nodes that are `filled`.
@@ -73,7 +73,7 @@ class PhysicalPlan:
         while waiting:
             node = waiting.pop()
             seen.add(node.table)
-            for source in {feed.source for feed in node.feeds} - seen:
+            for source in {edge.source for edge in node.edges} - seen:
                 below = nodes.get(source)
                 if below is None or below.backfill in filled:
                     found.add(source)
@@ -104,7 +104,7 @@ class PhysicalPlan:
     def _records(self, source: int) -> TableSchema:
         """The records of a node: the columns of their key, then those of their row."""
         node = next(node for node in self.nodes if node.table == source)
-        if not isinstance(node, (CopyNode, FoldNode)):
+        if not isinstance(node, (ProjectNode, AggregateNode)):
             raise InvariantBroken(f"node {source} has no records for readers")
         parts = (("k", node.key), ("v", node.row))
         columns = tuple(Column(f"{name}{i}", c.type, c.nullable) for name, part in parts for i, c in enumerate(part))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.catalog.define import lower
+from viewkeeper.catalog.stored import with_dependents
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
-from viewkeeper.plan.catalog import Catalog
-from viewkeeper.plan.define import lower
 from viewkeeper.plan.nodes import Node
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.plan.stored import with_dependents
 
 
 def physical_plan(catalog: Catalog, *, filling: Collection[int] = (), stopped: Collection[int] = ()) -> PhysicalPlan:
@@ -44,7 +44,7 @@ def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
         for node in placed_nodes(lower(catalog, view), catalog.stored(view)):
             if node.table not in left_out:
                 found.setdefault(node.table, node)
-    read = {feed.source for node in found.values() for feed in node.feeds}
+    read = {edge.source for node in found.values() for edge in node.edges}
     tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
     return PhysicalPlan(tables, tuple(found.values()))
 

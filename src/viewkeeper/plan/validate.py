@@ -11,12 +11,22 @@ from collections.abc import Sequence
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import types
 from viewkeeper.model.schema import Column
-from viewkeeper.sql.expressions import ColumnRef, Expression, FoldRef, walk
-from viewkeeper.sql.relations import Fold, Join, Relation, Select, Top, Union, expressions_of, inputs_of, walk_relations
+from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, walk
+from viewkeeper.sql.relations import (
+    Aggregation,
+    Join,
+    Relation,
+    Select,
+    Top,
+    Union,
+    expressions_of,
+    inputs_of,
+    walk_relations,
+)
 
 
 def validate(relation: Relation) -> None:
-    """Raise InvariantBroken unless all expressions fit what they speak of."""
+    """Raise InvariantBroken unless all expressions fit what they refer to."""
     for part in walk_relations(relation):
         if isinstance(part, Join):
             _check_join(part)
@@ -45,13 +55,13 @@ def _check_join(join: Join) -> None:
 
 
 def _check(expression: Expression, source: Relation) -> None:
-    """An expression over `source`; directly above γ it may speak of groups and aggregates."""
+    """An expression over `source`; directly above γ it may refer to groups and aggregates."""
     _check_columns(expression, source.columns)
     while isinstance(source, Select | Top):
         source = source.input
     for part in walk(expression):
-        if isinstance(part, FoldRef):
-            grouping = source.grouping if isinstance(source, Fold) else None
+        if isinstance(part, AggregationRef):
+            grouping = source.grouping if isinstance(source, Aggregation) else None
             told = grouping and (grouping.groups if part.source == "group" else grouping.aggregates)
             if not told or part.of not in told[part.position : part.position + 1]:
                 raise InvariantBroken(f"{part.text} is no group or aggregate of what it speaks of")

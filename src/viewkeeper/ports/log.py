@@ -58,5 +58,5 @@ class LogSource(Protocol):
         ...
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
-        """Forget entries that end before `positions` and are old, up to so many of each stream; answers how many went."""
+        """Forget entries that end before `positions` and are old, up to so many of each stream; returns how many went."""
         ...

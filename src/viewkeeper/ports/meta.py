@@ -1,7 +1,7 @@
 """Meta: the port to a store's few small facts, and to the right to run its pipeline.
 
 Epoch record and catalog are replaced by test-and-set on their versions (R5). A swap whose answer was lost is looked up by who
-tried it; see `flow/swaps.py`.
+tried it; see `coordinator/swaps.py`.
 """
 
 from __future__ import annotations

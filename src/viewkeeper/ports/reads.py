@@ -15,20 +15,20 @@ from viewkeeper.model.writes import Image
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Span = tuple[Sequence[int], bytes, bytes | None]  # places, and start <= key < stop
+Span = tuple[Sequence[int], bytes, bytes | None]  # partitions, and start <= key < stop
 
 
 class Held(Protocol):
-    """The records of some places as of one moment, until `close`."""
+    """The records of some partitions as of one moment, until `close`."""
 
-    def get(self, place: int, table: int, key: bytes) -> Image:
+    def get(self, partition: int, table: int, key: bytes) -> Image:
         """The row of one record."""
         ...
 
     def scan(
-        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """(key, row) pairs with start <= key < stop, in key order across `places`."""
+        """(key, row) pairs with start <= key < stop, in key order across `partitions`."""
         ...
 
     def batches(
@@ -37,7 +37,7 @@ class Held(Protocol):
         """Keys and rows of one span after the other, each as `scan` gives it, some thousand at a time."""
         ...
 
-    def steps(self, places: Sequence[int], table: int, since: int) -> list[Step]:
+    def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         """What the epochs after `since` did to the records, by epoch and key; `since` is not below the floor."""
         ...
 
@@ -47,12 +47,12 @@ class Held(Protocol):
 class Reads(Protocol):
     """Records of views, for readers."""
 
-    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+    def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
         """The row of one record as of a moment."""
         ...
 
-    def hold(self, moment: Moment, places: Sequence[int]) -> Held:
-        """The records of `places` as of a moment.
+    def hold(self, moment: Moment, partitions: Sequence[int]) -> Held:
+        """The records of `partitions` as of a moment.
 
         Where `Capabilities.held_reads` says so they stay as they are, whatever is purged or dropped meanwhile.
         """

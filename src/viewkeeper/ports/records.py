@@ -26,7 +26,7 @@ class StoredVersions:
     """
 
     keys: pa.Array
-    places: np.ndarray  # where each record lives, in growing order
+    partitions: np.ndarray  # where each record lives, in growing order
     rows: pa.Array
     applied: np.ndarray
     now: pa.Array
@@ -44,19 +44,19 @@ class VersionWrite:
 
 
 class VersionedTables(Protocol):
-    """View and auxiliary tables; a place is a part of them that one manager owns.
+    """View and auxiliary tables; a partition is a part of them that one manager owns.
 
     Reads for an epoch may raise Fenced when they meet a record of a later one (R3); what they give is as of the epoch before
     all the same.
     """
 
     @property
-    def places(self) -> int:
-        """How many places there are; fixed when the store is made."""
+    def partitions(self) -> int:
+        """How many partitions there are; fixed when the store is made."""
         ...
 
-    def place_of(self, first_part: bytes) -> int:
-        """The place of the records whose keys begin with these bytes of their first part."""
+    def partition_of(self, first_part: bytes) -> int:
+        """The partition of the records whose keys begin with these bytes of their first part."""
         ...
 
     def admit(self, epoch: Inflight) -> None:
@@ -64,16 +64,16 @@ class VersionedTables(Protocol):
         ...
 
     def written_epochs(self) -> tuple[int, int]:
-        """The oldest and the newest epoch that a place was last admitted for."""
+        """The oldest and the newest epoch that a partition was last admitted for."""
         ...
 
-    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
-        """Records of distinct `keys`, given in the order of the places they live in."""
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
+        """Records of distinct `keys`, given in the order of the partitions they live in."""
         ...
 
     def next_keys(
         self,
-        place: int,
+        partition: int,
         table: int,
         ranges: Sequence[tuple[bytes, bytes]],
         left_out: frozenset[bytes],
@@ -88,7 +88,7 @@ class VersionedTables(Protocol):
         ...
 
     def scan_prefixes(
-        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Records whose keys begin with one of the prefixes, as of the epoch before, prefix by prefix in key order.
 
@@ -96,20 +96,26 @@ class VersionedTables(Protocol):
         """
         ...
 
-    def has_records(self, place: int, table: int) -> bool:
-        """Whether a table has any record in a place, tombstones included."""
+    def has_records(self, partition: int, table: int) -> bool:
+        """Whether a table has any record in a partition, tombstones included."""
         ...
 
     def scan_versions(
-        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+        self,
+        partition: int,
+        table: int,
+        epoch: int,
+        aborted: tuple[int, ...],
+        low: bytes = b"",
+        high: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Records with low < key <= high as of `epoch`, without void versions, as batches of (key, row)."""
+        """Records with low < key <= high as of `epoch`, without versions of aborted epochs, as batches of (key, row)."""
         ...
 
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        """As `BaseTables.row_borders`, over the records of a place."""
+        """As `BaseTables.row_borders`, over the records of a partition."""
         ...
 
     def count_records(self, table: int) -> int:

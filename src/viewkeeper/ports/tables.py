@@ -42,7 +42,7 @@ class BaseTables(Protocol):
         ...
 
     def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        """Which of many rows may be written as one group: their places in `keys`, group by group."""
+        """Which of many rows may be written as one group: their partitions in `keys`, group by group."""
         ...
 
     def get(self, table: int, key: bytes) -> Image:

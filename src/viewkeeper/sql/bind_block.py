@@ -14,7 +14,14 @@ from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.bind_from import bind_from
-from viewkeeper.sql.bind_grouping import aggregates_in, bind_groups, bind_having, distinct_rows, fold, fold_distinct
+from viewkeeper.sql.bind_grouping import (
+    aggregate_distinct,
+    aggregates_in,
+    aggregation,
+    bind_groups,
+    bind_having,
+    distinct_rows,
+)
 from viewkeeper.sql.bind_order import bind_order, order_over, refuse_aggregates, speak_of_outputs, top, with_hidden
 from viewkeeper.sql.bind_subqueries import apply_predicate, split_where
 from viewkeeper.sql.environment import Block, Environment
@@ -62,14 +69,14 @@ def bind_block(tree: exp.Select, env: Environment) -> Relation:
     if tree.args.get("distinct"):
         relation = block.relation
         if is_plain:
-            relation = fold_distinct(relation, items)
+            relation = aggregate_distinct(relation, items)
         else:
-            relation = distinct_rows(fold(relation, groups, items, condition, scope.called))
+            relation = distinct_rows(aggregation(relation, groups, items, condition, scope.called))
         return order_over(relation, None if order is None else speak_of_outputs(order, items, relation))
     outputs, order = with_hidden(items, order)
     if is_plain:
         return top(project(block.relation, outputs), order, len(items))
-    return top(fold(block.relation, groups, outputs, condition, scope.called), order, len(items))
+    return top(aggregation(block.relation, groups, outputs, condition, scope.called), order, len(items))
 
 
 def _refuse_clauses(tree: exp.Select) -> None:

@@ -1,7 +1,7 @@
 """Binding of GROUP BY, HAVING and DISTINCT.
 
 In: the relation of FROM and WHERE, and the select list over it. Out: γ, σ above it and π. Always: above γ an expression
-speaks of groups and aggregates only.
+refers to groups and aggregates only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, rewrite, walk
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite, walk
 from viewkeeper.sql.positions import column_refs
-from viewkeeper.sql.relations import Fold, Grouping, Output, Project, Relation, Select
+from viewkeeper.sql.relations import Aggregation, Grouping, Output, Project, Relation, Select
 from viewkeeper.sql.scope import Scope
 
 
@@ -25,7 +25,7 @@ def aggregates_in(expression: Expression) -> list[Aggregate]:
 
 
 def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
-    """HAVING may speak of aliases of the select list; one that is a column's name too would be ambiguous."""
+    """HAVING may refer to aliases of the select list; one that is a column's name too would be ambiguous."""
     named = {item.name.lower(): item.expression for item in items}
     aliases = {}
     for column in node.find_all(exp.Column):
@@ -75,7 +75,7 @@ def _ungrouped(expression: Expression) -> Expression:
     return expression
 
 
-def fold(
+def aggregation(
     relation: Relation,
     groups: tuple[Expression, ...],
     items: Sequence[Output],
@@ -87,26 +87,26 @@ def fold(
 
     def refer(node: Expression) -> Expression | None:
         if node in groups:
-            return FoldRef("group", groups.index(node), node)
+            return AggregationRef("group", groups.index(node), node)
         if isinstance(node, Aggregate):
             if node not in aggregates:
                 aggregates.append(node)
-            return FoldRef("aggregate", aggregates.index(node), node)
+            return AggregationRef("aggregate", aggregates.index(node), node)
         if isinstance(node, ColumnRef):
             raise SqlError(f"{called(node)} is neither grouped nor aggregated", f"add {called(node)} to GROUP BY")
         return None
 
     outputs = tuple(Output(item.name, rewrite(item.expression, refer)) for item in items)
     condition = None if having is None else rewrite(having, refer)
-    folded: Relation = Fold(relation, Grouping(groups, tuple(aggregates)))
-    return Project(folded if condition is None else Select(folded, condition), outputs)
+    aggregated: Relation = Aggregation(relation, Grouping(groups, tuple(aggregates)))
+    return Project(aggregated if condition is None else Select(aggregated, condition), outputs)
 
 
-def fold_distinct(relation: Relation, items: Sequence[Output]) -> Relation:
+def aggregate_distinct(relation: Relation, items: Sequence[Output]) -> Relation:
     """SELECT DISTINCT: the groups by all outputs; each is shown from the key."""
-    return fold(relation, tuple(dict.fromkeys(item.expression for item in items)), items)
+    return aggregation(relation, tuple(dict.fromkeys(item.expression for item in items)), items)
 
 
 def distinct_rows(relation: Relation) -> Relation:
     """Each row of `relation` once."""
-    return fold_distinct(relation, [Output(ref.name, ref) for ref in column_refs(relation)])
+    return aggregate_distinct(relation, [Output(ref.name, ref) for ref in column_refs(relation)])

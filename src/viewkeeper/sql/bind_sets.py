@@ -14,7 +14,7 @@ from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql import construct
-from viewkeeper.sql.bind_grouping import distinct_rows, fold
+from viewkeeper.sql.bind_grouping import aggregation, distinct_rows
 from viewkeeper.sql.environment import Environment, without_parentheses
 from viewkeeper.sql.expressions import ColumnRef, Expression, Literal
 from viewkeeper.sql.positions import column_refs, project
@@ -104,7 +104,7 @@ def _compare_sides(sides: Sequence[Relation], *, keep_common: bool) -> Relation:
     none = Literal(0, types.BIGINT)
     found = construct.compare(">", second, none) if keep_common else construct.compare("=", second, none)
     condition = construct.logical("and", construct.compare(">", first, none), found)
-    return fold(rows, tuple(refs), [Output(ref.name, ref) for ref in refs], condition)
+    return aggregation(rows, tuple(refs), [Output(ref.name, ref) for ref in refs], condition)
 
 
 def _tagged(side: Relation, place: int) -> Relation:

@@ -15,7 +15,7 @@ from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.bind_grouping import fold
+from viewkeeper.sql.bind_grouping import aggregation
 from viewkeeper.sql.bind_order import read_limit
 from viewkeeper.sql.bind_with import bind_with
 from viewkeeper.sql.environment import Environment, without_parentheses
@@ -234,4 +234,4 @@ def _tell(relation: Relation, keys: Sequence[Expression], listed: Expression) ->
     items = [Output(key.text, key) for key in keys]
     items += [] if keys else [Output("is_empty", is_empty)]
     items += [Output("has_null", construct.compare(">", rows, values))]
-    return fold(relation, tuple(dict.fromkeys(keys)), items)
+    return aggregation(relation, tuple(dict.fromkeys(keys)), items)

@@ -30,7 +30,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """FROM and WHERE of one SELECT; `correlated` are the conditions of WHERE that speak of the query around."""
+    """FROM and WHERE of one SELECT; `correlated` are the conditions of WHERE that refer to the query around."""
 
     relation: Relation
     scope: Scope
@@ -48,7 +48,7 @@ def without_parentheses(node: exp.Expression) -> exp.Expression:
 class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
 
-    `outer` is the scope around a subquery; its WHERE may speak of it where `reaches_out`. `once`: the query is answered
+    `outer` is the scope around a subquery; its WHERE may refer to it where `reaches_out`. `once`: the query is answered
     once and not kept as a view, so it may be in any order and pair every row with every row. `closed_by` names the clause
     that keeps a subquery from speaking of the query around.
     """
@@ -81,7 +81,7 @@ class Environment:
         return replace(self, depth=self.depth + 1, reaches_out=False)
 
     def within(self, scope: Scope) -> Environment:
-        """For a subquery of WHERE: its own WHERE may speak of the columns of `scope`."""
+        """For a subquery of WHERE: its own WHERE may refer to the columns of `scope`."""
         return replace(self.deeper(), outer=scope, reaches_out=True)
 
     def with_query(self, name: str, query: Named) -> Environment:

@@ -154,7 +154,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldRef:
+class AggregationRef:
     """After γ: the group expression or aggregate at `position` of "group" or "aggregate"."""
 
     source: str
@@ -179,7 +179,7 @@ class FoldRef:
         return self.of.text
 
 
-Expression = ColumnRef | Literal | Call | Cast | Case | Aggregate | FoldRef
+Expression = ColumnRef | Literal | Call | Cast | Case | Aggregate | AggregationRef
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -203,8 +203,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def is_constant(expression: Expression) -> bool:
-    """Whether it speaks of no column, group or aggregate."""
-    return not any(isinstance(part, (ColumnRef, FoldRef, Aggregate)) for part in walk(expression))
+    """Whether it refers to no column, group or aggregate."""
+    return not any(isinstance(part, (ColumnRef, AggregationRef, Aggregate)) for part in walk(expression))
 
 
 def rewrite(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:

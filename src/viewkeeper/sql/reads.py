@@ -1,6 +1,6 @@
 """Reads: what a query needs of each table that it reads.
 
-In: a bound relation. Out: for each `Scan`, in the order of the walk, the columns that anything speaks of and the conditions
+In: a bound relation. Out: for each `Scan`, in the order of the walk, the columns that anything refers to and the conditions
 that a row must meet to count. Always: leaving out other columns, and rows that do not meet a condition, changes no answer.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of, conjuncts
 from viewkeeper.sql.positions import relocate
-from viewkeeper.sql.relations import Fold, Join, Project, Relation, Scan, Select, Union, expressions_of
+from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Scan, Select, Union, expressions_of
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """`columns` are positions of the table, and `conditions` speak of them."""
+    """`columns` are positions of the table, and `conditions` refer to them."""
 
     scan: Scan
     columns: tuple[int, ...]
@@ -37,7 +37,7 @@ def _reads(relation: Relation, needed: frozenset[int], conditions: Sequence[Expr
         case Project(input=source, outputs=outputs):
             shown = columns_of(*(outputs[place].expression for place in needed))
             yield from _reads(source, frozenset(shown), _below(relation, conditions))
-        case Fold(input=source):
+        case Aggregation(input=source):
             yield from _reads(source, own, ())
         case Join():
             yield from _sides(relation, needed)

@@ -1,6 +1,6 @@
 """Bound relations: what a query means, as a tree of σ, π, γ, ⋈ and ∪ over tables.
 
-In: nothing; the binder makes them. Out: frozen trees. Always: an expression speaks of its input's columns by position
+In: nothing; the binder makes them. Out: frozen trees. Always: an expression refers to its input's columns by position
 (`ColumnRef`), and directly above γ of its groups and aggregates (`FoldRef`); equal trees are equal values.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.sql.expressions import Aggregate, Call, Expression, FoldRef, columns_of, walk
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Expression, columns_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Output:
     @property
     def column(self) -> Column:
         # A value of a group that fails reads as NULL; a row whose value fails is not there.
-        fails = self.expression.fallible and any(isinstance(part, FoldRef) for part in walk(self.expression))
+        fails = self.expression.fallible and any(isinstance(part, AggregationRef) for part in walk(self.expression))
         return Column(self.name, self.expression.type, self.expression.nullable or fails)
 
 
@@ -59,7 +59,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class Aggregation:
     """γ: one row for each group; its columns are the groups, then the aggregates. DISTINCT is a γ without aggregates."""
 
     input: Relation
@@ -205,7 +205,7 @@ class Sorted:
         return self.input.columns
 
 
-Relation = Scan | Select | Fold | Project | Join | Union | Top | Index | ViewRows | Sorted
+Relation = Scan | Select | Aggregation | Project | Join | Union | Top | Index | ViewRows | Sorted
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:
@@ -231,7 +231,7 @@ def expressions_of(relation: Relation) -> tuple[Expression, ...]:
     match relation:
         case Select(predicate=predicate):
             return (predicate,)
-        case Fold(grouping=grouping):
+        case Aggregation(grouping=grouping):
             return (*grouping.groups, *grouping.aggregates)
         case Project(outputs=outputs):
             return tuple(output.expression for output in outputs)
@@ -252,14 +252,14 @@ def starts_of(sides: Sequence[Relation]) -> list[int]:
 
 
 def sides_of(expression: Expression, sides: Sequence[Relation]) -> frozenset[int]:
-    """The sides that an expression over their columns, side by side, speaks of."""
+    """The sides that an expression over their columns, side by side, refers to."""
     starts = starts_of(sides)
     return frozenset(sum(start <= position for start in starts) - 1 for position in columns_of(expression))
 
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """`left = right`, where each speaks of sides of its own."""
+    """`left = right`, where each refers to sides of its own."""
 
     condition: Expression
     left: Expression

@@ -52,7 +52,7 @@ class Scope:
     """What names mean. `barred` names the place where aggregates may not stand, if any.
 
     `aliases` are names that stand for expressions bound already. `outer` is the query around a subquery; its columns
-    may be spoken of where `reaches_out`, and not where a clause of the subquery (`closed_by`) stands in the way.
+    may be referred to where `reaches_out`, and not where a clause of the subquery (`closed_by`) stands in the way.
     """
 
     names: tuple[Name, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql.ddl import parse_alter, parse_create, parse_drop
 from viewkeeper.sql.queries import read_query
-from viewkeeper.sql.rows import parse_delete, parse_insert, parse_update
+from viewkeeper.sql.row_statements import parse_delete, parse_insert, parse_update
 from viewkeeper.sql.syntax import (
     AddColumns,
     CreateIndex,

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class HeldChains(Protocol):
     """Version chains that do not change; `written_between`: those of records that indexed epochs wrote."""
 
-    def get(self, place: int, table: int, key: bytes) -> bytes | None: ...
+    def get(self, partition: int, table: int, key: bytes) -> bytes | None: ...
 
     def scan(
-        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]: ...
 
     def written_between(
-        self, places: Sequence[int], table: int, since: int, epoch: int
+        self, partitions: Sequence[int], table: int, since: int, epoch: int
     ) -> list[tuple[bytes, bytes]]: ...
 
     def close(self) -> None: ...
@@ -43,16 +43,16 @@ class HeldRecords:
         self._chains = chains
         self._moment = moment
 
-    def get(self, place: int, table: int, key: bytes) -> bytes | None:
-        chain = self._chains.get(place, table, key)
-        return None if chain is None else version_at(chain, self._moment.epoch, self._moment.void)
+    def get(self, partition: int, table: int, key: bytes) -> bytes | None:
+        chain = self._chains.get(partition, table, key)
+        return None if chain is None else version_at(chain, self._moment.epoch, self._moment.aborted)
 
     def scan(
-        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        epoch, void = self._moment.epoch, self._moment.void
-        for key, chain in self._chains.scan(places, table, start, stop, reverse=reverse):
-            row = version_at(chain, epoch, void)
+        epoch, aborted = self._moment.epoch, self._moment.aborted
+        for key, chain in self._chains.scan(partitions, table, start, stop, reverse=reverse):
+            row = version_at(chain, epoch, aborted)
             if row is not None:
                 yield key, row
 
@@ -61,22 +61,22 @@ class HeldRecords:
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         found = (
             pair
-            for places, start, stop in spans
-            for pair in self._chains.scan(places, table, start, stop, reverse=reverse)
+            for partitions, start, stop in spans
+            for pair in self._chains.scan(partitions, table, start, stop, reverse=reverse)
         )
         for piece in pieces(found):
             keys, chains = pairs_to_arrow(piece)
-            rows = rows_at(chains, self._moment.epoch, self._moment.void)
+            rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
             there = rows.is_valid()
             yield keys.filter(there), rows.filter(there)
 
-    def steps(self, places: Sequence[int], table: int, since: int) -> list[Step]:
+    def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         indexed_from = self._moment.horizon.indexed_from
         if indexed_from is not None and since + 1 >= indexed_from:
             return collect_steps(
-                self._chains.written_between(places, table, since, self._moment.epoch), since, self._moment
+                self._chains.written_between(partitions, table, since, self._moment.epoch), since, self._moment
             )
-        return collect_steps(self._chains.scan(places, table, b"", None), since, self._moment)
+        return collect_steps(self._chains.scan(partitions, table, b"", None), since, self._moment)
 
     def close(self) -> None:
         self._chains.close()
@@ -88,7 +88,7 @@ def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Mome
     for key, chain in pairs:
         if newest_epoch(chain) <= since:
             continue
-        seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.void]
+        seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.aborted]
         olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
         pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty where a record is of an epoch in flight
         steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]

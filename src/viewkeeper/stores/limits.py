@@ -25,7 +25,7 @@ class Limits:
     entry: int = 64 << 20
 
     def require_room(self, befores: Sequence[Image], afters: Sequence[Image]) -> int:
-        """Raise unless rows of one group of writes may be stored; answers how many bytes their images have."""
+        """Raise unless rows of one group of writes may be stored; returns how many bytes their images have."""
         size = sum(map(len, filter(None, afters)))
         if size > self.row and (largest := max(map(len, filter(None, afters)))) > self.row:
             raise BadRow(

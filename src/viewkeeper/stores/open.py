@@ -21,7 +21,7 @@ _ADAPTERS = {
 _RESTORERS = {"embedded": ("viewkeeper.stores.embedded.restore", "restore_store")}
 _FOR_WORKERS = (
     "viewkeeper.stores.embedded.store",
-    "viewkeeper.stores.embedded.place",
+    "viewkeeper.stores.embedded.partition",
     "viewkeeper.stores.logbatches",
 )
 _SHARED: dict[str, Any] = {}

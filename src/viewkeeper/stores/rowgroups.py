@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import InputError
-from viewkeeper.model.keys import place
+from viewkeeper.model.keys import placement_hash
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.writes import Image, RowWrites
 
@@ -22,7 +22,7 @@ def node_of_group(writes: Sequence[RowWrites], nodes: int) -> int:
     """The node of all rows of a group; InputError when they have several."""
     if nodes == 1:
         return 0
-    found = {place(key) % nodes for write in writes for key in write.keys}
+    found = {placement_hash(key) % nodes for write in writes for key in write.keys}
     if len(found) > 1:
         raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
     return found.pop() if found else 0
@@ -33,12 +33,12 @@ def by_node(keys: Sequence[bytes], nodes: int) -> list[np.ndarray]:
     import numpy as np
     import pyarrow as pa
 
-    from viewkeeper.model.keybatches import place_all
+    from viewkeeper.model.keybatches import hash_all
     from viewkeeper.model.ragged import Ragged
 
     if nodes == 1:
         return [np.arange(len(keys))]
-    placed = place_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % nodes
+    placed = hash_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % nodes
     return [np.flatnonzero(placed == node) for node in np.unique(placed)]
 
 

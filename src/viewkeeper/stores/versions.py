@@ -39,10 +39,10 @@ def chain_of(versions: Iterable[tuple[int, bytes | None]]) -> bytes:
     return b"".join(part for head in heads for part in head)
 
 
-def version_at(chain: bytes, epoch: int, void: tuple[int, ...]) -> bytes | None:
+def version_at(chain: bytes, epoch: int, aborted: tuple[int, ...]) -> bytes | None:
     """The row that a reader of `epoch` sees; None when there is none."""
     for written, row in versions_of(chain):
-        if written <= epoch and written not in void:
+        if written <= epoch and written not in aborted:
             return row
     return None
 
@@ -51,18 +51,18 @@ def newest_epoch(chain: bytes) -> int:
     return _VERSION.unpack_from(chain)[0]
 
 
-def is_dead(chain: bytes, floor: int, void: tuple[int, ...]) -> bool:
+def is_dead(chain: bytes, floor: int, aborted: tuple[int, ...]) -> bool:
     """Whether the record is a tombstone that no reader and no re-run needs."""
-    return newest_epoch(chain) <= floor and version_at(chain, floor, void) is None
+    return newest_epoch(chain) <= floor and version_at(chain, floor, aborted) is None
 
 
-def rows_before(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:
+def rows_before(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:
     """Rows as of the newest version below `epoch`, which records are at `epoch` already, and their rows there."""
     whole = Ragged.from_arrow(chains)
     last = int(_first_epochs(whole).max(initial=0))
     if last > epoch:
         raise Fenced(f"a record was written by a later epoch than {epoch}")
-    rows = _cut_rows(whole, *_find(whole, epoch - 1, void))
+    rows = _cut_rows(whole, *_find(whole, epoch - 1, aborted))
     applied = np.zeros(len(whole), bool)
     if last < epoch:
         return rows, applied, rows
@@ -72,16 +72,18 @@ def rows_before(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> tuple[pa
     return rows, applied, _cut_rows(whole, newest, newest_size)
 
 
-def rows_at(chains: pa.Array, epoch: int, void: tuple[int, ...]) -> pa.Array:
+def rows_at(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> pa.Array:
     """The rows that a reader of `epoch` sees, NULL where there is none."""
     whole = Ragged.from_arrow(chains)
-    return _cut_rows(whole, *_find(whole, epoch, void))
+    return _cut_rows(whole, *_find(whole, epoch, aborted))
 
 
-def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, void: tuple[int, ...]) -> pa.Array:
-    """Chains with version `epoch` in front; older ones are kept down to the newest at or below `floor` that is not void."""
+def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, aborted: tuple[int, ...]) -> pa.Array:
+    """Chains with version `epoch` in front; older ones are kept down to the newest at or below `floor` that is not
+    aborted.
+    """
     whole = Ragged.from_arrow(chains)
-    at, size = _find(whole, floor, void)
+    at, size = _find(whole, floor, aborted)
     tomb = size == TOMBSTONE
     kept = np.where(at >= 0, at + _VERSION.size + np.where(tomb, 0, size), whole.lengths)
     kept_part = gather(whole.data, whole.offsets[:-1], kept)
@@ -95,7 +97,7 @@ def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, void: tuple[i
     return join([head, body, kept_part]).to_arrow()
 
 
-def _find(whole: Ragged, epoch: int, void: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _find(whole: Ragged, epoch: int, aborted: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Where in each chain the newest version at or below `epoch` begins (−1: none), and its stored length."""
     count = len(whole)
     found, sizes = np.full(count, -1, np.int64), np.full(count, TOMBSTONE, np.int64)
@@ -106,8 +108,8 @@ def _find(whole: Ragged, epoch: int, void: tuple[int, ...]) -> tuple[np.ndarray,
         starts = whole.offsets[open_rows] + at[open_rows] + 8
         size = gather_fixed(whole.data, starts, 4).copy().view("<u4")[:, 0].astype(np.int64)
         right = written <= epoch
-        if void:
-            right &= ~np.isin(written, void)
+        if aborted:
+            right &= ~np.isin(written, aborted)
         hit = open_rows[right]
         found[hit], sizes[hit] = at[hit], size[right]
         rest = open_rows[~right]

@@ -25,7 +25,7 @@ from benchmarks.recompute import WrongResult, base_rows, require_equal, require_
 from benchmarks.update_programs import SYSTEMS
 from benchmarks.views import V1, V2, V3, V4, VIEW_SETS
 from benchmarks.workload import DISTRIBUTIONS, HereRunner, Workload, fill_here, first_rows, prepare
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 
 TINY = replace(Options(), rows=400, changes=1_000, runs=1, gets=20, rounds=2, seconds=0.05)
 

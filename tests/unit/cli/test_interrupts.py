@@ -16,7 +16,7 @@ import pytest
 from typer.testing import Result
 
 import viewkeeper as vk
-from viewkeeper.cli import rows
+from viewkeeper.cli import row_commands
 from viewkeeper.cli import sql as cli_sql
 from viewkeeper.client.interrupting import interruptibly
 
@@ -119,7 +119,7 @@ def test_every_command_says_what_was_done(
     def interrupt(*arguments: object, **options: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(rows, "open_database", interrupt)
+    monkeypatch.setattr(row_commands, "open_database", interrupt)
     told = run(command[0], shop, *command[1:])
 
     assert (told.exit_code, told.stdout, told.stderr) == (130, "", f"interrupted: {words}\n")
@@ -143,7 +143,7 @@ def test_a_process_ends_well_behind_work_that_used_duckdb() -> None:
     code = """
 import pyarrow as pa
 from viewkeeper.client.interrupting import interruptibly
-from viewkeeper.views.duck import run_sql
+from viewkeeper.operators.duck import run_sql
 print(interruptibly(lambda: len(run_sql("FROM t", t=pa.table({"a": [1, 2]}))), lambda: None))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)

@@ -20,9 +20,9 @@ from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.quiet import is_noise, quiet_java
 from viewkeeper.client.database import Database
 from viewkeeper.client.status import Lag, read_lag
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Began, Committed, EventSink, Waiting
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.model.counts import Counts
 from viewkeeper.settings import EpochLimits
 
@@ -222,11 +222,11 @@ def test_the_lag_counts_changes_and_views_that_are_not_filled(tmp_path: Path) ->
 def test_what_a_run_waits_for_is_told_once_and_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     gauge, lines = Gauge(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
     for _ in range(3):
-        gauge.take(Waiting("no space left for place-1; free space on the disk"))
+        gauge.take(Waiting("no space left for partition-1; free space on the disk"))
         lines.update(gauge, Lag(5, 0), stopping=False)
-    assert capsys.readouterr().out == "waiting: no space left for place-1; free space on the disk\n"
+    assert capsys.readouterr().out == "waiting: no space left for partition-1; free space on the disk\n"
     assert describe(gauge, Lag(5, 0), stopping=False).endswith(
-        "waiting: no space left for place-1; free space on the disk"
+        "waiting: no space left for partition-1; free space on the disk"
     )
     gauge.take(committed(1, 5))
     assert "waiting:" not in describe(gauge, NOTHING, stopping=False)

@@ -6,8 +6,8 @@ import duckdb
 import pytest
 
 from viewkeeper.cli.values import parse_json, parse_text, read_json
-from viewkeeper.client.textvalues import value_of
 from viewkeeper.errors import BadRow
+from viewkeeper.load.textvalues import value_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BOOLEAN, DOUBLE, SqlType
 

@@ -9,9 +9,9 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, begin_epoch, keep_up, plan_of
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.plan.define import relation_of
-from viewkeeper.views.exchange import run_here
+from viewkeeper.catalog.define import relation_of
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.operators.exchange import run_here
 
 VIEWS = """
 CREATE MATERIALIZED VIEW everything AS SELECT * FROM t;

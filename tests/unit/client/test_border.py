@@ -15,7 +15,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

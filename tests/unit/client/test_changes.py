@@ -12,7 +12,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from viewkeeper.client.views import _to_change
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model import epochs
 from viewkeeper.stores.asof import collect_steps
 
@@ -117,8 +117,8 @@ def test_what_is_asked_for_is_kept_and_found_by_its_epoch(db: Database, monkeypa
 def steps_of(view: View, since: int) -> tuple[list[Step], Callable[[Step], vk.Change]]:
     """What `changes` tells, by a pass over all records."""
     with view._database.snapshot() as snapshot:
-        moment, places = snapshot._moment, range(view._database.store.places)
-        pairs = list(snapshot._held._chains.scan(places, view.definition.node.table, b"", None))
+        moment, partitions = snapshot._moment, range(view._database.store.partitions)
+        pairs = list(snapshot._held._chains.scan(partitions, view.definition.node.table, b"", None))
     return collect_steps(pairs, since, moment), lambda step: _to_change(view.definition, step)
 
 
@@ -135,7 +135,7 @@ def test_what_was_kept_before_it_was_asked_for_is_found_too_and_goes_when_it_is_
     with pytest.raises(vk.ChangesLost):
         db.view("sums").changes(since=first)
     assert [c.epoch for c in db.view("sums").changes(since=db.epoch - 2)] == [db.epoch - 1, db.epoch]
-    written = [db.store.place(number).environment for number in range(db.store.places)]
+    written = [db.store.partition(number).environment for number in range(db.store.partitions)]
     for environment in written:
         with environment.read("written") as transaction:
             assert transaction.stat(environment.database("written"))["entries"] == 0
@@ -173,7 +173,7 @@ def test_the_epoch_that_filled_a_view_is_no_change_of_its_records(db: Database) 
     assert list(db.view("late").changes(since=filled)) == []
 
 
-def test_an_epoch_in_flight_or_void_is_not_told(db: Database) -> None:
+def test_an_epoch_in_flight_or_aborted_is_not_told(db: Database) -> None:
     first = put(db, 1, "a", 1)
     db.table("t").put(2, {"x": "a", "y": 10})
     db.table("t").put(4, {"x": "new", "y": 10})
@@ -182,7 +182,7 @@ def test_an_epoch_in_flight_or_void_is_not_told(db: Database) -> None:
     assert told(db.view("sums").changes(since=first)) == []
 
     record = db.store.read_epoch_record()
-    assert db.store.swap_epoch_record(record.version, epochs.void(record, record.owner))
+    assert db.store.swap_epoch_record(record.version, epochs.abort(record, record.owner))
     assert told(db.view("sums").changes(since=first)) == []
     last = put(db, 3, "a", 100)
     assert told(db.view("sums").changes(since=first)) == [(last, ("a",), 1, 111), (last, ("new",), None, 10)]

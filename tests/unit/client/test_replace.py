@@ -11,9 +11,9 @@ from tests.support.dump import dump
 from tests.support.plans import tables_of
 from tests.support.running import HereRunner, Interrupted, keep_up
 from viewkeeper.client import views as client_views
-from viewkeeper.flow import coordinator as flow
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.coordinator import coordinator as flow
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.settings import EpochLimits
 
 ROWS = 20
@@ -108,7 +108,7 @@ def test_the_first_read_of_a_view_that_was_opened_before_finds_the_new_one(
     replace(db)
     keep_up(db)
     if tidy:
-        tidy_up(db.store)
+        collect_garbage(db.store)
 
     assert READS[read](opened) == (NEW_RECORDS[0] if read == "get" else NEW_RECORDS)
     assert opened.definition == db.catalog().view("v")
@@ -155,7 +155,7 @@ def test_a_scan_that_was_begun_goes_on_over_what_it_began_with(db: vk.Database) 
     assert next(rows) == NEW_RECORDS[0]
     replace(db, "SELECT k FROM t WHERE x < 3")
     keep_up(db)
-    tidy_up(db.store)
+    collect_garbage(db.store)
 
     assert list(rows) == NEW_RECORDS[1:]
     assert [row["k"] for row in db.view("v").scan()] == ["k00", "k01", "k02"]
@@ -166,7 +166,7 @@ def test_a_snapshot_keeps_the_views_that_were_there(db: vk.Database) -> None:
         early = snapshot.view("v")
         replace(db)
         keep_up(db)
-        tidy_up(db.store)
+        collect_garbage(db.store)
 
         assert early.get() == snapshot.view("v").get() == {"n": ROWS}
         assert list(snapshot.view("v").scan()) == [{"n": ROWS}]
@@ -178,7 +178,7 @@ def test_a_view_that_was_dropped_since_is_there_in_a_snapshot_of_before(db: vk.D
     with db.snapshot() as snapshot:
         db.execute("DROP MATERIALIZED VIEW v; CREATE MATERIALIZED VIEW w AS SELECT k FROM t")
         keep_up(db)
-        tidy_up(db.store)
+        collect_garbage(db.store)
 
         assert snapshot.view("v").get() == {"n": ROWS}
         with pytest.raises(vk.UnknownName):
@@ -195,15 +195,15 @@ def test_a_swap_between_a_readers_two_looks_is_noticed(
     replace(db)
     opened, moment_of, swapped = db.view("v"), client_views.moment_of, []
 
-    def swap_behind(*arguments: object) -> object:
+    def swap_after(*arguments: object) -> object:
         moment = moment_of(*arguments)
         if not swapped:
             swapped.append(keep_up(db))
-            tidy_up(db.store)
+            collect_garbage(db.store)
             db.forget_catalog()
         return moment
 
-    monkeypatch.setattr(client_views, "moment_of", swap_behind)
+    monkeypatch.setattr(client_views, "moment_of", swap_after)
 
     assert READS[read](opened) == (NEW_RECORDS[0] if read == "get" else NEW_RECORDS)
     assert len(swapped) == 1
@@ -226,7 +226,7 @@ def test_a_swap_between_a_readers_look_and_its_read_is_noticed(
     def swap_before(*arguments: object) -> object:
         if not swapped:
             swapped.append(keep_up(db))
-            tidy_up(db.store)
+            collect_garbage(db.store)
         return original(*arguments)
 
     monkeypatch.setattr(store, name, swap_before)
@@ -272,7 +272,7 @@ def test_a_replacement_that_is_replaced_on_its_way_never_shows(db: vk.Database) 
     opened = db.view("v")
     filling(db).catch_up()
     assert opened.get() == {"most": 19}
-    tidy_up(db.store)
+    collect_garbage(db.store)
 
     assert not tables_held(db) & tables
     assert db.catalog().view("v").replaces == first.replaces
@@ -288,7 +288,7 @@ def test_one_that_is_on_its_way_goes_with_the_view(db: vk.Database) -> None:
     assert db.catalog().views == db.catalog().replacements == ()
     db.table("t").put("k00", {"x": 1})
     keep_up(db)
-    tidy_up(db.store)
+    collect_garbage(db.store)
 
     assert tables_held(db) == set()
     assert db.store.read_epoch_record().filling == {}
@@ -296,7 +296,7 @@ def test_one_that_is_on_its_way_goes_with_the_view(db: vk.Database) -> None:
         opened.get()
 
 
-def test_the_records_of_the_old_one_are_gone_after_tidying(db: vk.Database) -> None:
+def test_the_records_of_the_old_one_are_gone_after_gc(db: vk.Database) -> None:
     replace(db, "SELECT g, MIN(x) AS lo, COUNT(x + 1) AS n FROM t GROUP BY g HAVING COUNT(*) > 0")
     keep_up(db)
     old = tables_of(db.catalog(), db.catalog().view("v"))
@@ -304,7 +304,7 @@ def test_the_records_of_the_old_one_are_gone_after_tidying(db: vk.Database) -> N
     keep_up(db)
     assert set(db.catalog().dropped) >= {(table, db.epoch) for table in old}
     assert tables_held(db) & old
-    tidy_up(db.store)
+    collect_garbage(db.store)
 
     assert tables_held(db) <= tables_of(db.catalog(), db.catalog().view("v"))
     assert not tables_held(db) & old
@@ -318,7 +318,7 @@ def test_replacing_again_and_again_is_followed_by_views_opened_at_any_time(db: v
         opened.append(db.view("v"))  # and not read before the next
         replace(db, f"SELECT COUNT(*) + {number} AS n FROM t")
         keep_up(db)
-        tidy_up(db.store)
+        collect_garbage(db.store)
 
     assert [view.get() for view in opened] == [{"n": ROWS + 3}] * 3
 
@@ -400,16 +400,16 @@ def test_a_replacement_that_fails_is_stopped_and_the_old_one_goes_on(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from viewkeeper.errors import InvariantBroken
-    from viewkeeper.views import program
+    from viewkeeper.operators import program
 
     replace(db)
     (waiting,) = db.catalog().replacements
-    settle = program.StagePart._apply_node
+    apply = program.StagePart._apply_node
 
-    def fail(part: object, settling: object, node: object, *rest: object) -> object:
+    def fail(part: object, applier: object, node: object, *rest: object) -> object:
         if node.backfill == waiting.id:
             raise InvariantBroken("no")
-        return settle(part, settling, node, *rest)
+        return apply(part, applier, node, *rest)
 
     monkeypatch.setattr(program.StagePart, "_apply_node", fail)
     keep_up(db)

@@ -9,7 +9,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.dump import contents
 from tests.support.running import ManagersRunner, keep_up
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.settings import EpochLimits
 
 ROWS = [("a", "p", 1), ("b", "p", 5), ("c", "q", 9), ("d", None, 2)]

@@ -67,7 +67,7 @@ def test_the_calls_of_a_write_are_the_same_with_views_and_without(tmp_path: Path
     assert paths[0] == paths[1]
     touched = {call.partition(":")[0] for path in paths[1] for call in path}
     assert not [file for file in touched if file.startswith(("views/", "flow/", "plan/physical", "plan/define"))]
-    assert not [file for file in touched if file.endswith(("place.py", "versions.py"))]
+    assert not [file for file in touched if file.endswith(("partition.py", "versions.py"))]
 
 
 def test_the_calls_of_a_write_are_the_same_while_an_epoch_is_in_flight(tmp_path: Path) -> None:

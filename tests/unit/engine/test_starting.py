@@ -15,13 +15,13 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.client.database import Database
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine import starting, streaming
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
 from viewkeeper.events import Event
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.settings import EngineSettings
 
 ROWS = 300
@@ -161,7 +161,7 @@ class _Query:
 
 
 def _loop(monkeypatch: pytest.MonkeyPatch, catch_up: Callable[[], None]) -> StreamingLoop:
-    monkeypatch.setattr(streaming, "tidy_up", lambda store: None)
+    monkeypatch.setattr(streaming, "collect_garbage", lambda store: None)
     monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: _Query())
     coordinator = SimpleNamespace(catch_up=catch_up)
     store = SimpleNamespace(capabilities=SimpleNamespace(many_processes=True))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import keys
-from viewkeeper.model.keybatches import decode_behind, decode_keys, encode_keys, place_all
+from viewkeeper.model.keybatches import decode_after, decode_keys, encode_keys, hash_all
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
-from viewkeeper.model.rows import decode_row, encode_row, tail_of
+from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from viewkeeper.model.values import from_stored, to_stored
@@ -108,7 +108,7 @@ def test_a_key_decodes_to_what_was_encoded_one_by_one_and_by_column(table: tuple
     normal = [[value + 0.0 if isinstance(value, float) else value for value in row] for row in rows]
 
     assert batch.to_pylist() == one_by_one
-    assert hashes.tolist() == [keys.place(key[: keys.part_end(columns[0], key)]) for key in one_by_one]
+    assert hashes.tolist() == [keys.placement_hash(key[: keys.part_end(columns[0], key)]) for key in one_by_one]
     assert all_same(shown(columns, [keys.decode_key(columns, key) for key in one_by_one]), normal)
     if rows:
         assert all_same(columns_to_rows(decode_keys(columns, batch)), normal)
@@ -149,9 +149,9 @@ def test_a_key_begins_with_each_of_its_prefixes(table: tuple, parts: int) -> Non
 
 @given(st.lists(st.binary(max_size=9), max_size=9))
 def test_the_hash_of_many_strings_is_the_hash_of_each(strings: list[bytes]) -> None:
-    hashes = place_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
+    hashes = hash_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
 
-    assert hashes.tolist() == [keys.place(string) for string in strings]
+    assert hashes.tolist() == [keys.placement_hash(string) for string in strings]
 
 
 @given(tables(), st.integers(0, 4), st.integers(0, 4))
@@ -258,7 +258,7 @@ def test_the_empty_key_has_one_place() -> None:
     batch, hashes = encode_keys((), [], 2)
 
     assert batch.to_pylist() == [b"", b""]
-    assert hashes.tolist() == [keys.place(b"")] * 2
+    assert hashes.tolist() == [keys.placement_hash(b"")] * 2
 
 
 @given(tables(), st.data())
@@ -267,7 +267,7 @@ def test_the_first_parts_of_a_key_are_cut_from_it(table: tuple, data: st.DataObj
     width = data.draw(st.integers(0, len(columns)))
     stored = stored_rows(columns, rows)
     encoded = pa.array([keys.encode_key(columns, row) for row in stored], pa.binary())
-    arrays, prefixes = decode_behind(columns[:width], columns[width:], encoded)
+    arrays, prefixes = decode_after(columns[:width], columns[width:], encoded)
 
     assert all_same(columns_to_rows(arrays), columns_to_rows(decode_keys(columns, encoded)))
     assert prefixes.to_pylist() == [keys.encode_key(columns[:width], row[:width]) for row in stored]
@@ -277,6 +277,6 @@ def test_the_first_parts_of_a_key_are_cut_from_it(table: tuple, data: st.DataObj
 def test_long_keys_of_one_length_are_placed_as_single_ones(length: int) -> None:
     strings = [bytes([first]) * length for first in (0, 1, 7, 255)]
 
-    hashes = place_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
+    hashes = hash_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
 
-    assert hashes.tolist() == [keys.place(string) for string in strings]
+    assert hashes.tolist() == [keys.placement_hash(string) for string in strings]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from viewkeeper.errors import Fenced, InvariantBroken
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import READABLE_EPOCHS, EpochRecord, record_from_json, record_to_json
-from viewkeeper.model.fills import Chunk, Filling
+from viewkeeper.model.fills import BackfillProgress, Chunk
 from viewkeeper.model.horizon import horizon_bytes, parse_horizon
 from viewkeeper.model.positions import Cut
 
@@ -50,7 +50,7 @@ def test_a_new_record_has_nothing_committed_and_nobody_owns_it() -> None:
 
 def test_every_step_raises_the_version_by_one() -> None:
     steps = [EpochRecord.first("store")]
-    for step in (owned, begun, committed, begun, lambda record: epochs.void(record, "me"), begun):
+    for step in (owned, begun, committed, begun, lambda record: epochs.abort(record, "me"), begun):
         steps.append(step(steps[-1]))
 
     assert [record.version for record in steps] == list(range(len(steps)))
@@ -70,7 +70,7 @@ def test_begin_stores_what_a_rerun_needs_and_commit_moves_the_positions() -> Non
 
 def test_a_view_is_readable_when_its_last_chunk_is_committed() -> None:
     record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"),)))
-    assert (record.filled, record.filling) == ({}, {5: Filling({1: {0: b"m"}}, 3, 10)})
+    assert (record.filled, record.filling) == ({}, {5: BackfillProgress({1: {0: b"m"}}, 3, 10)})
     record = committed(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)))
 
     assert (record.filled, record.filling) == ({5: 2}, {})
@@ -79,17 +79,17 @@ def test_a_view_is_readable_when_its_last_chunk_is_committed() -> None:
 def test_a_view_of_two_tables_is_readable_when_both_are_in() -> None:
     other = Chunk(2, (5,), {0: (b"", None)}, 4, 40, 4, opens=True)
     record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"), other)))
-    assert (record.filled, record.filling[5]) == ({}, Filling({1: {0: b"m"}, 2: {}}, 7, 14))
+    assert (record.filled, record.filling[5]) == ({}, BackfillProgress({1: {0: b"m"}, 2: {}}, 7, 14))
     record = committed(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)))
 
     assert record.filled == {5: 2}
 
 
-def test_a_chunk_of_a_voided_epoch_is_not_behind_the_cursor() -> None:
+def test_a_chunk_of_an_aborted_epoch_is_not_behind_the_cursor() -> None:
     record = committed(epochs.begin(owned(), "me", cut(1), PLAN, (chunk(5, high=b"m"),)))
-    voided = epochs.void(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)), "me")
+    aborted = epochs.abort(epochs.begin(record, "me", cut(2), PLAN, (chunk(5),)), "me")
 
-    assert (voided.filled, voided.filling) == ({}, record.filling)
+    assert (aborted.filled, aborted.filling) == ({}, record.filling)
 
 
 def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_committed() -> None:
@@ -102,8 +102,8 @@ def test_behind_a_power_loss_a_view_is_readable_once_the_log_of_all_rows_is_comm
 
 
 def test_a_stopped_view_is_not_readable_and_is_remembered_while_it_exists() -> None:
-    record = epochs.void(begun(committed(begun(owned(), 3)), 4), "me", {5: "broken"})
-    assert (record.stopped, record.void) == ({5: "broken"}, (2,))
+    record = epochs.abort(begun(committed(begun(owned(), 3)), 4), "me", {5: "broken"})
+    assert (record.stopped, record.aborted) == ({5: "broken"}, (2,))
     assert committed(begun(record, 4, ()), frozenset()).stopped == {}
 
 
@@ -119,14 +119,14 @@ def test_the_floor_stays_k_epochs_behind() -> None:
     assert record.recent == (6, 5)
 
 
-def test_a_void_epoch_is_never_used_again_and_does_not_count_as_readable() -> None:
-    record = epochs.void(begun(committed(begun(owned(), 1)), 5), "me")
+def test_an_aborted_epoch_is_never_used_again_and_does_not_count_as_readable() -> None:
+    record = epochs.abort(begun(committed(begun(owned(), 1)), 5), "me")
 
-    assert (record.void, record.committed, record.positions, record.inflight) == ((2,), 1, {"0": 1}, None)
+    assert (record.aborted, record.committed, record.positions, record.inflight) == ((2,), 1, {"0": 1}, None)
     again = begun(record, 6)
     assert again.inflight.epoch == 3
     assert again.inflight.start == {"0": 1}
-    assert again.inflight.void == (2,)
+    assert again.inflight.aborted == (2,)
     assert committed(again).recent == (3, 1)
 
 
@@ -136,7 +136,7 @@ def test_who_does_not_own_the_record_is_fenced() -> None:
     for step in (
         lambda: epochs.begin(record, "other", cut(1), PLAN, ()),
         lambda: epochs.commit(record, "other", 1, {}, frozenset()),
-        lambda: epochs.void(record, "other"),
+        lambda: epochs.abort(record, "other"),
     ):
         with pytest.raises(Fenced):
             step()
@@ -155,8 +155,8 @@ def test_a_takeover_leaves_the_epoch_in_flight_as_it_is() -> None:
 def test_steps_out_of_order_are_refused() -> None:
     with pytest.raises(InvariantBroken, match="in flight"):
         begun(begun(owned()))
-    with pytest.raises(InvariantBroken, match="none can be voided"):
-        epochs.void(owned(), "me")
+    with pytest.raises(InvariantBroken, match="none can be aborted"):
+        epochs.abort(owned(), "me")
     with pytest.raises(Fenced, match="no longer in flight"):
         epochs.commit(owned(), "me", 1, {}, frozenset())
     with pytest.raises(Fenced, match="no longer in flight"):
@@ -169,7 +169,7 @@ def test_steps_out_of_order_are_refused() -> None:
         {"last": 9},
         {"floor": 2},
         {"committed": 5},
-        {"void": (1,)},
+        {"aborted": (1,)},
         {"recent": (0, 1)},
     ],
 )
@@ -184,7 +184,7 @@ STEPS = {
     "take": lambda record: epochs.take_over(record, "me"),
     "begin": lambda record: begun(record, max(record.positions.values(), default=0) + 1, (5, record.last % 3)),
     "commit": lambda record: committed(record, frozenset({0, 1, 2, 5})),
-    "void": lambda record: epochs.void(record, "me"),
+    "aborted": lambda record: epochs.abort(record, "me"),
 }
 
 
@@ -206,5 +206,5 @@ def test_any_sequence_of_steps_keeps_the_invariants_and_goes_to_json_and_back(st
         value = json.loads(json.dumps(record_to_json(record)))
         assert record_from_json(value) == record
         horizon = parse_horizon(horizon_bytes(value, {"version": 4}))
-        assert (horizon.committed, horizon.floor, horizon.void) == (record.committed, record.floor, record.void)
+        assert (horizon.committed, horizon.floor, horizon.aborted) == (record.committed, record.floor, record.aborted)
         assert (horizon.positions, horizon.filled, horizon.catalog_version) == (record.positions, record.filled, 4)

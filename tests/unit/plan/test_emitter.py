@@ -8,29 +8,29 @@ from pathlib import Path
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.plan.catalog import Catalog
+from viewkeeper.catalog.catalog import Catalog
 
 VIEW = "SELECT g, COUNT(*) AS n, SUM(x) AS s FROM t WHERE x > 0 GROUP BY g"
 # a release in which a comparison with > is written another way round
 NEWER = """
 import sys
-from viewkeeper.sql import duckdb_sql
-old = duckdb_sql.emit
+from viewkeeper.codegen import expression_sql
+old = expression_sql.emit
 def emit(expression, *more):
     return f"(/* newer */ {old(expression, *more)})"
-duckdb_sql.emit = emit
+expression_sql.emit = emit
 for module in list(sys.modules.values()):
     if getattr(module, "emit", None) is old:
         module.emit = emit
 import viewkeeper as vk
-from viewkeeper.plan import fold_nodes, lower, rows
-for module in (fold_nodes, lower, rows):
+from viewkeeper.plan import aggregate_nodes, lower, row_sql
+for module in (aggregate_nodes, lower, row_sql):
     module.emit = emit
 from tests.support.running import keep_up
 from viewkeeper.plan.planner import physical_plan
 db = vk.connect(sys.argv[1])
 (node,) = physical_plan(db.catalog()).nodes
-print(node.feeds[0].rows.count("newer"), node.table)
+print(node.edges[0].rows.count("newer"), node.table)
 db.table("t").put("d", {"g": "q", "x": 4})
 keep_up(db)
 print(list(db.view("v").scan()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.plans import with_deltas, with_view
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import InputError
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING
-from viewkeeper.plan.catalog import Catalog
 from viewkeeper.plan.explain.explain import explain
 
 COLUMNS = (Column("k", BIGINT, nullable=False), Column("r", STRING), Column("n", INT))
@@ -28,7 +28,7 @@ def test_a_delta_is_there_only_where_the_log_has_no_before_images() -> None:
     assert explain(catalog_of(*QUERIES, before_images=False), None).count(":= δ r0 [stored]") == 1
 
 
-def test_zones_change_at_the_fold() -> None:
+def test_zones_change_at_the_aggregation() -> None:
     told = explain(catalog_of(QUERIES[1]), None).splitlines()
     assert [line for line in told if line.startswith("-- zone")] == ["-- zone t(k)", "-- zone t by (r)"]
 

@@ -21,7 +21,7 @@ from viewkeeper.plan.explain.lines import (
     views_of,
 )
 from viewkeeper.plan.explain.zones import key_of, zone_at, zone_of
-from viewkeeper.sql.relations import Fold, Join, Project, Relation, Select
+from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Select
 
 ZONES = {
     "inner": "orders(id) × customers(id)",
@@ -91,7 +91,7 @@ def test_the_pattern_of_a_simple_query_is_the_papers() -> None:
     lines = plan_of("by_region", before_images=False)
     assert [line.kind for line in lines] == [BASE, DELTA, OPERATOR, BASE, DELTA, ENTRIES, *[OPERATOR] * 4, VIEW]
     operators = [type(line.relation) for line in lines if line.kind == OPERATOR]
-    assert operators == [Select, Join, Fold, Select, Project]
+    assert operators == [Select, Join, Aggregation, Select, Project]
 
 
 def test_a_base_table_stands_once_with_one_delta() -> None:

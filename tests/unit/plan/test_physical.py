@@ -1,4 +1,4 @@
-"""The physical plan: nodes go to JSON and back as they are; levels, readers and sources follow from the feeds."""
+"""The physical plan: nodes go to JSON and back as they are; levels, readers and sources follow from the edges."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.plans import nodes_of, tables_of, with_view
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, SqlType
-from viewkeeper.plan.catalog import Catalog
-from viewkeeper.plan.define import define_index, define_view
-from viewkeeper.plan.nodes import NODE_KINDS, CopyNode, Feed, FoldNode, JoinNode, TopNode
+from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, Edge, JoinNode, ProjectNode, TopNode
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
 from viewkeeper.plan.plain import from_plain, to_plain
 from viewkeeper.plan.planner import physical_plan, unfilled
@@ -63,20 +63,20 @@ def test_every_node_goes_to_json_and_back(catalog: Catalog, name: str) -> None:
 def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalog) -> None:
     """So that the test above says something about all of them."""
     nodes = physical_plan(catalog).nodes
-    feeds = [feed for node in nodes for feed in node.feeds]
-    folds = [node for node in nodes if isinstance(node, FoldNode)]
+    edges = [edge for node in nodes for edge in node.edges]
+    aggregations = [node for node in nodes if isinstance(node, AggregateNode)]
     joins = [node for node in nodes if isinstance(node, JoinNode)]
 
-    assert {type(node) for node in nodes} == set(NODE_KINDS.values()) == {CopyNode, FoldNode, JoinNode, TopNode}
+    assert {type(node) for node in nodes} == set(NODE_KINDS.values()) == {ProjectNode, AggregateNode, JoinNode, TopNode}
     assert {node.kind for node in joins} == {"inner", "left", "full", "anti"}
     for what, some in {
-        "aside": [feed.aside for feed in feeds],
-        "entries": [node.entries for node in folds],
-        "doubles": [node.doubles for node in folds],
-        "degraded": [node.degraded for node in folds],
-        "groups": [node.groups for node in folds],
-        "rollup": [node.rollup for node in folds],
-        "always": [node.always for node in folds],
+        "aside": [edge.aside for edge in edges],
+        "entries": [node.entries for node in aggregations],
+        "doubles": [node.exact_sums for node in aggregations],
+        "degraded": [node.degraded for node in aggregations],
+        "groups": [node.groups for node in aggregations],
+        "rollup": [node.rollup for node in aggregations],
+        "always": [node.always for node in aggregations],
         "residual": [node.residual for node in joins],
         "counts": [node.counts for node in joins],
         "matches": [node.matches for node in joins],
@@ -86,22 +86,22 @@ def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalo
 
 
 def test_a_part_that_is_not_there_stays_so(catalog: Catalog) -> None:
-    feed = Feed(TableId(1), (), (), "SELECT 1", None)
+    edge = Edge(TableId(1), (), (), "SELECT 1", None)
 
-    assert from_plain(Feed, json.loads(json.dumps(to_plain(feed)))) == feed
-    assert to_plain(feed) == {"source": 1, "columns": [], "key": [], "rows": "SELECT 1", "aside": None}
+    assert from_plain(Edge, json.loads(json.dumps(to_plain(edge)))) == edge
+    assert to_plain(edge) == {"source": 1, "columns": [], "key": [], "rows": "SELECT 1", "aside": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
     pairs: tuple[tuple[str, int], ...]
     column: Column | None
-    inner: tuple[Feed, ...]
+    inner: tuple[Edge, ...]
 
 
 def test_pairs_options_and_nested_values_keep_their_types() -> None:
-    feed = Feed(TableId(7), (0, 2), (Column("k", STRING, False, added=4),), "SELECT ord", TableId(9))
-    for value in (Nested((), None, ()), Nested((("a", 1), ("b", 2)), Column("c", SqlType("DECIMAL", 5, 2)), (feed,))):
+    edge = Edge(TableId(7), (0, 2), (Column("k", STRING, False, added=4),), "SELECT ord", TableId(9))
+    for value in (Nested((), None, ()), Nested((("a", 1), ("b", 2)), Column("c", SqlType("DECIMAL", 5, 2)), (edge,))):
         again = from_plain(Nested, json.loads(json.dumps(to_plain(value))))
 
         assert again == value
@@ -114,10 +114,10 @@ def test_a_node_is_one_level_above_the_highest_that_it_reads(catalog: Catalog) -
         return [next(n for n, stage in enumerate(plan.stages) if node in stage) for node in nodes_of(catalog, name)]
 
     assert levels("selected") == levels("folded") == levels("idx") == levels("united") == [1]
-    assert (levels("joined"), names_of_nodes(catalog, "joined")) == ([1, 2], ["JoinNode", "CopyNode"])
-    assert names_of_nodes(catalog, "both") == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
+    assert (levels("joined"), names_of_nodes(catalog, "joined")) == ([1, 2], ["JoinNode", "ProjectNode"])
+    assert names_of_nodes(catalog, "both") == ["AggregateNode", "AggregateNode", "JoinNode", "ProjectNode"]
     assert levels("both") == [1, 1, 2, 3]
-    assert (levels("top"), names_of_nodes(catalog, "top")) == ([1, 2, 3], ["FoldNode", "TopNode", "CopyNode"])
+    assert (levels("top"), names_of_nodes(catalog, "top")) == ([1, 2, 3], ["AggregateNode", "TopNode", "ProjectNode"])
 
 
 def test_levels_of_sides_of_different_depth(catalog: Catalog) -> None:
@@ -131,7 +131,7 @@ def test_levels_of_sides_of_different_depth(catalog: Catalog) -> None:
     plan = PhysicalPlan(catalog.tables, tuple(nodes))
 
     assert [len(stage) for stage in plan.stages[1:]] == [1, 1, 1, 1]
-    assert [type(node).__name__ for node in nodes] == ["FoldNode", "FoldNode", "JoinNode", "CopyNode"]
+    assert [type(node).__name__ for node in nodes] == ["AggregateNode", "AggregateNode", "JoinNode", "ProjectNode"]
     assert plan.sources_of(deep.view("deep").id) == (1, 2)  # the join reads a base table and a node
 
 
@@ -140,7 +140,7 @@ def test_nodes_stand_behind_all_that_they_read_and_the_views_own_is_last(catalog
         known = {table.id for table in catalog.tables}
         nodes = nodes_of(catalog, view.name)
         for node in nodes:
-            assert {feed.source for feed in node.feeds} <= known
+            assert {edge.source for edge in node.edges} <= known
             known.add(node.table)
         assert [node.table for node in nodes] == list(view.needs)
         assert nodes[-1].table == view.node.table
@@ -156,7 +156,7 @@ def test_no_table_belongs_to_two_nodes(catalog: Catalog) -> None:
     assert not set(tables) & {1, 2, 3}
 
 
-def test_readers_are_found_by_node_and_feed(catalog: Catalog) -> None:
+def test_readers_are_found_by_node_and_edge(catalog: Catalog) -> None:
     def plan_of(*names: str) -> PhysicalPlan:
         nodes = [node for name in names for node in nodes_of(catalog, name)]
         return PhysicalPlan(catalog.tables, tuple(nodes))
@@ -222,8 +222,14 @@ def test_equal_parts_of_views_are_one_node(shared: Catalog) -> None:
     ]
     assert shared.view("inner").needs[0] == sums.node.table
     plan = physical_plan(shared)
-    assert [type(node).__name__ for node in plan.nodes] == ["FoldNode", "FoldNode", "CopyNode", "TopNode", "CopyNode"]
-    assert sum(feed.source == 1 for node in plan.nodes for feed in node.feeds) == 1  # the base is read by one node
+    assert [type(node).__name__ for node in plan.nodes] == [
+        "AggregateNode",
+        "AggregateNode",
+        "ProjectNode",
+        "TopNode",
+        "ProjectNode",
+    ]
+    assert sum(edge.source == 1 for node in plan.nodes for edge in node.edges) == 1  # the base is read by one node
 
 
 def test_a_view_over_a_view_reads_what_that_one_keeps(shared: Catalog) -> None:

@@ -71,9 +71,9 @@ def test_a_self_join_has_an_edge_for_each_side() -> None:
 def test_tables_that_pass_rows_on_stand_between_and_others_beside() -> None:
     picture = picture_of(plan_of("by_region"))
     titles = [vertex.title for vertex in picture.vertices]
-    fold, entries, groups, having = (titles.index(title) for title in ("γ", "PRE-AGGREGATION", "groups", "σ"))
-    having = next(place for place, title in enumerate(titles) if title == "σ" and place > fold)
-    assert {(fold, entries), (fold, groups), (groups, having)} <= set(picture.edges)
+    aggregation, entries, groups, having = (titles.index(title) for title in ("γ", "PRE-AGGREGATION", "groups", "σ"))
+    having = next(place for place, title in enumerate(titles) if title == "σ" and place > aggregation)
+    assert {(aggregation, entries), (aggregation, groups), (groups, having)} <= set(picture.edges)
     assert not [edge for edge in picture.edges if edge[0] == entries]
 
 

@@ -17,8 +17,8 @@ from viewkeeper.plan.explain.names import order_text
 from viewkeeper.plan.explain.tables import tables_at
 from viewkeeper.plan.explain.text import line_text
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import FoldRef, Literal
-from viewkeeper.sql.relations import Fold, Grouping, Ordering, Output, Project, Relation
+from viewkeeper.sql.expressions import AggregationRef, Literal
+from viewkeeper.sql.relations import Aggregation, Grouping, Ordering, Output, Project, Relation
 
 LINES = {
     "by_region": "γ r4 by (region) of (count(*), max(amount), sum(amount))",
@@ -91,16 +91,16 @@ def test_a_stored_delta_is_a_table_of_each_base_table() -> None:
 def test_columns_that_two_sides_have_are_told_apart() -> None:
     join = joined("inner", (orders, "customer"), (orders, "customer"))
     totals = grouped(join, ("id",), ("max", "amount"))
-    (fold,) = [line for line in texts(built(totals)) if line.startswith("γ")]
-    assert fold == "γ r2 by (side1.id) of (max(side1.amount))"
+    (aggregation,) = [line for line in texts(built(totals)) if line.startswith("γ")]
+    assert aggregation == "γ r2 by (side1.id) of (max(side1.amount))"
 
 
 def test_a_nested_expression_keeps_its_brackets() -> None:
     """A group that is itself an operator, used inside another one."""
     sum_of = construct.arithmetic("+", column(orders, "amount"), Literal(1, INT))
-    fold = Fold(orders, Grouping((sum_of,), ()))
-    twice = construct.arithmetic("*", FoldRef("group", 0, sum_of), Literal(2, INT))
-    assert "π r1 ((amount + 1) * 2 as twice)" in texts(built(Project(fold, (Output("twice", twice),))))
+    aggregation = Aggregation(orders, Grouping((sum_of,), ()))
+    twice = construct.arithmetic("*", AggregationRef("group", 0, sum_of), Literal(2, INT))
+    assert "π r1 ((amount + 1) * 2 as twice)" in texts(built(Project(aggregation, (Output("twice", twice),))))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, decimal
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.expressions import ColumnRef, FoldRef, columns_of
+from viewkeeper.sql.expressions import AggregationRef, ColumnRef, columns_of
 from viewkeeper.sql.relations import (
-    Fold,
+    Aggregation,
     Grouping,
     Output,
     Project,
@@ -49,8 +49,8 @@ def outputs(relation: Relation) -> tuple[Output, ...]:
 
 def grouping(relation: Relation) -> Grouping:
     """The only γ of the tree."""
-    (fold,) = [node for node in walk_relations(relation) if isinstance(node, Fold)]
-    return fold.grouping
+    (aggregation,) = [node for node in walk_relations(relation) if isinstance(node, Aggregation)]
+    return aggregation.grouping
 
 
 def names(text: str) -> list[str]:
@@ -58,7 +58,7 @@ def names(text: str) -> list[str]:
 
 
 def columns_read(relation: Relation) -> tuple[int, ...]:
-    """Positions of the table's columns that the tree speaks of."""
+    """Positions of the table's columns that the tree refers to."""
     return columns_of(*(part for node in walk_relations(relation) for part in expressions_of(node)))
 
 
@@ -80,7 +80,7 @@ def test_group_by_takes_columns_expressions_places_and_aliases() -> None:
     grouped = bind("SELECT amount % 2 AS parity, region, COUNT(*) FROM orders GROUP BY parity, 2")
     assert [group.text for group in grouping(grouped).groups] == ["amount % 2", "region"]
     again = bind("SELECT 1 + amount % 2 AS x, COUNT(*) FROM orders GROUP BY amount % 2")
-    assert isinstance(outputs(again)[0].expression.args[1], FoldRef)  # type: ignore[union-attr]
+    assert isinstance(outputs(again)[0].expression.args[1], AggregationRef)  # type: ignore[union-attr]
 
 
 def test_a_column_goes_before_an_alias_of_the_same_name_in_group_by() -> None:

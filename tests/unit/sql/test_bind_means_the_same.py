@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from tests.support.bind_tables import ROWS, bind, load, planned, rows_drawn, scan_sql
-from viewkeeper.sql.duckdb_relation import relation_sql
+from viewkeeper.codegen.relation_sql import relation_sql
 
 JOINS = """
 SELECT a.k, a.x, b.z FROM a JOIN b ON a.x = b.x

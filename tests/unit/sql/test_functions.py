@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from viewkeeper.codegen.expression_sql import emit
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType
 from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.duckdb_sql import emit
 from viewkeeper.sql.expressions import Expression
 from viewkeeper.sql.relations import Scan, expressions_of
 

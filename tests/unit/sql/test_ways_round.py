@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.golden.conftest import TABLES
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.catalog.define import define_view
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.plan.catalog import Catalog
-from viewkeeper.plan.define import define_view
 from viewkeeper.sql import ways_round
 from viewkeeper.sql.statements import CreateTable, parse_statements
 

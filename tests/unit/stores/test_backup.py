@@ -18,8 +18,8 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.client.rows import key_bytes
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.client.row_values import key_bytes
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.stores.embedded import newdirectory
 from viewkeeper.stores.embedded import store as embedded
 from viewkeeper.stores.embedded.environment import Environment
@@ -49,7 +49,7 @@ def hook(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) ->
     monkeypatch.setattr(Environment, "held", opened)
 
 
-@pytest.mark.parametrize("name", ["meta", "node-0", "place-0", "place-7"])
+@pytest.mark.parametrize("name", ["meta", "node-0", "partition-0", "partition-7"])
 def test_a_backup_that_an_epoch_overtakes_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_backup_that_an_epoch_overtakes_is_begun_anew(
     def commit_and_drop() -> None:
         keep_up(db)
         db.execute("DROP MATERIALIZED VIEW w")
-        tidy_up(db.store)
+        collect_garbage(db.store)
         db.execute("CREATE MATERIALIZED VIEW u AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
         keep_up(db)
 
@@ -149,9 +149,9 @@ def damage_nothing_but_size(backup: Path) -> None:
 
 
 def damage_a_byte(backup: Path) -> None:
-    data = bytearray((backup / "place-3.mdb").read_bytes())
+    data = bytearray((backup / "partition-3.mdb").read_bytes())
     data[9000 % len(data)] ^= 1
-    (backup / "place-3.mdb").write_bytes(data)
+    (backup / "partition-3.mdb").write_bytes(data)
 
 
 def damage_the_manifest(change: Callable[[dict], object]) -> Callable[[Path], None]:
@@ -167,7 +167,7 @@ def damage_the_manifest(change: Callable[[dict], object]) -> Callable[[Path], No
     ("damage", "kind", "fact"),
     [
         (damage_nothing_but_size, vk.DamagedBackup, "bytes, not"),
-        (damage_a_byte, vk.DamagedBackup, "place-3.mdb is not what was backed up"),
+        (damage_a_byte, vk.DamagedBackup, "partition-3.mdb is not what was backed up"),
         (lambda backup: (backup / "meta.mdb").unlink(), vk.DamagedBackup, "lacks meta.mdb"),
         (lambda backup: (backup / "backup.json").unlink(), vk.DamagedBackup, "is not a backup"),
         (lambda backup: (backup / "backup.json").write_text("{"), vk.DamagedBackup, "cannot be read"),

@@ -13,7 +13,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.flow.tidy import tidy_up
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.stores.embedded.parts import READERS_MAX
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -31,7 +31,7 @@ def db(tmp_path: Path) -> vk.Database:
 def write_and_wait(url: str, part: str, ready: object, go: object) -> None:
     store = vk.connect(url).store
     environment = store.environments()[part]
-    with environment.write({"meta": "meta", "node-0": "rows", "place-0": "records"}[part]):
+    with environment.write({"meta": "meta", "node-0": "rows", "partition-0": "records"}[part]):
         ready.set()
         go.wait()
 
@@ -76,7 +76,7 @@ def test_a_stopped_writer_of_the_base_holds_nobody_up_for_long(db: vk.Database) 
     assert db.view("n").get() == {"n": 2}
 
 
-@pytest.mark.parametrize("part", ["meta", "place-0"])
+@pytest.mark.parametrize("part", ["meta", "partition-0"])
 def test_a_stopped_writer_of_views_or_facts_lets_the_base_go_on(db: vk.Database, part: str) -> None:
     with stopped_writer(db.url, part) as writer:
         db.table("t").put(1, {"v": "x"})
@@ -110,7 +110,7 @@ def test_a_lock_that_an_earlier_boot_left_is_made_anew(db: vk.Database) -> None:
 def test_more_readers_than_there_are_places_are_told_who_holds_them(db: vk.Database) -> None:
     environment = db.store._nodes[0].environment
     with ExitStack() as stack:
-        with pytest.raises(vk.StoreBusy, match=f"places of readers of node-0 are taken, .* by process {os.getpid()}"):
+        with pytest.raises(vk.StoreBusy, match=f"reader slots of node-0 are taken, .* by process {os.getpid()}"):
             for _ in range(2 * READERS_MAX):
                 stack.enter_context(environment.held())
         with pytest.raises(vk.StoreBusy, match="close snapshots"):
@@ -127,7 +127,7 @@ def test_readers_that_were_killed_are_cleared_in_every_environment(db: vk.Databa
     reader.join()
     environments = db.store.environments().values()
     assert all(str(reader.pid) in environment._env.readers() for environment in environments)
-    tidy_up(db.store)
+    collect_garbage(db.store)
 
     assert not any(str(reader.pid) in environment._env.readers() for environment in environments)
 

@@ -8,7 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.contract.conftest import Subject
-from tests.contract.test_store import VIEW, at, settle
+from tests.contract.test_store import VIEW, apply, at
 from viewkeeper.stores.memory.cells import Put
 from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS, HostileNetwork
 from viewkeeper.stores.open import open_store
@@ -34,10 +34,10 @@ def let_time_pass(subject: Subject, ticks: int) -> None:
 def test_a_put_that_lands_late_takes_its_place_among_the_cells(subject: Subject) -> None:
     for epoch, row in ((1, b"1"), (3, b"3"), (4, None)):
         subject.begin(at(epoch))
-        settle(subject, at(epoch), {b"a": row})
-    place = subject.store._contents.cells[0]
+        apply(subject, at(epoch), {b"a": row})
+    partition = subject.store._contents.cells[0]
     for _ in range(2):
-        place.put([Put(VIEW, b"a", 2, b"2", indexed=False), Put(VIEW, b"a", 1, b"1", indexed=False)], frozenset())
+        partition.put([Put(VIEW, b"a", 2, b"2", indexed=False), Put(VIEW, b"a", 1, b"1", indexed=False)], frozenset())
 
     assert cells_of(subject, b"a") == [(4, None), (3, b"3"), (2, b"2"), (1, b"1")]
 
@@ -46,8 +46,8 @@ def test_a_tombstone_stays_until_no_put_can_be_under_way(subject: Subject) -> No
     """V3: T + R after a later epoch began, whatever the floor."""
     for epoch, row in ((1, b"1"), (2, None), (3, b"3")):
         subject.begin(at(epoch, floor=max(0, epoch - 1)))
-        settle(subject, at(epoch, floor=max(0, epoch - 1)), {b"a": row, b"b": row} if epoch < 3 else {b"b": row})
-        subject.end(void=())
+        apply(subject, at(epoch, floor=max(0, epoch - 1)), {b"a": row, b"b": row} if epoch < 3 else {b"b": row})
+        subject.end(aborted=())
     assert (cells_of(subject, b"a"), cells_of(subject, b"b")) == ([(2, None)], [(3, b"3"), (2, None)])
     let_time_pass(subject, PUT_TICKS + LATE_TICKS)
     record = subject.store.read_epoch_record()
@@ -58,9 +58,9 @@ def test_a_tombstone_stays_until_no_put_can_be_under_way(subject: Subject) -> No
 
 def test_a_put_to_a_table_that_was_dropped_is_nobodys(subject: Subject) -> None:
     subject.begin(at(1))
-    settle(subject, at(1), {b"a": b"1"})
+    apply(subject, at(1), {b"a": b"1"})
     subject.store.drop_records(VIEW)
-    settle(subject, at(1), {b"a": b"1"})  # by one who does not know
+    apply(subject, at(1), {b"a": b"1"})  # by one who does not know
 
     assert not subject.store.has_records(0, VIEW)
 

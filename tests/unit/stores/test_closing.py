@@ -74,7 +74,7 @@ assert db.table("t").get(1) == row == {"k": 1, "v": 1}
 BESIDE_DUCKDB = """
 import os, threading
 import pyarrow as pa
-from viewkeeper.views.duck import run_sql
+from viewkeeper.operators.duck import run_sql
 asked, may_end = threading.Barrier(4), threading.Event()
 
 def ask():

@@ -12,9 +12,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.handles import close_environments
 from tests.support.running import HereRunner, keep_up
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import LogDiverged
-from viewkeeper.flow.coordinator import Coordinator
-from viewkeeper.flow.tidy import tidy_up
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.settings import GcSettings
 from viewkeeper.stores.embedded.node import Node
@@ -184,12 +184,12 @@ def test_a_log_that_is_not_the_committed_one_is_noticed(tmp_path: Path, later: s
 def test_a_truncated_log_is_still_the_committed_one(tmp_path: Path) -> None:
     db = make(tmp_path / "s", rows=5)
     keep_up(db)
-    tidy_up(db.store, GcSettings(log_kept_seconds=0))
+    collect_garbage(db.store, GcSettings(log_kept_seconds=0))
     assert db.store.log_entries() == 1
     keep_up(db)
     db.table("t").put(9, {"v": "x"})
     keep_up(db)
-    tidy_up(db.store, GcSettings(log_kept_seconds=0))
+    collect_garbage(db.store, GcSettings(log_kept_seconds=0))
 
     assert db.view("n").get() == {"n": 6}
     assert db.store.log_entries() == 1

@@ -12,9 +12,9 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, keep_up
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.events import Waiting
-from viewkeeper.flow.coordinator import Coordinator
 
 CONTEXT = multiprocessing.get_context("spawn")
 ROW = {"v": "x" * 9_000}
@@ -26,7 +26,7 @@ def let_files_grow(to: int) -> None:
 
 
 def fill(db: vk.Database, first: int) -> tuple[int, vk.ViewKeeperError]:
-    """Put rows until that fails; answers how many were acknowledged, and why no more."""
+    """Put rows until that fails; returns how many were acknowledged, and why no more."""
     number = first
     while True:
         try:
@@ -75,7 +75,7 @@ def test_on_a_full_disk_everything_acknowledged_is_readable_and_goes_on_later(tm
 
 
 def run_on_a_full_disk(path: Path, told: object, go: object) -> None:
-    """A pipeline in the background whose places cannot grow, until it is told to go on."""
+    """A pipeline in the background whose partitions cannot grow, until it is told to go on."""
     db = vk.connect(f"embedded:{path}?sync=off")
     db.execute("CREATE TABLE t (k INT PRIMARY KEY, v STRING)")
     db.execute("CREATE MATERIALIZED VIEW copied AS SELECT k, v FROM t WHERE k >= 0")
@@ -123,14 +123,14 @@ def test_a_pipeline_that_waits_for_space_can_be_stopped_and_says_what_for(tmp_pa
 
         def run(self, plan: object, epoch: object) -> None:
             self.met.set()
-            raise vk.StoreFull("no space left for place-3", "free space")
+            raise vk.StoreFull("no space left for partition-3", "free space")
 
     db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
     db.execute("CREATE TABLE t (k INT PRIMARY KEY, v STRING)")
     db.execute("CREATE MATERIALIZED VIEW copied AS SELECT k, v FROM t WHERE k >= 0")
     loop = StreamingLoop(NoSession(), Coordinator(db.store, Full()), db.store, retry_seconds=3_600)
     Full.met.wait()
-    with pytest.raises(vk.StoreFull, match="place-3"):
+    with pytest.raises(vk.StoreFull, match="partition-3"):
         loop.stop()
 
 

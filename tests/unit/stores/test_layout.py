@@ -47,7 +47,7 @@ def test_what_was_fixed_when_the_store_was_made_is_read_from_it(tmp_path: Path) 
     made = open_layout(f"embedded:{tmp_path / 's'}?nodes=3&sync=off", create=True)
     again = open_layout(f"embedded:{tmp_path / 's'}", create=False)
 
-    assert (again.nodes, again.places, again.incarnation) == (3, made.places, made.incarnation)
+    assert (again.nodes, again.partitions, again.incarnation) == (3, made.partitions, made.incarnation)
     assert (made.synced, again.synced) == (False, True)
     assert open_layout(made.url, create=False) == made
     with pytest.raises(InputError, match="has 3 nodes, not 2"):
@@ -87,7 +87,7 @@ def test_a_store_of_a_newer_format_is_refused(tmp_path: Path) -> None:
         open_layout(f"embedded:{tmp_path / 's'}", create=True)
 
 
-@pytest.mark.parametrize("folder", ["meta", "node-0", "place-0"])
+@pytest.mark.parametrize("folder", ["meta", "node-0", "partition-0"])
 def test_a_store_that_lacks_a_part_is_refused(tmp_path: Path, folder: str) -> None:
     open_layout(f"embedded:{tmp_path / 's'}", create=True)
     shutil.rmtree(tmp_path / "s" / folder)

@@ -16,10 +16,10 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine import starting
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
-from viewkeeper.flow.coordinator import Coordinator
 from viewkeeper.settings import EngineSettings
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.memory import contents
@@ -31,7 +31,7 @@ DDL = (
     "CREATE TABLE t (k INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n, SUM(v) AS s FROM t"
 )
 # What only a store in a directory has, and no client asks for.
-OF_DIRECTORIES = {"boot", "environments", "epoch_record_in", "is_current", "place"}
+OF_DIRECTORIES = {"boot", "environments", "epoch_record_in", "is_current", "partition"}
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = sys.modules["py4j"] = None  # whoever imports them fails
@@ -336,7 +336,7 @@ def test_pairs_are_what_a_sorted_dict_would_be_and_old_ones_stay(seed: int) -> N
         assert list(pairs.walk(b"", None)) == expected
         assert list(pairs.walk(start, stop)) == inside
         assert list(pairs.walk(start, stop, reverse=True)) == inside[::-1]
-        assert list(pairs.walk_behind(start, stop)) == [pair for pair in expected if start < pair[0] <= stop]
+        assert list(pairs.walk_after(start, stop)) == [pair for pair in expected if start < pair[0] <= stop]
         assert [pairs.get(key) for key in keys] == [model.get(key) for key in keys]
         assert (len(pairs), pairs.size()) == (len(model), sum(len(key) + len(row) for key, row in model.items()))
         assert max(map(len, pairs._chunks), default=1) <= CHUNK_KEYS and all(pairs._chunks)

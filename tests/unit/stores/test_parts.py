@@ -21,7 +21,7 @@ from viewkeeper.stores.embedded.datafile import require_whole
 
 ROOT = Path(__file__).parents[3]
 CONTEXT = multiprocessing.get_context("spawn")
-PARTS = ("meta", "node-0", "node-1", "place-0", "place-5")
+PARTS = ("meta", "node-0", "node-1", "partition-0", "partition-5")
 ROWS = 400
 
 
@@ -63,9 +63,9 @@ def test_a_part_that_is_missing_is_named(path: Path, part: str) -> None:
 
 
 def test_the_command_names_it_too_and_gives_no_rows(path: Path) -> None:
-    shutil.rmtree(path / "place-3")
+    shutil.rmtree(path / "partition-3")
     done = run(path)
-    assert (done.returncode, done.stdout) == (4, "") and "place-3" in done.stderr
+    assert (done.returncode, done.stdout) == (4, "") and "partition-3" in done.stderr
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -77,7 +77,7 @@ def test_a_part_that_was_truncated_is_named_before_it_is_mapped(path: Path, part
     refused(path, part)
 
 
-@pytest.mark.parametrize("part", ["node-1", "place-0"])
+@pytest.mark.parametrize("part", ["node-1", "partition-0"])
 def test_a_process_that_meets_a_truncated_part_ends_with_an_error(path: Path, part: str) -> None:
     os.truncate(path / part / "data.mdb", 3 * 4096)
     done = run(path)
@@ -107,11 +107,11 @@ def test_free_pages_that_lmdb_never_wrote_are_not_missed(tmp_path: Path) -> None
     "change",
     [
         {"nodes": 1},
-        {"places": 7},
+        {"partitions": 7},
         {"before_images": False},
         {"incarnation": "0" * 32},
         {"nodes": "2"},
-        {"places": 10**9},
+        {"partitions": 10**9},
     ],
 )
 def test_a_changed_description_is_refused(path: Path, change: dict) -> None:
@@ -127,7 +127,7 @@ def test_a_store_of_an_older_format_is_refused_in_its_own_words(path: Path) -> N
         vk.connect(f"embedded:{path}")
 
 
-@pytest.mark.parametrize(("one", "other"), [("place-0", "place-1"), ("node-0", "node-1")])
+@pytest.mark.parametrize(("one", "other"), [("partition-0", "partition-1"), ("node-0", "node-1")])
 def test_parts_that_were_swapped_are_refused(path: Path, one: str, other: str) -> None:
     files = [path / part / "data.mdb" for part in (one, other)]
     texts = [file.read_bytes() for file in files]
@@ -223,7 +223,7 @@ def damage(change: Callable[[bytearray], object], file: Path) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("part", ["meta", "place-5"])
+@pytest.mark.parametrize("part", ["meta", "partition-5"])
 def test_a_file_that_is_not_lmdbs_is_refused(path: Path, part: str) -> None:
     damage(lambda data: data.__setitem__(slice(0, 8192), bytes(8192)), path / part / "data.mdb")
     refused(path, part)

@@ -12,7 +12,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.handles import close_environments
 from tests.support.running import HereRunner
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.settings import EpochLimits
@@ -130,7 +130,7 @@ def test_stamps_grow_over_a_reboot(tmp_path: Path, boot: Path) -> None:
 def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None:
     coordinator = make_store(tmp_path / "store")
     with vk.connect(f"embedded:{tmp_path / 'store'}") as database:
-        database.store.place(0).admit(
+        database.store.partition(0).admit(
             Inflight(7, {}, Cut({}, 0, 0), "", 0, (), ())
         )  # what views restored from another moment look like
         with pytest.raises(vk.EpochRecordLost, match="later epoch than 1"):
@@ -139,7 +139,7 @@ def test_an_epoch_record_older_than_the_views_is_noticed(tmp_path: Path) -> None
 
 
 def test_views_of_which_a_part_is_older_are_noticed(tmp_path: Path) -> None:
-    file = tmp_path / "store" / "place-3" / "data.mdb"
+    file = tmp_path / "store" / "partition-3" / "data.mdb"
     vk.connect(f"embedded:{tmp_path / 'store'}").close()
     older = file.read_bytes()
     make_store(tmp_path / "store").close()

@@ -13,7 +13,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.model.positions import Position, Stream
-from viewkeeper.model.rows import decode_row
+from viewkeeper.model.rowcodec import decode_row
 
 CONTEXT = multiprocessing.get_context("spawn")
 WRITERS = 3

@@ -12,13 +12,13 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner
-from viewkeeper.flow.coordinator import Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.operators.exchange import run_here
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.open import open_shared
-from viewkeeper.views.exchange import run_here
 
 CONTEXT = multiprocessing.get_context("spawn")
 PATIENCE_SECONDS = 30.0
@@ -176,7 +176,7 @@ def test_a_database_of_the_store_before_does_not_reach_the_one_that_this_process
     new.close()
 
 
-@pytest.mark.parametrize("part", ["meta", "node-0", "place-2"])
+@pytest.mark.parametrize("part", ["meta", "node-0", "partition-2"])
 def test_a_part_that_is_removed_under_a_pipeline_stops_it(tmp_path: Path, part: str) -> None:
     db = make(tmp_path / "s", 20)
     coordinator = Coordinator(db.store, HereRunner(db.store))

@@ -17,14 +17,14 @@ CHAINS = st.lists(
 VOID = st.lists(st.integers(1, 9), max_size=3, unique=True).map(tuple)
 
 
-def version(chain: Chain, epoch: int, void: tuple[int, ...]) -> bytes | None:
-    """The newest (s, row) with s <= epoch and s not in void, else nothing."""
-    return next((row for s, row in chain if s <= epoch and s not in void), None)
+def version(chain: Chain, epoch: int, aborted: tuple[int, ...]) -> bytes | None:
+    """The newest (s, row) with s <= epoch and s not in aborted, else nothing."""
+    return next((row for s, row in chain if s <= epoch and s not in aborted), None)
 
 
-def keep(chain: Chain, floor: int, void: tuple[int, ...]) -> Chain:
-    """Versions that are not void with s > floor, and the newest at or below it."""
-    live = [(s, row) for s, row in chain if s not in void]
+def keep(chain: Chain, floor: int, aborted: tuple[int, ...]) -> Chain:
+    """Versions that are not aborted with s > floor, and the newest at or below it."""
+    live = [(s, row) for s, row in chain if s not in aborted]
     above = [(s, row) for s, row in live if s > floor]
     return above + [(s, row) for s, row in live if s <= floor][:1]
 
@@ -47,24 +47,26 @@ def test_a_chain_holds_its_versions_newest_first(chain: Chain) -> None:
 
 
 @given(st.lists(CHAINS, max_size=6), st.integers(0, 10), VOID)
-def test_a_reader_sees_the_newest_version_of_its_epoch_that_is_not_void(chains: list, epoch: int, void: tuple) -> None:
-    expected = [version(chain, epoch, void) for chain in chains]
+def test_a_reader_sees_the_newest_version_of_its_epoch_that_is_not_aborted(
+    chains: list, epoch: int, aborted: tuple
+) -> None:
+    expected = [version(chain, epoch, aborted) for chain in chains]
 
-    assert versions.rows_at(array(chains), epoch, void).to_pylist() == expected
-    assert [versions.version_at(encoded(chain), epoch, void) for chain in chains] == expected
+    assert versions.rows_at(array(chains), epoch, aborted).to_pylist() == expected
+    assert [versions.version_at(encoded(chain), epoch, aborted) for chain in chains] == expected
 
 
 @given(st.lists(CHAINS, max_size=6), st.integers(1, 10), VOID)
-def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list, epoch: int, void: tuple) -> None:
-    void = tuple(v for v in void if v != epoch)  # a void epoch is not run again
+def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list, epoch: int, aborted: tuple) -> None:
+    aborted = tuple(v for v in aborted if v != epoch)  # an aborted epoch is not run again
     if any(chain and chain[0][0] > epoch for chain in chains):
         with pytest.raises(Fenced, match="later epoch"):
-            versions.rows_before(array(chains), epoch, void)
+            versions.rows_before(array(chains), epoch, aborted)
         return
-    rows, applied, now = versions.rows_before(array(chains), epoch, void)
+    rows, applied, now = versions.rows_before(array(chains), epoch, aborted)
     is_applied = [bool(chain) and chain[0][0] == epoch for chain in chains]
 
-    assert rows.to_pylist() == [version(chain, epoch - 1, void) for chain in chains]
+    assert rows.to_pylist() == [version(chain, epoch - 1, aborted) for chain in chains]
     assert applied.tolist() == is_applied
     assert [row for row, there in zip(now.to_pylist(), is_applied, strict=True) if there] == [
         chain[0][1] for chain, there in zip(chains, is_applied, strict=True) if there
@@ -72,29 +74,29 @@ def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list
 
 
 @given(st.lists(st.tuples(CHAINS, st.none() | st.binary(max_size=4)), max_size=6), st.integers(0, 10), VOID)
-def test_a_new_version_keeps_what_readers_above_the_floor_need(pairs: list, floor: int, void: tuple) -> None:
+def test_a_new_version_keeps_what_readers_above_the_floor_need(pairs: list, floor: int, aborted: tuple) -> None:
     epoch, chains = 10, [chain for chain, _ in pairs]
     rows = pa.array([row for _, row in pairs], pa.binary())
-    pushed = versions.push(array(chains), rows, epoch, floor, void).to_pylist()
+    pushed = versions.push(array(chains), rows, epoch, floor, aborted).to_pylist()
 
     for chain, row, after in zip(chains, rows.to_pylist(), pushed, strict=True):
         kept = list(versions.versions_of(after))
-        assert [pair for pair in kept if pair[0] not in void] == [(epoch, row), *keep(chain, floor, void)]
+        assert [pair for pair in kept if pair[0] not in aborted] == [(epoch, row), *keep(chain, floor, aborted)]
         for reader in range(floor, epoch):
-            assert version(kept, reader, void) == version(chain, reader, void)
+            assert version(kept, reader, aborted) == version(chain, reader, aborted)
 
 
 @given(CHAINS, st.integers(0, 10), VOID)
 def test_a_record_is_dead_when_no_reader_at_or_above_the_floor_sees_a_row(
-    chain: Chain, floor: int, void: tuple
+    chain: Chain, floor: int, aborted: tuple
 ) -> None:
     if not chain:
         return
-    dead = versions.is_dead(encoded(chain), floor, void)
+    dead = versions.is_dead(encoded(chain), floor, aborted)
 
-    assert dead == (chain[0][0] <= floor and version(chain, floor, void) is None)
+    assert dead == (chain[0][0] <= floor and version(chain, floor, aborted) is None)
     if dead:
-        assert all(version(chain, reader, void) is None for reader in range(floor, 12))
+        assert all(version(chain, reader, aborted) is None for reader in range(floor, 12))
 
 
 def test_long_chains_and_long_rows_are_read_right() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.define import lower
 from viewkeeper.errors import InputError
-from viewkeeper.plan.catalog import Catalog, ViewDefinition
-from viewkeeper.plan.define import lower
 from viewkeeper.plan.explain.dot import dot_of
 from viewkeeper.plan.explain.lines import Explained, Lines, lines_of, views_of
 from viewkeeper.plan.explain.mermaid import mermaid_of

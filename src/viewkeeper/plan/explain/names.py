@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef, rewrite
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite
 from viewkeeper.sql.positions import column_refs
 from viewkeeper.sql.relations import (
-    Fold,
+    Aggregation,
     Index,
     Join,
     Ordering,
@@ -52,7 +52,7 @@ def names_of(relation: Relation) -> tuple[Expression, ...]:
     match relation:
         case Scan() | Project() | Union() | Index():
             return column_refs(relation)
-        case Fold(input=source, grouping=grouping):
+        case Aggregation(input=source, grouping=grouping):
             names = names_of(source)
             return tuple(_spelled(source, names, part) for part in (*grouping.groups, *grouping.aggregates))
         case Join(sides=sides):
@@ -106,7 +106,7 @@ def _spelled(relation: Relation, names: Sequence[Expression], expression: Expres
         match part:
             case ColumnRef(position=position):
                 return names[position]
-            case FoldRef(source=source, position=position):
+            case AggregationRef(source=source, position=position):
                 return names[position + (_groups_of(relation) if source == "aggregate" else 0)]
             case Aggregate(args=args, filter=condition):
                 kept = None if condition is None else rewrite(condition, name)
@@ -120,6 +120,6 @@ def _groups_of(relation: Relation) -> int:
     """How many groups the γ has that a relation shows the groups and aggregates of."""
     while isinstance(relation, Select | Top):
         relation = relation.input
-    if not isinstance(relation, Fold):
-        raise InvariantBroken("an expression speaks of groups where there are none")
+    if not isinstance(relation, Aggregation):
+        raise InvariantBroken("an expression refers to groups where there are none")
     return len(relation.grouping.groups)

@@ -12,7 +12,7 @@ from viewkeeper.plan.explain.lines import DELTA, ENTRIES, OPERATOR, VIEW, Lines
 from viewkeeper.plan.explain.names import order_text, text_over
 from viewkeeper.plan.explain.zones import join_key_text, key_of
 from viewkeeper.sql.expressions import Aggregate
-from viewkeeper.sql.relations import Fold, Join, Project, Relation, Top
+from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Top
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ def tables_at(lines: Lines, place: int) -> tuple[KeptTable, ...]:
             if line.stored is not None and any(o.kind == VIEW and o.stored == line.stored for o in lines[:place]):
                 return ()
             return (KeptTable(f"view {line.name}", _records(key_of(relation), ", ".join(_shown(relation)))),)
-        case kind, Fold() as fold if kind == OPERATOR:
+        case kind, Aggregation() as aggregation if kind == OPERATOR:
             is_shown = _is_shown(lines, place, line.stored)
-            return (*_entries(fold), *(() if is_shown else _groups(fold)))
+            return (*_entries(aggregation), *(() if is_shown else _groups(aggregation)))
         case kind, Join() as join if kind == OPERATOR:
             return _counts(join)
         case kind, Top(input=source, order=order) if kind == OPERATOR:
@@ -51,14 +51,14 @@ def _records(key: tuple[str, ...], row: str) -> str:
     return f"({', '.join(key)}) → {row}" if row else f"({', '.join(key)})"
 
 
-def _entries(fold: Fold) -> list[KeptTable]:
+def _entries(aggregation: Aggregation) -> list[KeptTable]:
     """PRE-AGGREGATION: one for all of MIN, MAX and COUNT(DISTINCT) over the same arguments."""
     values = dict.fromkeys(
-        _argument_text(fold.input, aggregate)
-        for aggregate in fold.grouping.aggregates
+        _argument_text(aggregation.input, aggregate)
+        for aggregate in aggregation.grouping.aggregates
         if aggregate.distinct or aggregate.function in ("min", "max")
     )
-    return [KeptTable("PRE-AGGREGATION", _records((*key_of(fold), value), "multiplicity")) for value in values]
+    return [KeptTable("PRE-AGGREGATION", _records((*key_of(aggregation), value), "multiplicity")) for value in values]
 
 
 def _argument_text(source: Relation, aggregate: Aggregate) -> str:
@@ -66,10 +66,10 @@ def _argument_text(source: Relation, aggregate: Aggregate) -> str:
     return text if aggregate.filter is None else f"{text} where {text_over(source, aggregate.filter)}"
 
 
-def _groups(fold: Fold) -> list[KeptTable]:
+def _groups(aggregation: Aggregation) -> list[KeptTable]:
     """The groups have a table of their own where no view's records are theirs: with HAVING, and inside a query."""
-    row = dict.fromkeys(("count(*)", *(text_over(fold.input, part) for part in fold.grouping.aggregates)))
-    return [KeptTable("groups", _records(key_of(fold), ", ".join(row)), passes_on=True)]
+    row = dict.fromkeys(("count(*)", *(text_over(aggregation.input, part) for part in aggregation.grouping.aggregates)))
+    return [KeptTable("groups", _records(key_of(aggregation), ", ".join(row)), passes_on=True)]
 
 
 def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:

@@ -10,7 +10,19 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.plan.explain.lines import BASE, DELTA, ENTRIES, VIEW, Line, Lines
 from viewkeeper.plan.explain.names import order_text, text_over, text_over_sides
 from viewkeeper.sql.expressions import Expression
-from viewkeeper.sql.relations import Fold, Index, Join, Output, Project, Relation, Scan, Select, Top, Union, is_product
+from viewkeeper.sql.relations import (
+    Aggregation,
+    Index,
+    Join,
+    Output,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Top,
+    Union,
+    is_product,
+)
 
 
 def plan_text(lines: Lines) -> str:
@@ -44,7 +56,7 @@ def line_parts(line: Line) -> tuple[str, str, str]:
             return "base", table.name, f"({', '.join(column.name for column in table.columns)})"
         case Select(input=source, predicate=predicate):
             return "σ", "", f"({text_over(source, predicate)})"
-        case Fold(input=source, grouping=grouping):
+        case Aggregation(input=source, grouping=grouping):
             return "γ", "", f"by ({_list(source, grouping.groups)}) of ({_list(source, grouping.aggregates)})"
         case Project(input=source, outputs=outputs):
             return "π", "", f"({', '.join(_output_text(source, output) for output in outputs)})"

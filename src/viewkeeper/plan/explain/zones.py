@@ -10,7 +10,7 @@ from collections import Counter
 
 from viewkeeper.plan.explain.lines import ENTRIES, Line
 from viewkeeper.plan.explain.names import names_of, order_text, text_over, told_apart
-from viewkeeper.sql.relations import Fold, Index, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
+from viewkeeper.sql.relations import Aggregation, Index, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
 
 JOIN_SYMBOLS = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗", "semi": "⋉", "anti": "▷"}
 
@@ -20,7 +20,7 @@ def zone_of(relation: Relation) -> str:
     match relation:
         case Scan(table=table):
             return f"{table.name}({', '.join(table.key)})"
-        case Fold(input=source):
+        case Aggregation(input=source):
             return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
         case Join(sides=sides):
             return " × ".join(map(_part_of_zone, sides)) if not relation.keeps_first else zone_of(sides[0])
@@ -46,7 +46,7 @@ def key_of(relation: Relation) -> tuple[str, ...]:
     match relation:
         case Scan(table=table):
             return table.key
-        case Fold(input=source, grouping=grouping):
+        case Aggregation(input=source, grouping=grouping):
             return tuple(text_over(source, group) for group in grouping.groups)
         case Join(sides=sides):
             return key_of(sides[0]) if relation.keeps_first else _key_of_sides(relation)
@@ -69,7 +69,7 @@ def subject_of(relation: Relation) -> str:
             return f" {JOIN_SYMBOLS[kind]} ".join(map(_part_of_subject, sides))
         case Union(inputs=inputs):
             return " ∪ ".join(map(_part_of_subject, inputs))
-        case Fold() | Top():
+        case Aggregation() | Top():
             return f"[{zone_of(relation)}]"
     return subject_of(relation.input)
 

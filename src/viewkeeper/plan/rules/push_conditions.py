@@ -1,4 +1,4 @@
-"""Pushdown: σ p∧q (A ⋈ B) = σ q (σ p (A) ⋈ B), and A ⟕ on θ∧p B = A ⟕ on θ σ p (B), where p speaks of that side alone.
+"""Pushdown: σ p∧q (A ⋈ B) = σ q (σ p (A) ⋈ B), and A ⟕ on θ∧p B = A ⟕ on θ σ p (B), where p refers to that side alone.
 
 In: a relation. Out: the same rows. Always: of a join that is not inner, a condition above it goes into a side whose every
 row is in the result, a condition of ON into a side whose rows it only leaves out. A condition that can fail stays above,

@@ -1,7 +1,7 @@
 """Backup: the whole store as it was at one moment, while writers and the pipeline go on.
 
     DEST/backup.json                          the manifest, written last: what was copied, with sizes and digests
-    DEST/meta.mdb, node-N.mdb, place-N.mdb    the environments, compacted
+    DEST/meta.mdb, node-N.mdb, partition-N.mdb  the environments, compacted
 
 In: an open store and a new directory. Out: a backup, or nothing that looks like one. Always: its parts belong together
 (R19). A read transaction is opened on every environment, and meta did not change meanwhile; so views are those of the
@@ -89,7 +89,7 @@ def _held(store: EmbeddedStore) -> Iterator[list[_Part]]:
 def _open_together(environments: dict[str, Environment]) -> tuple[list[_Part], ExitStack]:
     """Opened again until meta did not change from the first opening to the last.
 
-    The record read first may be older than the places read next, which would then hold epochs it does not know; the one
+    The record read first may be older than the partitions read next, which would then hold epochs it does not know; the one
     read last may be newer than they are. If it is the same, all of them are of the time in which it stood. The same holds
     for the catalog: what it says is there has not been dropped yet.
     """

@@ -24,9 +24,9 @@ from viewkeeper.errors import (
 )
 from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
+from viewkeeper.stores.embedded.lmdb_errors import readers_full, translate
 from viewkeeper.stores.embedded.pages import let_go_of_pages
 from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, READERS_MAX, Part
-from viewkeeper.stores.embedded.troubles import readers_full, translate
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS, WriterLock, open_writer_lock
 
 _PIECE_BYTES = 1 << 20
@@ -269,7 +269,7 @@ class Environment:
         return True
 
     def close(self, refusal: ViewKeeperError) -> bool:
-        """Begin no more transactions, and close when the last one has ended; answers whether that is now."""
+        """Begin no more transactions, and close when the last one has ended; returns whether that is now."""
         self._refusal = refusal
         self._settle()
         return self._is_shut

@@ -1,6 +1,6 @@
-"""Held records: what some places or nodes hold, kept as it is for as long as a reader needs it.
+"""Held records: what some partitions or nodes hold, kept as it is for as long as a reader needs it.
 
-In: places, or nodes. Out: chains of records, or rows, by key and in key order. Always: LMDB's read transactions hold them
+In: partitions, or nodes. Out: chains of records, or rows, by key and in key order. Always: LMDB's read transactions hold them
 still, so a scan may take any time once the horizon was checked behind the opening; nothing is pinned in the epoch record
 for it.
 """
@@ -15,37 +15,41 @@ from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
     from viewkeeper.stores.embedded.node import Node
-    from viewkeeper.stores.embedded.place import Place
+    from viewkeeper.stores.embedded.partition import Partition
 
 
 class HeldViews:
-    """Open read transactions over places, or over nodes for their rows; end them with `close`."""
+    """Open read transactions over partitions, or over nodes for their rows; end them with `close`."""
 
-    def __init__(self, places: Sequence[tuple[int, Place | Node]]) -> None:
-        self._places = dict(places)
+    def __init__(self, partitions: Sequence[tuple[int, Partition | Node]]) -> None:
+        self._partitions = dict(partitions)
         self._ends = ExitStack()
-        self._transactions = {number: self._ends.enter_context(place.snapshot()) for number, place in places}
+        self._transactions = {
+            number: self._ends.enter_context(partition.snapshot()) for number, partition in partitions
+        }
 
-    def get(self, place: int, table: int, key: bytes) -> bytes | None:
+    def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""
-        return tree.get(self._transactions[place], tree.table_prefix(table) + key)
+        return tree.get(self._transactions[partition], tree.table_prefix(table) + key)
 
     def scan(
-        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """(key, chain) pairs with start <= key < stop, in key order across `places`."""
-        transactions = [self._transactions[place] for place in places]
+        """(key, chain) pairs with start <= key < stop, in key order across `partitions`."""
+        transactions = [self._transactions[partition] for partition in partitions]
         return tree.scan_table(transactions, table, start, stop, reverse=reverse)
 
-    def written_between(self, places: Sequence[int], table: int, since: int, epoch: int) -> list[tuple[bytes, bytes]]:
+    def written_between(
+        self, partitions: Sequence[int], table: int, since: int, epoch: int
+    ) -> list[tuple[bytes, bytes]]:
         """(key, chain) of the records of a view that the epochs behind `since` up to `epoch` wrote, in key order."""
-        from viewkeeper.stores.embedded.place import Place
+        from viewkeeper.stores.embedded.partition import Partition
 
         found: list[tuple[bytes, bytes]] = []
-        for number in places:
-            place = self._places[number]
-            if isinstance(place, Place):
-                found += place.written_between(self._transactions[number], table, since, epoch)
+        for number in partitions:
+            partition = self._partitions[number]
+            if isinstance(partition, Partition):
+                found += partition.written_between(self._transactions[number], table, since, epoch)
         return sorted(found)
 
     def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:

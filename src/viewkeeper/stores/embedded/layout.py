@@ -1,9 +1,9 @@
 """Layout: the directory of an embedded store.
 
-    store.json      format, number of nodes and places, kind of log, incarnation; written last, so a store exists or does not
+    store.json      format, nodes, partitions, kind of log, incarnation; written last, so a store exists or does not
     meta/           catalog, epoch record, clock
     node-N/         base rows and log of node N
-    place-N/        view records
+    partition-N/        view records
     pipeline.lock   held by the living pipeline
 
 In: a URL `embedded:PATH[?nodes=N&before_images=off&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the store
@@ -35,11 +35,11 @@ from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
 FORMAT = 3
-PLACES = 8
+PARTITIONS = 8
 MANIFEST = "backup.json"  # what a backup has in the place of store.json
 _FILE = "store.json"
 _OPTIONS = ("nodes", "before_images", "sync", "busy_timeout")
-_FACTS = {"nodes": int, "places": int, "before_images": bool, "incarnation": str}
+_FACTS = {"nodes": int, "partitions": int, "before_images": bool, "incarnation": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Layout:
 
     path: Path
     nodes: int
-    places: int
+    partitions: int
     incarnation: str
     before_images: bool
     synced: bool
@@ -77,7 +77,7 @@ class Layout:
     @property
     def parts(self) -> list[Part]:
         """The store's environments, meta first."""
-        return [part_of(self.facts, name) for name in folders(self.nodes, self.places)]
+        return [part_of(self.facts, name) for name in folders(self.nodes, self.partitions)]
 
 
 def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
@@ -118,7 +118,7 @@ def parse_url(url: str) -> tuple[Path, dict[str, str]]:
 
 
 def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> None:
-    facts = {"nodes": nodes, "places": PLACES, "before_images": before_images, "incarnation": uuid.uuid4().hex}
+    facts = {"nodes": nodes, "partitions": PARTITIONS, "before_images": before_images, "incarnation": uuid.uuid4().hex}
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -128,7 +128,7 @@ def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> Non
             return
         mark_unfinished(path)
         clear_unfinished(path)
-        for name in folders(nodes, PLACES):
+        for name in folders(nodes, PARTITIONS):
             make_part(path / name, part_of(facts, name))
             failpoint("layout.part")
         for file in (*path.glob("*/data.mdb"), path) if synced else ():
@@ -156,9 +156,9 @@ def _read(file: Path) -> dict:
             raise NewerFormat(fact, f"{more}: use a newer one")
         raise StoreError(fact, f"{more}: make a new store and write the rows again")
     wrong = {name for name, kind in _FACTS.items() if type(facts.get(name)) is not kind}
-    wrong |= {name for name in ("nodes", "places") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
+    wrong |= {name for name in ("nodes", "partitions") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
     if not wrong:
-        names = folders(facts["nodes"], facts["places"])
+        names = folders(facts["nodes"], facts["partitions"])
         wrong = {name for name in names if not (file.parent / name).is_dir()}
     if wrong:
         raise CorruptStore(f"the store at {file.parent} lacks {', '.join(sorted(wrong))}", "restore it from a backup")

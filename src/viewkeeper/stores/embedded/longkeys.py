@@ -69,7 +69,7 @@ def delete(transaction: lmdb.Transaction, key: bytes) -> None:
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
-    """Delete up to `limit` keys under a prefix, with all their layers; answers how many went."""
+    """Delete up to `limit` keys under a prefix, with all their layers; returns how many went."""
     path, gone = [prefix], 0
     cursor = transaction.cursor()
     cursor.set_range(prefix)

@@ -93,7 +93,7 @@ class Node:
         entries: Sequence[tuple[int, int, bytes]],
         clock: Callable[[], int],
     ) -> int:
-        """Write entries (table, number of changes, body) of one transaction; answers where the log ends."""
+        """Write entries (table, number of changes, body) of one transaction; returns where the log ends."""
         log, info = environment.database("log"), environment.database("info")
         position, stamp, begins = _read_last(transaction, info)
         stamp = max(stamp + 1, clock())
@@ -122,7 +122,7 @@ class Node:
             prefix, after = tree.table_prefix(table), b""
             while True:
                 with environment.write("rows") as transaction:
-                    behind = tree.range_behind(prefix, after, None)
+                    behind = tree.range_after(prefix, after, None)
                     pairs = next(tree.scan_lists(transaction, *behind, size=_RELOG_ROWS), None)
                     if pairs is None:
                         break
@@ -236,7 +236,7 @@ class Node:
         return start, [(table, pa.concat_batches(batches)) for table, batches in pieces.items()], size
 
     def truncate_log(self, position: int, stamp: int, *, entries_max: int) -> int:
-        """Forget entries that end before `position` and are older than `stamp`, up to so many; answers how many went."""
+        """Forget entries that end before `position` and are older than `stamp`, up to so many; returns how many went."""
         gone = 0
         with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
@@ -278,7 +278,7 @@ class Node:
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
             earlier = _images_before(transaction, environment.database("log"), table, position, low, high)
-            within = tree.range_behind(prefix, low, high)
+            within = tree.range_after(prefix, low, high)
             for pairs in tree.scan_lists(transaction, *within, size=_SCAN_ROWS):
                 keys = [key[len(prefix) :] for key, _ in pairs]
                 rows: list[Image] = [row for _, row in pairs]
@@ -299,7 +299,7 @@ class Node:
 def _apply(
     transaction: lmdb.Transaction, group: RowWrites, limits: Limits, *, before_images: bool
 ) -> tuple[Changes, int]:
-    """Write the rows of a group; answers what changed, and how many bytes the rows have."""
+    """Write the rows of a group; returns what changed, and how many bytes the rows have."""
     prefix = tree.table_prefix(group.table)
     stored = [prefix + key for key in group.keys]
     befores = tree.get_many(transaction, stored)

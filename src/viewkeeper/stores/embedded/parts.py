@@ -24,7 +24,7 @@ IDENTITY = b"identity"  # in the main database, beside the names of the others
 _KINDS = {
     "meta": (("meta",), 1 << 32),
     "node": (("rows", "log", "info"), 1 << 40),
-    "place": (("records", "tombstones", "written", "info"), 1 << 38),
+    "partition": (("records", "tombstones", "written", "info"), 1 << 38),
 }
 
 
@@ -50,9 +50,9 @@ class Part:
             )
 
 
-def folders(nodes: int, places: int) -> list[str]:
+def folders(nodes: int, partitions: int) -> list[str]:
     """The names of a store's parts."""
-    return ["meta", *(f"node-{n}" for n in range(nodes)), *(f"place-{n}" for n in range(places))]
+    return ["meta", *(f"node-{n}" for n in range(nodes)), *(f"partition-{n}" for n in range(partitions))]
 
 
 def part_of(facts: Mapping[str, object], name: str) -> Part:

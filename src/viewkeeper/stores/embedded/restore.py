@@ -35,7 +35,7 @@ class _Manifest:
 
     nodes: int
     before_images: bool
-    places: int
+    partitions: int
     files: dict[str, tuple[int, str]]  # size and digest
 
     @property
@@ -60,7 +60,7 @@ def restore_store(backup: Path, url: str, progress: Progress | None = None) -> N
     require_space(target, manifest.bytes)
     with new_directory(target) as folder:
         done = 0
-        for name in folders(manifest.nodes, manifest.places):
+        for name in folders(manifest.nodes, manifest.partitions):
             (folder / name).mkdir(mode=0o700)
             done = _copy_file(source, folder, name, manifest, progress, done)
             failpoint("restore.copied")
@@ -79,8 +79,8 @@ def _read_manifest(source: Path) -> _Manifest:
         if written < FORMAT or int(store["format"]) < STORE_FORMAT:
             raise DamagedBackup(f"the backup {source} has an older format, which is not read any more", _HINT)
         files = {name: (int(file["bytes"]), str(file["blake2b"])) for name, file in facts["files"].items()}
-        manifest = _Manifest(int(store["nodes"]), bool(store["before_images"]), int(store["places"]), files)
-        complete = set(files) == {f"{name}.mdb" for name in folders(manifest.nodes, manifest.places)}
+        manifest = _Manifest(int(store["nodes"]), bool(store["before_images"]), int(store["partitions"]), files)
+        complete = set(files) == {f"{name}.mdb" for name in folders(manifest.nodes, manifest.partitions)}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedBackup(f"{source / MANIFEST} cannot be read", _HINT) from error
     if not complete:
@@ -99,7 +99,7 @@ def _require_sizes(source: Path, manifest: _Manifest) -> None:
 
 
 def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progress: Progress | None, done: int) -> int:
-    """Copy one environment's file; answers how many bytes are done with it."""
+    """Copy one environment's file; returns how many bytes are done with it."""
     size, wanted = manifest.files[f"{name}.mdb"]
     digest, start = hashlib.blake2b(), done
     target = folder / name / "data.mdb"
@@ -118,9 +118,9 @@ def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progr
 
 def _begin_incarnation(folder: Path, manifest: _Manifest, incarnation: str) -> None:
     """Make what was copied a store of its own, every part of it (R19)."""
-    facts = {name: getattr(manifest, name) for name in ("nodes", "places", "before_images")}
+    facts = {name: getattr(manifest, name) for name in ("nodes", "partitions", "before_images")}
     facts["incarnation"] = incarnation
-    for name in folders(manifest.nodes, manifest.places):
+    for name in folders(manifest.nodes, manifest.partitions):
         make_part(folder / name, part_of(facts, name))
     meta = Environment(folder / "meta", part_of(facts, "meta"), synced=True)
     try:

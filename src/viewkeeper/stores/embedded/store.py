@@ -1,6 +1,6 @@
 """The embedded store: base tables, log, views and epoch record on LMDB, many processes at once.
 
-In: keys and rows as bytes. Out: the same, in key order across nodes and places. Always: the promises of the ports
+In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the ports
 `LogSource` and `Store`; a base write never waits for a view, because views live in environments of their own.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from viewkeeper.stores.asof import HeldRecords
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
-    from viewkeeper.stores.embedded.place import Place, Written
+    from viewkeeper.stores.embedded.partition import Partition, Written
 
 _POLL_SECONDS = 0.005
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -66,7 +66,7 @@ class EmbeddedStore:
     def _open(self) -> None:
         layout, handle = self.layout, self._directory.environment
         meta, parts = layout.parts[0], layout.parts[1:]
-        nodes, self._places = parts[: layout.nodes], parts[layout.nodes :]
+        nodes, self._partitions = parts[: layout.nodes], parts[layout.nodes :]
         self._meta = Meta(partial(handle, meta, synced=True))
         self._nodes = [
             Node(
@@ -84,7 +84,7 @@ class EmbeddedStore:
         self._clock_base = self._meta.clock_base(self.boot, last_stamp, is_writable=layout.is_writable)
         if self._meta.unclean_boot() not in (None, self.boot):
             self._forget_torn_views()
-        for part in self._places:  # they are opened when they are needed, and must not be missed only then
+        for part in self._partitions:  # they are opened when they are needed, and must not be missed only then
             require_whole(layout.path / part.name / "data.mdb")
 
     @property
@@ -137,7 +137,7 @@ class EmbeddedStore:
     def _forget_torn_views(self) -> None:
         """Start the views anew after a power loss.
 
-        Places are written without a sync between the protocol's sync points, so LMDB promises nothing for them then;
+        Partitions are written without a sync between the protocol's sync points, so LMDB promises nothing for them then;
         base and log are synced with every write, and everything is computed again from there. Readers are told first.
         DELTA is gone too: the log is told once more of every row of a table that has one.
         """
@@ -154,14 +154,14 @@ class EmbeddedStore:
                 node.log_rows(stored, self.now)
             rebuilt = self.ends() if stored else {}
             self.change_epoch_record(lambda record: forget_views(record, rebuilt))
-            for part in self._places:
+            for part in self._partitions:
                 self._directory.remake(part)
             self._meta.mark_views(self.boot, clean=True)
 
     # base tables
 
     def node_of(self, key: bytes) -> int:
-        return keycodec.place(key) % len(self._nodes)
+        return keycodec.placement_hash(key) % len(self._nodes)
 
     def write(self, writes: Sequence[RowWrites]) -> Positions:
         node = self._nodes[node_of_group(writes, len(self._nodes))]
@@ -317,40 +317,40 @@ class EmbeddedStore:
     # view tables
 
     @property
-    def places(self) -> int:
-        return self.layout.places
+    def partitions(self) -> int:
+        return self.layout.partitions
 
-    def place(self, number: int) -> Place:
-        from viewkeeper.stores.embedded.place import Place
+    def partition(self, number: int) -> Partition:
+        from viewkeeper.stores.embedded.partition import Partition
 
-        return Place(partial(self._directory.environment, self._places[number], synced=False))
+        return Partition(partial(self._directory.environment, self._partitions[number], synced=False))
 
-    def place_of(self, first_part: bytes) -> int:
-        return keycodec.place(first_part) % self.layout.places
+    def partition_of(self, first_part: bytes) -> int:
+        return keycodec.placement_hash(first_part) % self.layout.partitions
 
-    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         import numpy as np
         import pyarrow as pa
 
         from viewkeeper.ports.records import StoredVersions
-        from viewkeeper.stores.embedded.place import runs, stored_keys
+        from viewkeeper.stores.embedded.partition import runs, stored_keys
         from viewkeeper.stores.versions import rows_before
 
-        spans = list(runs(places))
-        if not any(self.has_records(place, table) for place, _, _ in spans):  # it is filled for the first time
+        spans = list(runs(partitions))
+        if not any(self.has_records(partition, table) for partition, _, _ in spans):  # it is filled for the first time
             none = pa.nulls(len(keys), pa.binary())
-            return StoredVersions(keys, places, none, np.zeros(len(keys), bool), none, none)
+            return StoredVersions(keys, partitions, none, np.zeros(len(keys), bool), none, none)
         wanted = stored_keys(table, keys)
         found: list[bytes | None] = []
-        for place, start, stop in spans:
-            found += self.place(place).read(wanted[start:stop])
+        for partition, start, stop in spans:
+            found += self.partition(partition).read(wanted[start:stop])
         chains = pa.array(found, pa.binary())
-        rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
-        return StoredVersions(keys, places, rows, applied, now, chains)
+        rows, applied, now = rows_before(chains, epoch.epoch, epoch.aborted)
+        return StoredVersions(keys, partitions, rows, applied, now, chains)
 
     def next_keys(
         self,
-        place: int,
+        partition: int,
         table: int,
         ranges: Sequence[tuple[bytes, bytes]],
         left_out: frozenset[bytes],
@@ -358,54 +358,60 @@ class EmbeddedStore:
         *,
         reverse: bool,
     ) -> list[bytes | None]:
-        return self.place(place).next_keys(table, ranges, left_out, epoch, reverse=reverse)
+        return self.partition(partition).next_keys(table, ranges, left_out, epoch, reverse=reverse)
 
     def scan_prefixes(
-        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return self.place(place).scan_prefixes(table, prefixes, epoch, rows_max=rows_max)
+        return self.partition(partition).scan_prefixes(table, prefixes, epoch, rows_max=rows_max)
 
-    def has_records(self, place: int, table: int) -> bool:
-        return self.place(place).has_records(table)
+    def has_records(self, partition: int, table: int) -> bool:
+        return self.partition(partition).has_records(table)
 
     def scan_versions(
-        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+        self,
+        partition: int,
+        table: int,
+        epoch: int,
+        aborted: tuple[int, ...],
+        low: bytes = b"",
+        high: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        return self.place(place).scan_versions(table, low, high, epoch, void)
+        return self.partition(partition).scan_versions(table, low, high, epoch, aborted)
 
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        return self.place(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+        return self.partition(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_records(self, table: int) -> int:
-        return sum(self.place(number).count_records(table) for number in range(self.places))
+        return sum(self.partition(number).count_records(table) for number in range(self.partitions))
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
-        from viewkeeper.stores.embedded.place import prepare
+        from viewkeeper.stores.embedded.partition import prepare
 
-        by_place: dict[int, list[Written]] = {}
+        by_partition: dict[int, list[Written]] = {}
         for write in writes:
-            for place, written in prepare(write, epoch):
-                by_place.setdefault(place, []).append(written)
-        for place in sorted(by_place):
-            self.place(place).write(by_place[place], epoch)
+            for partition, written in prepare(write, epoch):
+                by_partition.setdefault(partition, []).append(written)
+        for partition in sorted(by_partition):
+            self.partition(partition).write(by_partition[partition], epoch)
 
     def admit(self, epoch: Inflight) -> None:
         """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
-        for number in range(self.places):
-            self.place(number).admit(epoch)
+        for number in range(self.partitions):
+            self.partition(number).admit(epoch)
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
         """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
         return 0
 
     def sync_views(self) -> None:
-        for number in range(self.places):
-            self.place(number).sync()
+        for number in range(self.partitions):
+            self.partition(number).sync()
 
     def written_epochs(self) -> tuple[int, int]:
-        found = [self.place(number).fence() for number in range(self.places)]
+        found = [self.partition(number).fence() for number in range(self.partitions)]
         return min(found), max(found)
 
     def open_views(self) -> None:
@@ -416,20 +422,20 @@ class EmbeddedStore:
         self._meta.mark_views(self.boot, clean=True, owner=owner)
 
     def drop_records(self, table: int) -> None:
-        for number in range(self.places):
-            self.place(number).drop(table)
+        for number in range(self.partitions):
+            self.partition(number).drop(table)
 
-    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
+    def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
         from viewkeeper.stores.versions import version_at
 
-        chain = self.place(place).get(table, key)
-        return None if chain is None else version_at(chain, moment.epoch, moment.void)
+        chain = self.partition(partition).get(table, key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.aborted)
 
-    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
+    def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldRecords:
         from viewkeeper.stores.asof import HeldRecords
         from viewkeeper.stores.embedded.held import HeldViews
 
-        return HeldRecords(HeldViews([(number, self.place(number)) for number in places]), moment)
+        return HeldRecords(HeldViews([(number, self.partition(number)) for number in partitions]), moment)
 
     def hold_rows(self) -> HeldViews:
         """The rows of all tables as they are now, until the answer is closed."""
@@ -454,7 +460,7 @@ class EmbeddedStore:
         """All of the store's environments by name, meta first."""
         found = {"meta": self._meta.environment}
         found |= {f"node-{node.stream}": node.environment for node in self._nodes}
-        return found | {f"place-{number}": self.place(number).environment for number in range(self.places)}
+        return found | {f"partition-{number}": self.partition(number).environment for number in range(self.partitions)}
 
     def epoch_record_in(self, snapshot: lmdb.Transaction) -> EpochRecord:
         """The epoch record as a read transaction on meta sees it."""

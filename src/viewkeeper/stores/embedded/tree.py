@@ -170,7 +170,7 @@ def scan_prefix(transaction: lmdb.Transaction, prefix: bytes, *, size: int) -> I
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
-    """Delete up to `limit` keys under a table's prefix; answers how many went."""
+    """Delete up to `limit` keys under a table's prefix; returns how many went."""
     return longkeys.drop(transaction, prefix, limit=limit)
 
 
@@ -178,7 +178,7 @@ def borders(
     transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
 ) -> Borders:
     """Keys (without the prefix) that cut the next pairs behind `after` in about `pieces`; see `row_borders`."""
-    lists = scan_lists(transaction, *range_behind(prefix, after, None), size=_LIST_PAIRS)
+    lists = scan_lists(transaction, *range_after(prefix, after, None), size=_LIST_PAIRS)
     found = cut_in_pieces(lists, prefix + after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
     return replace(found, keys=tuple(key and key[len(prefix) :] for key in found.keys))
 
@@ -197,7 +197,7 @@ def count(transaction: lmdb.Transaction, prefix: bytes) -> int:
     return rows
 
 
-def range_behind(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
+def range_after(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
     """The range of keys that begin with `prefix` and lie in (low, high] behind it."""
     start = prefix + low + b"\x00" if low else prefix
     return start, (prefix + high + b"\x00" if high is not None else after_prefix(prefix))

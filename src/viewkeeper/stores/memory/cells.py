@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.stores.memory.place import Place, with_keys, without_epochs
+from viewkeeper.stores.memory.partition import Partition, with_keys, without_epochs
 from viewkeeper.stores.versions import chain_of, rows_at, version_at, versions_of
 
 
@@ -32,8 +32,8 @@ def epoch_read(epoch: Inflight) -> int:
     return epoch.epoch - 1
 
 
-class CellPlace(Place):
-    """The cells of one place, those of a record as a chain."""
+class CellPlace(Partition):
+    """The cells of one partition, those of a record as a chain."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,11 +62,11 @@ class CellPlace(Place):
         """Which cells nobody needs, as (table, key, below which epoch).
 
         Those below the newest that a reader at the floor sees, and that one too, if it is a tombstone of an epoch before
-        `settled`: no put of an earlier one is under way.
+        `applied`: no put of an earlier one is under way.
         """
         for table, key in list(self._surplus):
             cells = list(versions_of(self.pairs(table).get(key) or b""))
-            seen = next((cell for cell in cells if cell[0] <= record.floor and cell[0] not in record.void), None)
+            seen = next((cell for cell in cells if cell[0] <= record.floor and cell[0] not in record.aborted), None)
             if seen is not None:
                 below = seen[0] + (seen[1] is None and seen[0] < settled)
                 if cells[-1][0] < below:
@@ -82,10 +82,10 @@ class CellPlace(Place):
         self._surplus = {known: None for known in self._surplus if known[0] != table}
 
     def row_before(self, chain: bytes, epoch: Inflight) -> bytes | None:
-        return version_at(chain, epoch_read(epoch), epoch.void)
+        return version_at(chain, epoch_read(epoch), epoch.aborted)
 
     def rows_before(self, chains: pa.Array, epoch: Inflight) -> pa.Array:
-        return rows_at(chains, epoch_read(epoch), epoch.void)
+        return rows_at(chains, epoch_read(epoch), epoch.aborted)
 
     def _replace(self, chains: dict[int, dict[bytes, bytes | None]]) -> None:
         records, written = self.state

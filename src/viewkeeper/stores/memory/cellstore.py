@@ -80,17 +80,19 @@ class CellStore(MemoryStore):
     def written_epochs(self) -> tuple[int, int]:
         return self._contents.admitted, self._contents.admitted
 
-    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         with self._contents.lock:
             self._network.tick()
-            stored = [place.pairs(table) for place in self._contents.places]
-        found = [stored[place].get(key) for place, key in zip(places.tolist(), keys.to_pylist(), strict=True)]
-        rows = rows_at(pa.array(found, pa.binary()), epoch_read(epoch), epoch.void)
-        return StoredVersions(keys, places, rows, np.zeros(len(keys), bool), rows, None)
+            stored = [partition.pairs(table) for partition in self._contents.partitions]
+        found = [
+            stored[partition].get(key) for partition, key in zip(partitions.tolist(), keys.to_pylist(), strict=True)
+        ]
+        rows = rows_at(pa.array(found, pa.binary()), epoch_read(epoch), epoch.aborted)
+        return StoredVersions(keys, partitions, rows, np.zeros(len(keys), bool), rows, None)
 
     def next_keys(
         self,
-        place: int,
+        partition: int,
         table: int,
         ranges: Sequence[tuple[bytes, bytes]],
         left_out: frozenset[bytes],
@@ -100,22 +102,24 @@ class CellStore(MemoryStore):
     ) -> list[bytes | None]:
         with self._contents.lock:
             self._network.tick()
-            return super().next_keys(place, table, ranges, left_out, epoch, reverse=reverse)
+            return super().next_keys(partition, table, ranges, left_out, epoch, reverse=reverse)
 
     def scan_prefixes(
-        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         with self._contents.lock:
             self._network.tick()
-            return super().scan_prefixes(place, table, prefixes, epoch, rows_max=rows_max)
+            return super().scan_prefixes(partition, table, prefixes, epoch, rows_max=rows_max)
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         puts: dict[int, list[Put]] = {}
         for write in writes:
             chosen = pa.array(write.chosen)
-            places, keys = write.found.places[write.chosen].tolist(), write.found.keys.take(chosen).to_pylist()
-            for place, key, row in zip(places, keys, write.rows.to_pylist(), strict=True):
-                puts.setdefault(place, []).append(Put(write.table, key, epoch.epoch, row, write.table in epoch.indexed))
+            partitions, keys = write.found.partitions[write.chosen].tolist(), write.found.keys.take(chosen).to_pylist()
+            for partition, key, row in zip(partitions, keys, write.rows.to_pylist(), strict=True):
+                puts.setdefault(partition, []).append(
+                    Put(write.table, key, epoch.epoch, row, write.table in epoch.indexed)
+                )
         with self._contents.lock:
             validate = self._validated(epoch.epoch)
             validate()
@@ -144,12 +148,12 @@ class CellStore(MemoryStore):
         gone = 0
         with self._contents.lock:
             settled = self._settled(record.last)
-            for place in self._contents.cells:
-                place.forget_written(record.floor)
-                for table, key, below in place.surplus(record, settled):
+            for partition in self._contents.cells:
+                partition.forget_written(record.floor)
+                for table, key, below in partition.surplus(record, settled):
                     if gone == records_max:
                         return gone
-                    self._network.cast(partial(place.delete, table, key, below))
+                    self._network.cast(partial(partition.delete, table, key, below))
                     gone += 1
         return gone
 

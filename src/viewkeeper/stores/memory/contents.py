@@ -22,11 +22,11 @@ from viewkeeper.stores.memory.cells import CellPlace
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.network import HostileNetwork, Network
 from viewkeeper.stores.memory.node import Node
-from viewkeeper.stores.memory.place import Place
+from viewkeeper.stores.memory.partition import Partition
 from viewkeeper.stores.urls import require_same, split_url
 
 _OPTIONS = ("nodes", "before_images", "cells", "seed")
-_PLACES = 8
+_PARTITIONS = 8
 _User = TypeVar("_User")
 
 
@@ -40,7 +40,7 @@ class Layout:
     incarnation: str
     cells: bool  # views are cells without transactions
     seed: int | None  # of what befalls requests for them
-    places: int = _PLACES
+    partitions: int = _PARTITIONS
 
     @property
     def url(self) -> str:
@@ -54,8 +54,8 @@ class Contents:
         self.layout = layout
         self.lock = threading.RLock()
         self.nodes = [Node(n, before_images=layout.before_images) for n in range(layout.nodes)]
-        self.cells = [CellPlace() for _ in range(layout.places if layout.cells else 0)]
-        self.places: Sequence[Place] = self.cells or [Place() for _ in range(layout.places)]
+        self.cells = [CellPlace() for _ in range(layout.partitions if layout.cells else 0)]
+        self.partitions: Sequence[Partition] = self.cells or [Partition() for _ in range(layout.partitions)]
         self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)
         self.meta = Meta(EpochRecord.first(layout.incarnation))
         self.admitted = 0  # the newest epoch that was to write cells

@@ -1,4 +1,4 @@
-"""Held records: what some places or nodes hold, as it was when a reader began.
+"""Held records: what some partitions or nodes hold, as it was when a reader began.
 
 In: maps that never change. Out: chains of records, or rows, by key and in key order. Always: nothing is held back for a
 reader but the memory of what it can see.
@@ -12,35 +12,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from viewkeeper.errors import InputError
 from viewkeeper.stores.memory.node import NO_PAIRS, Tables
 from viewkeeper.stores.memory.pairs import Pair
-from viewkeeper.stores.memory.place import State
+from viewkeeper.stores.memory.partition import State
 
 
 class HeldTables:
-    """The tables of places, or of nodes, with what indexed epochs wrote; `close` lets go of them."""
+    """The tables of partitions, or of nodes, with what indexed epochs wrote; `close` lets go of them."""
 
     def __init__(self, parts: Mapping[int, State]) -> None:
         self._parts = parts
         self._is_closed = False
 
-    def get(self, place: int, table: int, key: bytes) -> bytes | None:
+    def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""
-        return self._open()[place][0].get(table, NO_PAIRS).get(key)
+        return self._open()[partition][0].get(table, NO_PAIRS).get(key)
 
     def scan(
-        self, places: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[Pair]:
-        """(key, chain) pairs with start <= key < stop, in key order across `places`."""
+        """(key, chain) pairs with start <= key < stop, in key order across `partitions`."""
         held = self._open()
-        return merge_tables([held[place][0] for place in places], table, start, stop, reverse=reverse)
+        return merge_tables([held[partition][0] for partition in partitions], table, start, stop, reverse=reverse)
 
     def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[Pair]:
         """`scan` over all that is held."""
         return self.scan(tuple(self._parts), table, start, stop)
 
-    def written_between(self, places: Sequence[int], table: int, since: int, epoch: int) -> list[Pair]:
+    def written_between(self, partitions: Sequence[int], table: int, since: int, epoch: int) -> list[Pair]:
         """(key, chain) of the records of a view that the epochs behind `since` up to `epoch` wrote, in key order."""
         held, found = self._open(), list[Pair]()
-        for tables, written in (held[place] for place in places):
+        for tables, written in (held[partition] for partition in partitions):
             keys = {key for at, by_table in written.items() if since < at <= epoch for key in by_table.get(table, ())}
             pairs = tables.get(table, NO_PAIRS)
             found += [(key, chain) for key in keys if (chain := pairs.get(key)) is not None]

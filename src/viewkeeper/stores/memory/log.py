@@ -95,7 +95,7 @@ class Log:
         return self._entries[low:high], self._ends[low:high]
 
     def truncate(self, position: int, stamp: int, *, entries_max: int) -> int:
-        """Forget entries that end before `position` and are older than `stamp`, up to so many; answers how many went.
+        """Forget entries that end before `position` and are older than `stamp`, up to so many; returns how many went.
 
         The entry at `position` stays: its checksum is still asked for (R9).
         """

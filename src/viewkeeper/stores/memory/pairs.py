@@ -61,7 +61,7 @@ class Pairs:
             high = bisect_left(pairs, (stop,)) if stop is not None and number == last - 1 else len(pairs)
             yield from reversed(pairs[low:high]) if reverse else pairs[low:high]
 
-    def walk_behind(self, low: bytes, high: bytes | None) -> Iterator[Pair]:
+    def walk_after(self, low: bytes, high: bytes | None) -> Iterator[Pair]:
         """Pairs with low < key <= high; a low of no bytes is below every key."""
         return self.walk(low + b"\x00" if low else low, None if high is None else high + b"\x00")
 

@@ -1,8 +1,8 @@
 """The memory store: base tables, log, views and epoch record in this process's memory, for tests.
 
-In: keys and rows as bytes. Out: the same, in key order across nodes and places. Always: the promises of the ports `LogSource`
-and `Store`, among the threads of this process; of power losses it promises nothing. One lock parts all who write, and readers
-take none: what they read never changes.
+In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the ports
+`LogSource` and `Store`, among the threads of this process; of power losses it promises nothing. One lock parts all who
+write, and readers take none: what they read never changes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class MemoryStore(Store):
     # base tables
 
     def node_of(self, key: bytes) -> int:
-        return keycodec.place(key) % self.layout.nodes
+        return keycodec.placement_hash(key) % self.layout.nodes
 
     def write(self, writes: Sequence[RowWrites]) -> Positions:
         contents = self._contents
@@ -136,7 +136,7 @@ class MemoryStore(Store):
             since = self.read_log(node.stream, positions.get(node.stream, Position(0)), node.log.end)
             changes = [batch for number, batch in since if number == table]
         earlier = rows.changed(images_before(changes, low, high))
-        for some in in_lists(earlier.walk_behind(low, high), _LIST_ROWS):
+        for some in in_lists(earlier.walk_after(low, high), _LIST_ROWS):
             yield pa.record_batch([pa.array(column, pa.binary()) for column in zip(*some, strict=True)], ["key", "row"])
 
     def row_borders(
@@ -267,22 +267,24 @@ class MemoryStore(Store):
     # view tables
 
     @property
-    def places(self) -> int:
-        return self.layout.places
+    def partitions(self) -> int:
+        return self.layout.partitions
 
-    def place_of(self, first_part: bytes) -> int:
-        return keycodec.place(first_part) % self.layout.places
+    def partition_of(self, first_part: bytes) -> int:
+        return keycodec.placement_hash(first_part) % self.layout.partitions
 
-    def read_versions(self, table: int, keys: pa.Array, places: np.ndarray, epoch: Inflight) -> StoredVersions:
-        stored = [place.pairs(table) for place in self._contents.places]
-        found = [stored[place].get(key) for place, key in zip(places.tolist(), keys.to_pylist(), strict=True)]
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
+        stored = [partition.pairs(table) for partition in self._contents.partitions]
+        found = [
+            stored[partition].get(key) for partition, key in zip(partitions.tolist(), keys.to_pylist(), strict=True)
+        ]
         chains = pa.array(found, pa.binary())
-        rows, applied, now = rows_before(chains, epoch.epoch, epoch.void)
-        return StoredVersions(keys, places, rows, applied, now, chains)
+        rows, applied, now = rows_before(chains, epoch.epoch, epoch.aborted)
+        return StoredVersions(keys, partitions, rows, applied, now, chains)
 
     def next_keys(
         self,
-        place: int,
+        partition: int,
         table: int,
         ranges: Sequence[tuple[bytes, bytes]],
         left_out: frozenset[bytes],
@@ -290,62 +292,68 @@ class MemoryStore(Store):
         *,
         reverse: bool,
     ) -> list[bytes | None]:
-        here = self._contents.places[place]
+        here = self._contents.partitions[partition]
         return [here.next_key(table, *bounds, left_out, epoch, reverse=reverse) for bounds in ranges]
 
     def scan_prefixes(
-        self, place: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return self._contents.places[place].scan_prefixes(table, prefixes, epoch, rows_max)
+        return self._contents.partitions[partition].scan_prefixes(table, prefixes, epoch, rows_max)
 
-    def has_records(self, place: int, table: int) -> bool:
-        return len(self._contents.places[place].pairs(table)) > 0
+    def has_records(self, partition: int, table: int) -> bool:
+        return len(self._contents.partitions[partition].pairs(table)) > 0
 
     def scan_versions(
-        self, place: int, table: int, epoch: int, void: tuple[int, ...], low: bytes = b"", high: bytes | None = None
+        self,
+        partition: int,
+        table: int,
+        epoch: int,
+        aborted: tuple[int, ...],
+        low: bytes = b"",
+        high: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        return self._contents.places[place].scan_versions(table, low, high, epoch, void)
+        return self._contents.partitions[partition].scan_versions(table, low, high, epoch, aborted)
 
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        pairs = self._contents.places[part].pairs(table)
+        pairs = self._contents.partitions[part].pairs(table)
         return _borders(pairs, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_records(self, table: int) -> int:
-        return sum(len(place.pairs(table)) for place in self._contents.places)
+        return sum(len(partition.pairs(table)) for partition in self._contents.partitions)
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
-        chains: dict[int, dict[int, dict[bytes, bytes]]] = {}  # place -> table -> key
+        chains: dict[int, dict[int, dict[bytes, bytes]]] = {}  # partition -> table -> key
         gone: dict[int, dict[int, set[bytes]]] = {}
         for write in (write for write in writes if len(write.chosen)):
             chosen = pa.array(write.chosen)
-            new = push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.void)
-            places, keys = write.found.places[write.chosen].tolist(), write.found.keys.take(chosen).to_pylist()
+            new = push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.aborted)
+            partitions, keys = write.found.partitions[write.chosen].tolist(), write.found.keys.take(chosen).to_pylist()
             is_gone = write.rows.is_null().to_pylist()
-            for place, key, chain, is_tombstone in zip(places, keys, new.to_pylist(), is_gone, strict=True):
-                chains.setdefault(place, {}).setdefault(write.table, {})[key] = chain
+            for partition, key, chain, is_tombstone in zip(partitions, keys, new.to_pylist(), is_gone, strict=True):
+                chains.setdefault(partition, {}).setdefault(write.table, {})[key] = chain
                 if is_tombstone:
-                    gone.setdefault(place, {}).setdefault(write.table, set()).add(key)
+                    gone.setdefault(partition, {}).setdefault(write.table, set()).add(key)
         contents = self._contents
         for number in sorted(chains):
             with contents.lock:
-                contents.places[number].write(chains[number], gone.get(number, {}), epoch)
+                contents.partitions[number].write(chains[number], gone.get(number, {}), epoch)
 
     def admit(self, epoch: Inflight) -> None:
         """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
         contents = self._contents
         with contents.lock:
-            for place in contents.places:
-                place.fence = max(place.fence, epoch.epoch)
-                place.purge(epoch)
+            for partition in contents.partitions:
+                partition.fence = max(partition.fence, epoch.epoch)
+                partition.purge(epoch)
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
         """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
         return 0
 
     def written_epochs(self) -> tuple[int, int]:
-        found = [place.fence for place in self._contents.places]
+        found = [partition.fence for partition in self._contents.partitions]
         return min(found), max(found)
 
     def open_views(self) -> None:
@@ -360,16 +368,16 @@ class MemoryStore(Store):
     def drop_records(self, table: int) -> None:
         contents = self._contents
         with contents.lock:
-            for place in contents.places:
-                place.drop(table)
+            for partition in contents.partitions:
+                partition.drop(table)
 
-    def get_record(self, place: int, table: int, key: bytes, moment: Moment) -> Image:
-        chain = self._contents.places[place].pairs(table).get(key)
-        return None if chain is None else version_at(chain, moment.epoch, moment.void)
+    def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
+        chain = self._contents.partitions[partition].pairs(table).get(key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.aborted)
 
-    def hold(self, moment: Moment, places: Sequence[int]) -> HeldRecords:
+    def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldRecords:
         contents = self._contents
-        return HeldRecords(HeldTables({number: contents.places[number].state for number in places}), moment)
+        return HeldRecords(HeldTables({number: contents.partitions[number].state for number in partitions}), moment)
 
     def hold_rows(self) -> HeldTables:
         """The rows of all tables as they are now, until the answer is closed."""
@@ -416,11 +424,14 @@ class MemoryStore(Store):
         """The bytes of keys, rows, versions and log entries; Python needs some more for each."""
         contents = self._contents
         with contents.lock:
-            tables = [*(node.rows for node in contents.nodes), *(place.state[0] for place in contents.places)]
+            tables = [
+                *(node.rows for node in contents.nodes),
+                *(partition.state[0] for partition in contents.partitions),
+            ]
             logs = sum(node.log.size() for node in contents.nodes)
         return logs + sum(pairs.size() for part in tables for pairs in part.values())
 
 
 def _borders(pairs: Pairs, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
-    lists = in_lists(pairs.walk_behind(after, None), _BORDER_ROWS)
+    lists = in_lists(pairs.walk_after(after, None), _BORDER_ROWS)
     return cut_in_pieces(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)

@@ -1,0 +1,339 @@
+"""The catalog: which tables and views a store has.
+
+In: statements' pieces. Out: frozen catalogs; every change gives a new one with a higher version. Always: tables and
+views share one namespace, names are found in any case and keep their spelling, and an id is never used again.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from viewkeeper.catalog.stored import StoredNode
+from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.plan.nodes import OutputColumn
+from viewkeeper.plan.plain import remembered
+
+_SWAPS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A view: its text as written, and which columns of which records it shows.
+
+    `names` says which table or view each name in the text means, so that a later RENAME changes nothing about it. `needs`
+    are the tables of the stored nodes that it is computed by, its own last; `node` is that one. `replaces` are the views in
+    whose place it is, or will be once it is filled; the last is the one before it.
+    """
+
+    id: TableId
+    name: str
+    text: str
+    kind: str  # "SELECTION", "PROJECTION", "AGGREGATE", "DISTINCT", "JOIN", "UNION", "TOP" or "INDEX"
+    names: tuple[tuple[str, TableId], ...]
+    shown: tuple[OutputColumn, ...]
+    needs: tuple[TableId, ...]
+    node: StoredNode
+    replaces: tuple[TableId, ...] = ()
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """The key columns, under the names they are shown by, else their own."""
+        names = {shown.index: shown.column.name for shown in reversed(self.shown) if shown.part == "key"}
+        return tuple(
+            Column(names.get(place, column.name), column.type, column.nullable)
+            for place, column in enumerate(self.node.key)
+        )
+
+    def reads(self, other: TableId) -> bool:
+        """Whether its text names a table or view."""
+        return any(meant == other for _, meant in self.names)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "text": self.text,
+            "kind": self.kind,
+            "names": [list(pair) for pair in self.names],
+            "shown": [shown.to_json() for shown in self.shown],
+            "needs": list(self.needs),
+            "replaces": list(self.replaces),
+        }
+
+    @staticmethod
+    def from_json(value: dict, nodes: Mapping[int, StoredNode]) -> ViewDefinition:
+        return ViewDefinition(
+            TableId(value["id"]),
+            value["name"],
+            value["text"],
+            value["kind"],
+            tuple((name, TableId(meant)) for name, meant in value["names"]),
+            tuple(OutputColumn.from_json(shown) for shown in value["shown"]),
+            tuple(TableId(table) for table in value["needs"]),
+            nodes[value["needs"][-1]],
+            tuple(TableId(other) for other in value["replaces"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records wait to be removed, with the
+    epoch at which they were dropped.
+
+    `replacements` are views that are filled beside those they will replace; readers do not know them yet. `swaps` are the
+    nonces of the newest swaps: one who lost the answer looks for its own. `rules_off` are the optimizer's rules that no plan
+    of the store is made by; a store has them from the beginning, for stored nodes are found by the texts that rules give.
+    """
+
+    version: int = 0
+    next_id: int = 1
+    tables: tuple[TableSchema, ...] = ()
+    views: tuple[ViewDefinition, ...] = ()
+    nodes: tuple[StoredNode, ...] = ()
+    dropped: tuple[tuple[int, int], ...] = ()
+    replacements: tuple[ViewDefinition, ...] = ()
+    swaps: tuple[str, ...] = ()
+    rules_off: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> tuple[ViewDefinition, ...]:
+        """All views that the pipeline keeps, in order of id."""
+        return tuple(sorted((*self.views, *self.replacements), key=lambda view: view.id))
+
+    def table(self, name: str) -> TableSchema:
+        """The base table of that name; UnknownName otherwise."""
+        found = _find(self.tables, name)
+        if found is None:
+            if _find(self.views, name):
+                raise UnknownName(
+                    f"{name} is a view, not a table",
+                    "name its base table: a view is written by the pipeline alone",
+                )
+            raise UnknownName(f"there is no table {name}", _suggestion(name, self.tables))
+        return found
+
+    def view(self, name: str) -> ViewDefinition:
+        """The view of that name; UnknownName otherwise."""
+        found = _find(self.views, name)
+        if found is None:
+            if _find(self.tables, name):
+                raise UnknownName(f"{name} is a table, not a view")
+            raise UnknownName(f"there is no view {name}", _suggestion(name, self.views))
+        return found
+
+    def table_by_id(self, table_id: TableId) -> TableSchema:
+        return next(table for table in self.tables if table.id == table_id)
+
+    def named(self, name: str) -> TableSchema | ViewDefinition:
+        """The table or view of that name; UnknownName otherwise."""
+        found = _find(self.tables, name) or _find(self.views, name)
+        if found is None:
+            raise UnknownName(f"there is no table or view {name}", _suggestion(name, (*self.tables, *self.views)))
+        return found
+
+    def by_id(self, meant: TableId) -> TableSchema | ViewDefinition:
+        entries: tuple[TableSchema | ViewDefinition, ...] = (*self.tables, *self.views)
+        return next(entry for entry in entries if entry.id == meant)
+
+    def bases_of(self, view: ViewDefinition) -> tuple[TableId, ...]:
+        """The base tables that a view is computed from, also by way of other views."""
+        own = {node.table: node for node in self.nodes}
+        read = {source for table in view.needs for source in own[table].reads}
+        return tuple(sorted(read - own.keys()))
+
+    def stored(self, view: ViewDefinition) -> tuple[StoredNode, ...]:
+        """The stored nodes that a view needs, its own last."""
+        own = {node.table: node for node in self.nodes}
+        return tuple(own[table] for table in view.needs)
+
+    def own_nodes(self, view: ViewDefinition) -> frozenset[TableId]:
+        """The tables of the nodes that a view alone needs."""
+        others = {table for other in self.kept if view.id not in (other.id, *other.replaces) for table in other.needs}
+        return frozenset(view.needs) - others
+
+    def as_of(self, view: TableId) -> Catalog:
+        """The tables as a view with that id was written for them: `SELECT *` means the columns of then."""
+        return replace(self, tables=tuple(table.as_of(view) for table in self.tables))
+
+    def has(self, name: str) -> bool:
+        return _find(self.tables, name) is not None or _find(self.views, name) is not None
+
+    def kind_of(self, name: str) -> str | None:
+        """What is called so: a table, a view or an index; None when nothing is."""
+        if _find(self.tables, name) is not None:
+            return "table"
+        view = _find(self.views, name)
+        return None if view is None else "index" if view.kind == "INDEX" else "view"
+
+    def with_table(self, table: TableSchema) -> Catalog:
+        """Add a table that carries the catalog's next id."""
+        self._refuse_taken(table.name)
+        self._check_id(table.id, table.name)
+        behind = max(table.tables) + 1
+        return replace(self, version=self.version + 1, next_id=behind, tables=(*self.tables, table))
+
+    def with_view(self, view: ViewDefinition, nodes: Sequence[StoredNode]) -> Catalog:
+        """Add a view that was defined against this catalog, and the nodes that it needs."""
+        self._refuse_taken(view.name)
+        self._refuse_changing(view)
+        self._check_id(view.id, view.name)
+        return self.with_explained(view, nodes)
+
+    def with_explained(self, view: ViewDefinition, nodes: Sequence[StoredNode]) -> Catalog:
+        """The same for a view that shall only be looked at, whatever it is called."""
+        return self._with_nodes(view, nodes, views=(*self.views, view))
+
+    def with_replacement(self, view: ViewDefinition, nodes: Sequence[StoredNode], epoch: int) -> Catalog:
+        """Let a view be filled beside the one of its name, to take its place; one that was on its way there goes."""
+        old = self.view(view.name)
+        self._check_id(view.id, view.name)
+        self._refuse_changing(view)
+        self._refuse_read(f"view {old.name}", old.id)
+        kept = tuple(other for other in self.replacements if other.replaces[-1] != old.id)
+        new = replace(view, name=old.name, replaces=(*old.replaces, old.id))
+        return self._with_nodes(view, nodes, replacements=(*kept, new))._without_unneeded(epoch)
+
+    def _with_nodes(self, view: ViewDefinition, nodes: Sequence[StoredNode], **changes: Any) -> Catalog:
+        known = {node.table for node in self.nodes}
+        added = tuple(node for node in nodes if node.table not in known)
+        next_id = max(view.id, *(table for node in added for table in node.tables)) + 1 if added else view.id + 1
+        return replace(self, version=self.version + 1, next_id=next_id, nodes=(*self.nodes, *added), **changes)
+
+    def _without_unneeded(self, epoch: int) -> Catalog:
+        """The same version of the catalog without the nodes that no view needs: their tables are dropped."""
+        needed = {table for view in self.kept for table in view.needs}
+        kept = tuple(node for node in self.nodes if node.table in needed)
+        gone = tuple((table, epoch) for node in self.nodes if node.table not in needed for table in node.tables)
+        return replace(self, nodes=kept, dropped=(*self.dropped, *gone))
+
+    def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
+        """Put the replacements that are filled in the place of what they replace; the same catalog when there are none."""
+        ready = {view.replaces[-1]: view for view in self.replacements if view.node.backfill in filled}
+        if not ready:
+            return self
+        return replace(
+            self,
+            version=self.version + 1,
+            views=tuple(ready.get(view.id, view) for view in self.views),
+            replacements=tuple(view for view in self.replacements if view.replaces[-1] not in ready),
+        )._without_unneeded(epoch)
+
+    def with_name(self, name: str, new: str, *, is_table: bool) -> Catalog:
+        """Give a table or view another name; those that read it know it by its id."""
+        entry = self.table(name) if is_table else self.view(name)
+        if new.lower() != entry.name.lower():
+            self._refuse_taken(new, "choose another name")
+        tables = tuple(replace(t, name=new) if t.id == entry.id else t for t in self.tables)
+        views = tuple(replace(v, name=new) if v.id == entry.id else v for v in self.views)
+        waiting = tuple(replace(v, name=new) if v.replaces[-1] == entry.id else v for v in self.replacements)
+        return replace(self, version=self.version + 1, tables=tables, views=views, replacements=waiting)
+
+    def with_columns(self, name: str, columns: tuple[Column, ...]) -> Catalog:
+        """Add columns to a table, behind all it has. The change takes an id, so that views made before keep theirs."""
+        table = self.table(name)
+        taken = {column.name.lower(): column.name for column in table.columns}
+        for column in columns:
+            if column.name.lower() in taken:
+                raise DuplicateName(
+                    f"table {table.name} has a column {taken[column.name.lower()]} already", "choose another name"
+                )
+        added = tuple(replace(column, nullable=True, added=self.next_id) for column in columns)
+        wider = replace(table, columns=(*table.columns, *added))
+        tables = tuple(wider if other.id == table.id else other for other in self.tables)
+        return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=tables)
+
+    def without_table(self, name: str, epoch: int) -> Catalog:
+        table = self.table(name)
+        self._refuse_read(f"table {table.name}", table.id)
+        tables = tuple(other for other in self.tables if other.id != table.id)
+        gone = tuple((number, epoch) for number in table.tables)
+        return replace(self, version=self.version + 1, tables=tables, dropped=(*self.dropped, *gone))
+
+    def without_view(self, name: str, epoch: int) -> Catalog:
+        view = self.view(name)
+        self._refuse_read(f"view {view.name}", view.id)
+        views = tuple(other for other in self.views if other.id != view.id)
+        kept = tuple(other for other in self.replacements if other.replaces[-1] != view.id)
+        return replace(self, version=self.version + 1, views=views, replacements=kept)._without_unneeded(epoch)
+
+    def swapped_by(self, nonce: str) -> Catalog:
+        """The same catalog, about to be swapped in by the one who knows the nonce."""
+        return replace(self, swaps=(nonce, *self.swaps)[:_SWAPS_KEPT])
+
+    def without_dropped(self, ids: Iterable[int]) -> Catalog:
+        """Forget dropped tables whose records are removed."""
+        gone = frozenset(ids)
+        left = tuple(entry for entry in self.dropped if entry[0] not in gone)
+        return replace(self, version=self.version + 1, dropped=left)
+
+    def _refuse_read(self, what: str, entry: TableId) -> None:
+        readers = list(dict.fromkeys(view.name for view in self.kept if view.reads(entry)))
+        if readers:
+            raise NameInUse(f"{what} is read by {', '.join(readers)}", "drop the views first")
+
+    def _refuse_changing(self, view: ViewDefinition) -> None:
+        """A text over a view that is being replaced would mean the old one today and the new one tomorrow."""
+        for other in self.replacements:
+            if view.reads(other.replaces[-1]):
+                raise NameInUse(f"view {other.name} is being replaced", "wait until the new one is filled")
+
+    def _check_id(self, given: TableId, name: str) -> None:
+        if given != self.next_id:
+            raise InvariantBroken(f"{name} has the id {given}, but the next id is {self.next_id}")
+
+    def _refuse_taken(self, name: str, hint: str = "choose another name, or IF NOT EXISTS") -> None:
+        taken = _find(self.tables, name) or _find(self.views, name)
+        if taken is not None:
+            what = "table" if isinstance(taken, TableSchema) else "view"
+            raise DuplicateName(f"there is a {what} {taken.name} already", hint)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "version": self.version,
+            "next_id": self.next_id,
+            "tables": [table.to_json() for table in self.tables],
+            "views": [view.to_json() for view in self.views],
+            "nodes": [node.to_json() for node in self.nodes],
+            "dropped": [list(entry) for entry in self.dropped],
+            "replacements": [view.to_json() for view in self.replacements],
+            "swaps": list(self.swaps),
+            "rules_off": list(self.rules_off),
+        }
+
+    @staticmethod
+    @remembered
+    def from_json(value: dict) -> Catalog:
+        if not value:  # a store that has none yet
+            return Catalog()
+        nodes = tuple(StoredNode.from_json(node) for node in value["nodes"])
+        by_table: dict[int, StoredNode] = {node.table: node for node in nodes}
+        return Catalog(
+            value["version"],
+            value["next_id"],
+            tuple(TableSchema.from_json(table) for table in value["tables"]),
+            tuple(ViewDefinition.from_json(view, by_table) for view in value["views"]),
+            nodes,
+            tuple((entry[0], entry[1]) for entry in value["dropped"]),
+            tuple(ViewDefinition.from_json(view, by_table) for view in value["replacements"]),
+            tuple(value["swaps"]),
+            tuple(value["rules_off"]),
+        )
+
+
+Named = TypeVar("Named", TableSchema, ViewDefinition)
+
+
+def _find(entries: Iterable[Named], name: str) -> Named | None:
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is not the name of a table or view", "pass a text")
+    return next((entry for entry in entries if entry.name.lower() == name.lower()), None)
+
+
+def _suggestion(name: str, entries: Sequence[TableSchema | ViewDefinition]) -> str | None:
+    names = {entry.name.lower(): entry.name for entry in entries}
+    close = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return f"did you mean {names[close[0]]}?" if close else None

@@ -1,0 +1,89 @@
+"""The statement that makes a table, view or index as it is now.
+
+In: a catalog and one of its entries. Out: SQL. Always: executed in a store that has what it reads, it makes the same; a
+view's text is the user's own, changed only where a table was renamed or has columns that the view does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.sql.queries import parse_query
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import CreateIndex
+from viewkeeper.sql.tokens import quoted
+
+
+def create_text(catalog: Catalog, entry: TableSchema | ViewDefinition) -> str:
+    """The CREATE statement of a table, view or index."""
+    if isinstance(entry, TableSchema):
+        return _table_text(entry)
+    if entry.kind == "INDEX":
+        return _index_text(catalog, entry)
+    return f"CREATE MATERIALIZED VIEW {quoted(entry.name)} AS\n{_query_text(catalog, entry)}"
+
+
+def _table_text(table: TableSchema) -> str:
+    lines = [_column_text(column, is_key=column.name in table.key) for column in table.columns]
+    lines.append(f"PRIMARY KEY ({_listed(table.key)})")
+    return f"CREATE TABLE {quoted(table.name)} (\n  " + ",\n  ".join(lines) + "\n)"
+
+
+def _column_text(column: Column, *, is_key: bool) -> str:
+    return f"{quoted(column.name)} {column.type}{'' if column.nullable or is_key else ' NOT NULL'}"
+
+
+def _index_text(catalog: Catalog, index: ViewDefinition) -> str:
+    (statement,) = (one for one in parse_statements(index.text) if isinstance(one, CreateIndex))
+    table = catalog.table_by_id(index.names[0][1])
+    included = f" INCLUDE ({_listed(statement.covered)})" if statement.covered else ""
+    return f"CREATE INDEX {quoted(index.name)} ON {quoted(table.name)} ({_listed(statement.columns)}){included}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _query_text(catalog: Catalog, view: ViewDefinition) -> str:
+    """The text with what FROM reads as it is called now, and without columns that came later."""
+    tree, text = parse_query(view.text), view.text
+    meant = dict(view.names)
+    has_star = tree.find(exp.Star) is not None
+    for table in sorted(_tables(tree), key=lambda node: -node.this.meta["start"]):
+        entry = catalog.by_id(meant[table.name.lower()])
+        source = quoted(entry.name)
+        if has_star and isinstance(entry, TableSchema) and entry.as_of(view.id) != entry:
+            then = tuple(column.name for column in entry.as_of(view.id).columns)
+            source = f"(SELECT {_listed(then)} FROM {source})"
+        if source.lower() not in (table.name.lower(), quoted(table.name).lower()):
+            called = "" if table.alias else f" AS {quoted(table.name)}"
+            text = text[: table.this.meta["start"]] + source + called + text[table.this.meta["end"] + 1 :]
+    return text
+
+
+def _tables(tree: exp.Expression) -> Iterator[exp.Table]:
+    """What FROM reads, without queries of WITH."""
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and not _is_query_of_with(table):
+            yield table
+
+
+def _is_query_of_with(table: exp.Table) -> bool:
+    """Whether the name is one of WITH: a query of WITH sees those before it, and not itself."""
+    inside: exp.Expression = table
+    around = table.parent
+    while around is not None:
+        seen: list[exp.Expression] = []
+        if isinstance(around, exp.With):
+            place = next(place for place, entry in enumerate(around.expressions) if entry is inside)
+            seen = around.expressions[:place]
+        elif around.args.get("with_") not in (None, inside):
+            seen = around.args["with_"].expressions
+        if any(entry.alias.lower() == table.name.lower() for entry in seen):
+            return True
+        inside, around = around, around.parent
+    return False

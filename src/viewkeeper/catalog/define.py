@@ -1,0 +1,172 @@
+"""Defining a view: from its text to what the catalog keeps.
+
+In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id; the relation and the nodes of
+one that is there. Always: pure; the same catalog and text give the same definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.stored import StoredNode
+from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
+from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.plan.assign import assign
+from viewkeeper.plan.constants import refuse_failing_constants
+from viewkeeper.plan.lower import Lowered, lower_view
+from viewkeeper.plan.optimize import optimize
+from viewkeeper.sql.bind import bind_query
+from viewkeeper.sql.expressions import AggregationRef
+from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
+from viewkeeper.sql.relations import (
+    Aggregation,
+    Grouping,
+    Index,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Top,
+    Union,
+    ViewRows,
+    is_product,
+    walk_relations,
+)
+from viewkeeper.sql.statements import CreateIndex, parse_statements
+
+Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
+
+
+def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collection[int] = ()) -> Defined:
+    """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes, and the stored nodes that it needs.
+
+    `without`: tables of stored nodes that it does not use, for they are stopped, or to be made anew.
+    """
+    names: dict[str, TableId] = {}
+
+    def relation_named(named: str) -> Relation:
+        entry = catalog.named(named)
+        names[named.lower()] = entry.id
+        return _relation(catalog, entry)
+
+    relation = bind_query(query_text, relation_named)
+    refuse_failing_constants(relation)
+    planned = optimize(relation, without=catalog.rules_off)
+    refuse_unkept(planned)
+    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(planned), without)
+
+
+def _defined(
+    catalog: Catalog,
+    name: str,
+    text: str,
+    kind: str,
+    names: Mapping[str, TableId],
+    lowered: Lowered,
+    without: Collection[int],
+) -> Defined:
+    view_id = TableId(catalog.next_id)
+    nodes = assign(lowered, catalog.nodes, view_id, without=without)
+    needs = tuple(node.table for node in nodes)
+    view = ViewDefinition(view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1])
+    return view, nodes
+
+
+def refuse_unkept(relation: Relation) -> None:
+    """Raise where a join would pair every row with every row, or its residual may fail."""
+    joins = [part for part in walk_relations(relation) if isinstance(part, Join)]
+    for join in reversed(joins):
+        if is_product(join):
+            raise refuse_keyless("JOIN", *join.labels)
+        if join.residual is not None and join.residual.fallible:
+            raise refuse_fallible(f"a {join.kind.upper()} JOIN", join.residual)
+
+
+def kind_of(relation: Relation) -> str:
+    """What a view is called: by what stands on top of it."""
+    below = relation.input if isinstance(relation, Project) else relation
+    predicates = 0
+    while isinstance(below, (Select, Project, ViewRows)):
+        predicates += isinstance(below, Select)
+        below = below.input
+    match below:
+        case Aggregation(grouping=grouping):
+            return "AGGREGATE" if grouping.aggregates or not _shows_groups(relation, grouping) else "DISTINCT"
+        case Join():
+            return "JOIN"
+        case Union():
+            return "UNION"
+        case Top():
+            return "TOP"
+    return "SELECTION" if predicates else "PROJECTION"
+
+
+def _shows_groups(relation: Relation, grouping: Grouping) -> bool:
+    """Whether all groups, and nothing else, are shown: SELECT DISTINCT, or as good as that."""
+    outputs = relation.outputs if isinstance(relation, Project) else ()
+    shown = {output.expression.position for output in outputs if isinstance(output.expression, AggregationRef)}
+    return shown == set(range(len(grouping.groups)))
+
+
+def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
+    """What a view's text means, with its names and columns as they were when it was written."""
+    then, meant = catalog.as_of(view.id), dict(view.names)
+    if view.kind != "INDEX":
+        return bind_query(view.text, lambda name: _relation(then, then.by_id(meant[name.lower()])))
+    statement = parse_statements(view.text)[0]
+    if not isinstance(statement, CreateIndex):
+        raise InvariantBroken(f"index {view.name} has no definition")
+    return _index(then.table_by_id(view.names[0][1]), statement.columns, statement.covered)
+
+
+def _index(table: TableSchema, indexed: Sequence[str], covered: Sequence[str]) -> Index:
+    return Index(Scan(table), *(tuple(table.position(column) for column in part) for part in (indexed, covered)))
+
+
+def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation:
+    if isinstance(entry, TableSchema):
+        return Scan(entry)
+    if entry.kind == "INDEX":
+        raise UnsupportedSql(f"{entry.name} is an index, which a view cannot read", "read its table")
+    return ViewRows(entry.id, relation_of(catalog, entry))
+
+
+def define_index(
+    catalog: Catalog,
+    name: str,
+    table: str,
+    columns: tuple[str, ...],
+    covered: tuple[str, ...] = (),
+    *,
+    without: Collection[int] = (),
+) -> Defined:
+    """The index that `CREATE INDEX name ON table (columns) INCLUDE (covered)` makes."""
+    schema = catalog.table(table)
+    text = _index_text(catalog, name, table, columns, covered)
+    lowered = lower_view(_index(schema, columns, covered))
+    return _defined(catalog, name, text, "INDEX", {table.lower(): schema.id}, lowered, without)
+
+
+def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
+    """The nodes of a view, from its text."""
+    return _lower(optimize(relation_of(catalog, view), without=catalog.rules_off))
+
+
+_lower = lru_cache(maxsize=1024)(lower_view)
+
+
+def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:
+    schema = catalog.table(table)
+    key = {part.lower() for part in schema.key}
+    spelled = [schema.column(column).name for column in columns]
+    included = [schema.column(column).name for column in covered]
+    if len({column.lower() for column in (*spelled, *included)}) < len(spelled) + len(included):
+        raise DuplicateName(f"index {name} names a column twice", "name it once")
+    for column in included:
+        if column.lower() in key:
+            raise UnsupportedSql(f"INCLUDE names the key column {column}", "an index holds the whole key already")
+    include = f" INCLUDE ({', '.join(included)})" if included else ""
+    return f"CREATE INDEX {name} ON {schema.name} ({', '.join(spelled)}){include}"

@@ -1,0 +1,104 @@
+"""Rows at the border: what callers pass and get, against what is stored.
+
+In: keys and columns as Python values. Out: key bytes, stored values, dicts. Always: checked before anything is written,
+with the table, the column and the way out in the error; column names are accepted in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from viewkeeper.client.arguments import take_names
+from viewkeeper.errors import BadRow, InputError, UnknownName
+from viewkeeper.model.keys import encode_key
+from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.values import Stored, from_stored, to_stored
+
+
+def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:
+    """Bytes of a key, or with `whole=False` of a prefix of one."""
+    names = ", ".join(column.name for column in columns)
+    if len(values) > len(columns) or (whole and len(values) < len(columns)):
+        raise InputError(
+            f"{name} has the key ({names}), not {len(values)} values", "pass one value for each key column"
+        )
+    stored = [to_stored(column, value) for column, value in zip(columns, values, strict=False)]
+    for column, value in zip(columns, stored, strict=False):
+        if value is None and not column.nullable:
+            raise BadRow(f"key column {column.name} of {name} is NULL", "a key has a value in every column")
+    return encode_key(columns, stored)
+
+
+def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, dict[str, Stored]]:
+    """Key bytes and stored columns of `put(*key, {columns})` or `put({all columns})`."""
+    if not arguments or not isinstance(arguments[-1], Mapping):
+        raise InputError(f"a put to {schema.name} ends with a dict of columns", 'as in put("o1", {"amount": 30})')
+    key, given = list(arguments[:-1]), arguments[-1]
+    columns = {}
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise InputError(f"column name {name!r} is not a string")
+        spelled = schema.column(name).name
+        if spelled in columns:
+            raise BadRow(f"column {spelled} is given twice in one put", "give it once")
+        columns[spelled] = value
+    inside = {name: columns.pop(name) for name in schema.key if name in columns}
+    if key:
+        for name, value in zip(schema.key, key, strict=False):
+            if name in inside and inside[name] != value:
+                raise BadRow(f"key column {name} is {value!r} and {inside[name]!r} in one put", "give it once")
+    else:
+        missing = [name for name in schema.key if name not in inside]
+        if missing:
+            raise BadRow(f"the key of {schema.name} lacks {', '.join(missing)}", "give every key column")
+        key = [inside[name] for name in schema.key]
+    stored = {name: to_stored(schema.column(name), value) for name, value in columns.items()}
+    return key_bytes(f"table {schema.name}", schema.key_columns, key), stored
+
+
+def merge_row(schema: TableSchema, before: bytes | None, columns: Mapping[str, Stored]) -> bytes:
+    """The row after a put: columns left out keep their value, or are NULL in a new row."""
+    values = schema.value_columns
+    old = [None] * len(values) if before is None else decode_row(values, before)
+    tail = tail_of(values, before) if before else b""  # of columns added since this schema was read: they stay
+    merged = [columns.get(column.name, was) for column, was in zip(values, old, strict=True)]
+    for column, value in zip(values, merged, strict=True):
+        if value is None and not column.nullable:
+            raise null_refused(schema, column)
+    return encode_row(values, merged, tail)
+
+
+def null_refused(schema: TableSchema, column: Column) -> BadRow:
+    return BadRow(f"column {column.name} of {schema.name} is NOT NULL", "give it a value")
+
+
+def clear_columns(schema: TableSchema, before: bytes | None, names: Sequence[str]) -> bytes | None:
+    """The row after a delete of some columns: NULL in each; a row that is not there stays away."""
+    return None if before is None else merge_row(schema, before, dict.fromkeys(names))
+
+
+def value_column_names(schema: TableSchema, names: Sequence[str]) -> list[str]:
+    """The spelling of columns that may be deleted; key columns may not."""
+    spelled = [schema.column(name).name for name in take_names("columns", names)]
+    for name in spelled:
+        if name in schema.key:
+            raise BadRow(f"{name} is a key column of {schema.name}", "delete the row instead")
+    return spelled
+
+
+def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] | None:
+    """The wanted columns in their declared spelling; None for all."""
+    if columns is None:
+        return None
+    spelled = {name.lower(): name for name in available}
+    columns = take_names("columns", columns)
+    for name in columns:
+        if name.lower() not in spelled:
+            raise UnknownName(f"there is no column {name}", f"the columns are {', '.join(available)}")
+    return [spelled[name.lower()] for name in columns]
+
+
+def to_dict(columns: Sequence[Column], stored: Sequence[Stored]) -> dict[str, object]:
+    """A row as its reader gets it."""
+    return {column.name: from_stored(column, value) for column, value in zip(columns, stored, strict=True)}

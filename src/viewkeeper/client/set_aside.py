@@ -1,0 +1,82 @@
+"""Set aside: rows set aside, and groups whose value does not fit.
+
+In: an open store and a committed epoch. Out: how many there are, and their keys. Always: both are records of tables beside
+the view, kept by the same epochs, so a row or group that is well again is gone from here with the epoch that made it well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from viewkeeper.model.keys import decode_key
+from viewkeeper.model.schema import Column
+from viewkeeper.model.values import from_stored
+
+if TYPE_CHECKING:
+    from viewkeeper.catalog.catalog import ViewDefinition
+    from viewkeeper.catalog.stored import Exceptions
+    from viewkeeper.client.session import Snapshot
+    from viewkeeper.model.schema import TableId
+
+SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """How many keys a list holds, and the first of them; of rows set aside also why each of these is, where it is known."""
+
+    count: int
+    keys: tuple[tuple[object, ...], ...]
+    reasons: tuple[str | None, ...] = ()
+
+
+NONE = Listed(0, ())
+
+
+def set_aside(
+    snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None] | None = None
+) -> Listed:
+    """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped.
+
+    `why` is asked, with the table that lists a row, for the reason of those that are shown.
+    """
+    return _together(
+        _listed(snapshot.keys_of(listed.table), listed.key, partial(why, listed.table) if why else None)
+        for listed in _exceptions(snapshot, view, "aside")
+    )
+
+
+def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
+    """The groups of which a value does not fit its type and reads NULL."""
+    lists = _exceptions(snapshot, view, "degraded")
+    return _together(_listed(snapshot.keys_of(listed.table), listed.key) for listed in lists)
+
+
+def _exceptions(snapshot: Snapshot, view: ViewDefinition, kind: str) -> list[Exceptions]:
+    nodes = snapshot.catalog.stored(view)
+    return [listed for node in nodes for listed in node.exceptions if listed.kind == kind]
+
+
+def _together(lists: Iterable[Listed]) -> Listed:
+    found = list(lists)
+    shown = [key for listed in found for key in listed.keys]
+    reasons = [reason for listed in found for reason in listed.reasons]
+    return Listed(sum(listed.count for listed in found), tuple(shown[:SHOWN_MAX]), tuple(reasons[:SHOWN_MAX]))
+
+
+def _listed(
+    keys: Iterator[bytes], columns: tuple[Column, ...], why: Callable[[bytes], str | None] | None = None
+) -> Listed:
+    shown: list[tuple[object, ...]] = []
+    reasons: list[str | None] = []
+    count = 0
+    for key in keys:
+        if count < SHOWN_MAX:
+            values = decode_key(columns, key)
+            shown.append(tuple(from_stored(column, value) for column, value in zip(columns, values, strict=True)))
+            reasons += [why(key)] if why else []
+        count += 1
+    return Listed(count, tuple(shown), tuple(reasons))

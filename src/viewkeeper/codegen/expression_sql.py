@@ -1,0 +1,207 @@
+"""DuckDB SQL of bound expressions.
+
+In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside
+escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's evaluation fails,
+and `guarded` turns that failure into NULL.
+
+Spark evaluates lazily: a NULL operand ends an operator before the other side runs, AND and OR stop early, CASE and
+COALESCE take one branch. DuckDB evaluates eagerly, except in CASE and COALESCE; so where a part is fallible and may be
+skipped, it is written into a CASE.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Sequence
+
+from viewkeeper.codegen import casts, decimals
+from viewkeeper.codegen.function_sql import emit_function
+from viewkeeper.errors import InvariantBroken, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.model.types import SqlType
+from viewkeeper.sql.construct import is_nonzero, magnitude_max
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Case, Cast, ColumnRef, Expression, Literal
+
+LENGTH_MAX = 200_000
+
+_TRY = "TRY({"
+_STRICT = {"+": "+", "-": "-", "*": "*", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def emit(expression: Expression, aggregates: Sequence[str] = ()) -> str:
+    """The SQL of `expression`; `aggregates` are the SQL texts of the aggregation's aggregates, where it refers to them."""
+    sql = _emit(expression, aggregates)
+    if len(sql) > LENGTH_MAX:
+        raise UnsupportedSql("the expression is too large", "split it over several views")
+    return sql
+
+
+def guarded(fields: Sequence[str], guard: str) -> str:
+    """A struct of `v0`, `v1`, …: NULL when one of the fields fails, and only then. `guard` is a column without NULLs.
+
+    The CASE is no decoration: DuckDB lifts subexpressions that occur twice out of TRY, where they fail unguarded, but
+    it does not lift out of CASE.
+    """
+    struct = ", ".join(f"'v{place}': {field}" for place, field in enumerate(fields))
+    return f"CASE WHEN {guard} IS NOT NULL THEN {_TRY}{struct}}}) END"
+
+
+def unguarded(sql: str) -> str:
+    """SQL with `guarded` parts that fails as it would without them: for one who wants to know why.
+
+    No literal holds what is replaced here, because quotes inside of one are doubled.
+    """
+    return sql.replace(f"{_TRY}'v0'", "({'v0'")
+
+
+def group_key(sql: str, type_: SqlType) -> str:
+    """A value as part of a key: Spark groups -0.0 with 0.0, and all NaNs together."""
+    if type_.kind != "DOUBLE":
+        return sql
+    return f"CASE WHEN {sql} = 0 THEN {_double(0.0)} WHEN isnan({sql}) THEN CAST('NaN' AS DOUBLE) ELSE {sql} END"
+
+
+def _emit(expression: Expression, aggregates: Sequence[str]) -> str:
+    match expression:
+        case ColumnRef(position=position):
+            return f"c{position}"
+        case Literal(value=value, type=type_):
+            return literal(value, type_)
+        case Cast(arg=arg, type=type_):
+            return casts.cast(_emit(arg, aggregates), arg.type, type_)
+        case Case(branches=branches, default=default):
+            whens = " ".join(f"WHEN {_emit(w, aggregates)} THEN {_emit(v, aggregates)}" for w, v in branches)
+            return f"(CASE {whens} ELSE {_emit(default, aggregates)} END)"
+        case AggregationRef(source="group", position=position):
+            return f"k{position}"
+        case AggregationRef(position=position):
+            return aggregates[position]
+        case Call():
+            return _call(expression, aggregates)
+        case Aggregate():
+            raise InvariantBroken(f"the aggregate {expression.text} reached a row expression")
+    raise InvariantBroken(f"no DuckDB SQL for {expression!r}")
+
+
+def literal(value: object, type_: SqlType) -> str:
+    match value:
+        case None:
+            return f"CAST(NULL AS {type_.duckdb})"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case float():
+            return _double(value)
+        case bytes():
+            return f"from_hex('{value.hex()}')"
+        case datetime.datetime():
+            naive = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
+            return f"CAST('{naive.isoformat(' ')}' AS TIMESTAMP)"
+        case str():
+            return "CAST('" + value.replace("'", "''") + "' AS VARCHAR)"
+    text = f"{value:f}" if isinstance(value, decimal.Decimal) else str(value)
+    return f"CAST('{text}' AS {type_.duckdb})"
+
+
+def _double(value: float) -> str:
+    return f"CAST('{value!r}' AS DOUBLE)"
+
+
+def _call(call: Call, aggregates: Sequence[str]) -> str:
+    if call.name in ("and", "or"):
+        return _connective(call, aggregates)
+    args = [_emit(arg, aggregates) for arg in call.args]
+    if call.type == types.BOOLEAN:
+        args = [_opaque(sql, arg) for sql, arg in zip(args, call.args, strict=True)]
+    if call.name in ("/", "%", "div"):
+        return _division(call, args)
+    if call.name in _STRICT:
+        return _stop_at_null(call.args, args, _infix(call, args))
+    match call.name:
+        case "<=>":
+            return f"({args[0]} IS NOT DISTINCT FROM {args[1]})"
+        case "not":
+            return f"(NOT {args[0]})"
+        case "neg":
+            return f"CAST(- {args[0]} AS {call.type.duckdb})"  # of a constant DuckDB makes a wider one
+        case "is null":
+            return f"({args[0]} IS NULL)"
+        case "in":
+            return f"({args[0]} IN ({', '.join(args[1:])}))"
+        case "abs" | "coalesce":
+            return f"{call.name}({', '.join(args)})"
+        case "concat":
+            return f"({' || '.join(args)})"
+    return emit_function(call, args)
+
+
+def _opaque(sql: str, arg: Expression) -> str:
+    """DuckDB turns x + 1 > 0 into x > -1, which no longer overflows; it does not look into a list."""
+    return f"[{sql}][1]" if arg.fallible and arg.type != types.BOOLEAN else sql
+
+
+def _infix(call: Call, args: list[str]) -> str:
+    if call.type.kind != "DECIMAL":
+        return f"({args[0]} {_STRICT[call.name]} {args[1]})"
+    if call.name == "*":
+        # Of two DECIMALs of up to 18 digits DuckDB makes a product of 18; a wide side gives it 38.
+        args = [f"CAST({args[0]} AS DECIMAL(38,{call.args[0].type.scale}))", args[1]]
+    else:
+        # One scale on both sides: DuckDB then adds unscaled integers and checks 38 digits.
+        args = [f"CAST({arg} AS {call.type.duckdb})" for arg in args]
+    return f"CAST({args[0]} {call.name} {args[1]} AS {call.type.duckdb})"
+
+
+def _stop_at_null(args: Sequence[Expression], sqls: Sequence[str], whole: str) -> str:
+    """Spark does not evaluate the second operand when the first is NULL."""
+    first, second = args[0], args[1]
+    if first.nullable and second.fallible:
+        return f"(CASE WHEN {sqls[0]} IS NULL THEN NULL ELSE {whole} END)"
+    return whole
+
+
+def _division(call: Call, sqls: list[str]) -> str:
+    """Division by zero fails under ANSI, unless the dividend is NULL; Spark evaluates the divisor first."""
+    left, right = call.args
+    divisor = sqls[1]
+    if not is_nonzero(right):
+        failure = f"CAST('division by zero' AS {right.type.duckdb})"
+        if left.nullable:
+            failure = f"CASE WHEN {sqls[0]} IS NULL THEN NULL ELSE {failure} END"
+        divisor = f"(CASE WHEN {sqls[1]} = {literal(0, right.type)} THEN {failure} ELSE {sqls[1]} END)"
+    return _stop_at_null((right, left), (sqls[1], sqls[0]), _quotient(call, sqls[0], divisor))
+
+
+def _quotient(call: Call, dividend: str, divisor: str) -> str:
+    left, right = call.args[0].type, call.args[1].type
+    match (call.name, call.type.kind):
+        case ("/", "DECIMAL"):
+            most = magnitude_max(call.args[1])
+            return decimals.divide(dividend, left, divisor, right, call.type, divisor_max=most)
+        case ("%", "DECIMAL"):
+            return decimals.remainder(dividend, left, divisor, right, call.type)
+        case ("%", "INT" | "BIGINT"):
+            # DuckDB overflows at MIN % -1; a remainder by 1 is the same and does not.
+            one = f"CASE WHEN {divisor} = -1 THEN {literal(1, right)} ELSE {divisor} END"
+            return f"({dividend} % {one})"
+        case ("div", _):
+            return f"({dividend} // {divisor})"
+    return f"({dividend} {call.name} {divisor})"
+
+
+def _connective(call: Call, aggregates: Sequence[str]) -> str:
+    """AND and OR stop at the first part that decides, where a later part may fail."""
+    parts = _flatten(call, call.name)
+    sqls = [_emit(part, aggregates) for part in parts]
+    whole = f"({f' {call.name.upper()} '.join(sqls)})"
+    if not any(part.fallible for part in parts[1:]):
+        return whole
+    decided = "NOT {} THEN FALSE" if call.name == "and" else "{} THEN TRUE"
+    whens = " ".join(f"WHEN {decided.format(sql)}" for sql in sqls[:-1])
+    return f"(CASE {whens} ELSE {whole} END)"
+
+
+def _flatten(expression: Expression, name: str) -> list[Expression]:
+    if isinstance(expression, Call) and expression.name == name:
+        return [part for arg in expression.args for part in _flatten(arg, name)]
+    return [expression]

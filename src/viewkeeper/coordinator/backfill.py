@@ -1,0 +1,100 @@
+"""Backfill: which rows the next epoch brings into views that are not filled yet (`epochs.md`, R12).
+
+In: the plan and the epoch record. Out: chunks for the begin record. Always: a bounded number of rows for each epoch, so that
+base writes and the other views go on; what is committed is never read again, so a fill goes on where a crash cut it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.model.fills import START, BackfillProgress, Chunk
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.store import Store
+from viewkeeper.settings import EpochLimits
+
+_PIECES = 8
+
+
+def plan_chunks(
+    store: Store,
+    plan: PhysicalPlan,
+    record: EpochRecord,
+    limits: EpochLimits,
+) -> tuple[Chunk, ...]:
+    """The rows to fill from next; backfills that have come equally far with a source share a chunk."""
+    together: dict[tuple[int, tuple], list[int]] = {}
+    for backfill in plan.backfills:
+        if backfill in record.filled:
+            continue
+        filling = record.filling.get(backfill)
+        for source in plan.sources_of(backfill, record.filled) if filling is None else filling.cursors:
+            cursors = None if filling is None else filling.cursors[source]
+            if cursors is None or cursors:
+                together.setdefault((source, _state(cursors)), []).append(backfill)
+
+    def chunk(key: tuple[int, tuple], shares: tuple[int, int]) -> Chunk:
+        backfills = together[key]
+        return _chunk(store, plan, record.filling.get(backfills[0]), key[0], tuple(backfills), *shares)
+
+    chunks: dict[tuple[int, tuple], Chunk] = {}
+    rows_max, bytes_max = limits.rows, limits.bytes
+    left = rows_max, bytes_max
+    for place, key in enumerate(together):  # what small tables leave over is for the larger ones behind them
+        chunks[key] = chunk(key, _shares(*left, len(together) - place))
+        left = left[0] - chunks[key].rows, left[1] - chunks[key].bytes
+    larger = [key for key, one in chunks.items() if not _reaches_the_end(one)]
+    if larger and left[0] > rows_max // 2 and left[1] > bytes_max // 2:  # or before them
+        more = _shares(*left, len(larger))
+        chunks |= {key: chunk(key, (chunks[key].rows + more[0], chunks[key].bytes + more[1])) for key in larger}
+    return tuple(chunks.values())
+
+
+def _ended(keys: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
+    """Borders of a part; behind the empty key, that of a total, stands no other: it would be taken for the start."""
+    return (START, None) if keys[-1] == START else keys
+
+
+def _reaches_the_end(chunk: Chunk) -> bool:
+    return all(keys[-1] is None for keys in chunk.borders.values())
+
+
+def _shares(rows_max: int, bytes_max: int, among: int) -> tuple[int, int]:
+    return max(1, rows_max // max(1, among)), max(1, bytes_max // max(1, among))
+
+
+def _state(cursors: dict[int, bytes] | None) -> tuple:
+    return (None,) if cursors is None else tuple(sorted(cursors.items()))
+
+
+def _chunk(
+    store: Store,
+    plan: PhysicalPlan,
+    filling: BackfillProgress | None,
+    source: int,
+    tables: tuple[int, ...],
+    rows_max: int,
+    bytes_max: int,
+) -> Chunk:
+    """The next rows of a source: of the base by part, or by partition those of its DELTA, or of a node."""
+    stored = plan.stored_in(source)
+    in_base = stored is None
+    read = source if stored is None else stored
+    parts = store.parts(read) if in_base else range(store.partitions)
+    borders_of, count = (
+        (store.row_borders, store.count_rows) if in_base else (store.record_borders, store.count_records)
+    )
+    cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors[source]
+    rows_share, bytes_share = _shares(rows_max, bytes_max, len(cursors))
+    pieces = max(1, _PIECES // len(cursors))
+    found = {
+        part: borders_of(read, part, cursor, rows_max=rows_share, bytes_max=bytes_share, pieces=pieces)
+        for part, cursor in sorted(cursors.items())
+    }
+    rows, size = (sum(getattr(borders, name) for borders in found.values()) for name in ("rows", "bytes"))
+    borders = {part: _ended(one.keys) for part, one in found.items()}
+    chunk = Chunk(source, tables, borders, rows, size, 0, filling is None)
+    if filling is not None:
+        return chunk
+    return replace(chunk, total=rows if _reaches_the_end(chunk) else count(read))

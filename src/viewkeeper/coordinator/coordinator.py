@@ -1,0 +1,250 @@
+"""The coordinator: moves a store's views from epoch to epoch, one after the other (`epochs.md`, sections 1 and 2).
+
+In: the store, and a runner that does an epoch's work. Out: committed epochs. Always: `steps` decides, here it is done; the
+store's epoch record is the truth (R5, R9); the syncs stand where R10 puts them.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.coordinator import steps
+from viewkeeper.coordinator.backfill import plan_chunks
+from viewkeeper.coordinator.swaps import swap_catalog, swap_record
+from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, ViewFailed
+from viewkeeper.events import Committed, Event, EventSink
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model import epochs
+from viewkeeper.model.counts import Counts
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.positions import Positions, covers
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan, unfilled
+from viewkeeper.ports.store import Store
+from viewkeeper.settings import EpochLimits
+
+ALL = 1 << 62
+
+
+class Runner(Protocol):
+    """Does the work of an epoch."""
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        """Apply the epoch to all view tables; return only with every receipt in hand, raise otherwise."""
+        ...
+
+
+class Coordinator:
+    """The one who moves a store's views from epoch to epoch."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        *,
+        limits: EpochLimits | None = None,
+        events: EventSink | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._state = steps.State(uuid.uuid4().hex, limits or EpochLimits())
+        self._planned: tuple[str, PhysicalPlan] | None = None  # the newest plan, and its digest
+        self._events = events or (lambda event: None)
+        self._clock = clock
+        self._started = clock()
+        self._follow(self._claim())
+
+    def step(self) -> Committed | None:
+        """Finish the epoch in flight, or begin, run and commit the next; None when there is nothing to do."""
+        self._started = self._clock()
+        return self._follow(steps.Found(self._store.read_epoch_record()))
+
+    def catch_up(self) -> list[Committed]:
+        """Steps until everything written before the call is committed."""
+        self._require_same_log(self.require_ownership())
+        goal = self._store.ends()
+        done = []
+        while not self.has_reached(goal):
+            step = self.step()
+            if step is None:
+                break
+            done.append(step)
+        return done
+
+    def require_ownership(self) -> EpochRecord:
+        """The epoch record, in which this coordinator is the one who moves the views; raises when another one is."""
+        record = self._store.read_epoch_record()
+        if record.owner != self._state.owner:
+            raise Fenced("another pipeline took this store over", "stop this one")
+        return record
+
+    def has_reached(self, goal: Positions) -> bool:
+        """Whether `goal` is committed, nothing is in flight and every view is filled."""
+        record = self._store.read_epoch_record()
+        catalog = Catalog.from_json(self._store.read_catalog())
+        is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
+        return record.inflight is None and is_filled and covers(record.positions, goal)
+
+    def tell(self, event: Event) -> None:
+        """Tell those who listen."""
+        self._events(event)
+
+    def close(self) -> None:
+        """After the last step: an orderly end, which no crash needs."""
+        self._store.close_views(self._state.owner)
+
+    def _follow(self, fact: steps.Fact) -> Committed | None:
+        """Do what the fact leads to, and what that leads to, until nothing is left to do."""
+        done = None
+        self._state, actions = steps.step(fact, self._state)
+        waiting = deque(actions)
+        while waiting:
+            action = waiting.popleft()
+            if isinstance(action, steps.Publish):
+                self._events(action.event)
+                done = action.event if isinstance(action.event, Committed) else done
+                continue
+            happened = self._do(action)
+            if happened is not None:
+                self._state, actions = steps.step(happened, self._state)
+                waiting.extend(actions)
+        return done
+
+    def _do(self, action: steps.Action) -> steps.Fact | None:
+        match action:
+            case steps.Plan(record, limits):
+                return self._plan(record, limits)
+            case steps.Begin(planned):
+                return self._begin(planned)
+            case steps.Run(epoch):
+                return self._run(epoch)
+            case steps.GiveUp(epoch, failure, size):
+                return self._give_up(epoch, failure, size)
+            case steps.Commit(epoch, counts):
+                return self._commit(epoch, counts)
+            case steps.ReplaceViews(record):
+                self._replace_views(record)
+            case steps.Stop(error):
+                raise error
+        return None
+
+    def _claim(self) -> steps.Claimed:
+        owner = self._state.owner
+        record = swap_record(self._store, lambda record: epochs.take_over(record, owner))
+        self._store.open_views()
+        return steps.Claimed(record, *self._store.written_epochs())
+
+    def _plan(self, record: EpochRecord, limits: EpochLimits) -> steps.Planned:
+        """Where the next epoch ends, what it runs, and the tables of the views that it keeps.
+
+        The catalog is read after the cut: a table that has a change before it is in there, and DELTA hears of every one.
+        """
+        self._require_same_log(record)
+        is_read, known = True, None
+        while True:
+            # what nobody reads may be passed over at once
+            most = (limits.changes, limits.bytes) if is_read else (ALL, ALL)
+            stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
+            found = self._store.read_catalog()
+            if found != known:  # the first time, or because it changed between two cuts
+                known, catalog = found, Catalog.from_json(found)
+                plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped)
+                chunks = plan_chunks(self._store, plan, record, limits)
+            if plan.reads_log(chunks) == is_read:
+                break
+            is_read = not is_read
+        has_work = bool(chunks) or not covers(record.positions, stop.positions)
+        if has_work:
+            failpoint("begin.cut")
+            self._keep_plan(plan)
+        views = frozenset(view.node.table for view in catalog.kept)
+        return steps.Planned(stop, self._planned[0] if self._planned else "", chunks, views, has_work)
+
+    def _begin(self, planned: steps.Planned) -> steps.Begun:
+        owner = self._state.owner
+        begun = swap_record(
+            self._store,
+            lambda record: epochs.begin(record, owner, planned.stop, planned.plan, planned.chunks, planned.views),
+        )
+        failpoint("begin.swapped")
+        return steps.Begun(begun)
+
+    def _run(self, epoch: Inflight) -> steps.Fact:
+        self._store.sync_epoch_record()  # R10.3, also when another process began the epoch
+        failpoint("run.synced")
+        self._store.admit(epoch)
+        failpoint("run.fenced")
+        try:
+            counts = self._runner.run(self._plan_of(epoch), epoch)
+        except EpochFailed as error:
+            return steps.RunFailed(epoch, error, self._size(epoch))
+        failpoint("run.receipts")
+        return steps.Ran(epoch, counts)
+
+    def _give_up(self, epoch: Inflight, failure: EpochFailed, size: steps.Size) -> steps.GivenUp:
+        owner = self._state.owner
+        failpoint("abort.start")
+        record = swap_record(self._store, lambda record: _without_epoch(record, owner, epoch, failure))
+        failpoint("abort.swapped")
+        self._store.sync_epoch_record()
+        return steps.GivenUp(epoch, failure, size, record)
+
+    def _commit(self, epoch: Inflight, counts: Counts) -> steps.CommittedInRecord:
+        self._store.sync_views()  # R10.5
+        failpoint("commit.synced")
+        owner, checksums = self._state.owner, self._store.checksums(epoch.stop.positions)
+        catalog = Catalog.from_json(self._store.read_catalog())
+        tables = frozenset(number for node in catalog.nodes for number in (node.table, node.backfill))
+        record = swap_record(self._store, lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables))
+        failpoint("commit.swapped")
+        self._store.sync_epoch_record()  # R10.7
+        failpoint("commit.done")
+        return steps.CommittedInRecord(epoch, record, counts, self._clock() - self._started)
+
+    def _replace_views(self, record: EpochRecord) -> None:
+        """Between two epochs: views that are filled take the place of those they replace."""
+        catalog = Catalog.from_json(self._store.read_catalog())
+        if catalog.with_replaced(record.filled, record.committed) is not catalog:
+            failpoint("replace.ready")
+            swap_catalog(self._store, lambda catalog: catalog.with_replaced(record.filled, record.committed))
+            failpoint("replace.swapped")
+
+    def _keep_plan(self, plan: PhysicalPlan) -> None:
+        """Store the plan, unless it is that of the epoch before."""
+        if self._planned is None or self._planned[1] is not plan:
+            self._planned = plan.digest, plan
+            self._store.keep_plan(self._planned[0], plan.to_json())
+            failpoint("begin.planned")
+
+    def _plan_of(self, epoch: Inflight) -> PhysicalPlan:
+        if self._planned is None or self._planned[0] != epoch.plan:
+            self._planned = epoch.plan, PhysicalPlan.from_json(self._store.read_plan(epoch.plan))
+        return self._planned[1]
+
+    def _size(self, epoch: Inflight) -> steps.Size:
+        size = self._store.log_bytes(epoch.start, epoch.stop.positions) + sum(chunk.bytes for chunk in epoch.chunks)
+        rows = sum(chunk.rows for chunk in epoch.chunks)
+        return steps.Size(epoch.stop.changes, rows, size)
+
+    def _require_same_log(self, record: EpochRecord) -> None:
+        """R9: the entry at a committed position must be the one that was committed."""
+        now = self._store.checksums(record.positions)
+        for stream, checksum in record.checksums.items():
+            if now.get(stream) != checksum:  # truncation keeps this entry, so it may not be missing either
+                raise LogDiverged(
+                    f"the log of node {stream} is not the one that epoch {record.committed} was made from",
+                    "restore the whole store, not a part of it",
+                )
+
+
+def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: EpochFailed) -> EpochRecord:
+    """The record with the epoch aborted, and its culprit stopped."""
+    if record.inflight is None or record.inflight.epoch != epoch.epoch:
+        raise Fenced(f"epoch {epoch.epoch} is no longer in flight")
+    return epochs.abort(record, owner, {failure.table: failure.reason} if isinstance(failure, ViewFailed) else {})

@@ -1,0 +1,283 @@
+"""Files to load: which columns a file has, and a DuckDB relation that gives them.
+
+In: paths and how to read them. Out: for each file its column names and SQL for its columns `v0`, `v1`, …. Always: text
+(CSV, TSV, JSON lines) comes as VARCHAR, just as it is written, and whoever loads it decides what it means; the first line
+of CSV names the columns; nothing is guessed from a sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from viewkeeper.client.arguments import take_path, take_text
+from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.load.lines import TextFile, find_fault
+from viewkeeper.load.textvalues import value_of
+from viewkeeper.model.schema import Column
+
+FORMATS = {
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq"),
+}
+# Types that have no place in a table, as what holds their values.
+_PARQUET_CASTS = {
+    "JSON": "VARCHAR",
+    "UUID": "VARCHAR",
+    "TIME": "VARCHAR",
+    "FLOAT": "DOUBLE",
+    "HUGEINT": "DECIMAL(38,0)",
+    "UHUGEINT": "DECIMAL(38,0)",
+}
+_TEXT = ("VARCHAR", "JSON")  # JSON: text of which the file also says what it was
+_GLOB = frozenset("*?[")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: `format` None goes by the suffix, `delimiter` None by the first line, `null` is CSV's NULL.
+
+    `guess_null`: besides no text at all, what of NA, NULL and \\N stands where there are numbers or dates else.
+    """
+
+    format: str | None = None
+    delimiter: str | None = None
+    null: str = ""
+    guess_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file, its columns, and `SELECT`-able SQL with the path as its one parameter."""
+
+    text: TextFile
+    names: tuple[str, ...]
+    types: tuple[str, ...]  # DuckDB's; VARCHAR for text
+    relation: str
+    nulls: tuple[str, ...] = ()  # texts that were guessed to be NULL
+
+    @property
+    def label(self) -> str:
+        return self.text.label
+
+    def place_of(self, record: int) -> str:
+        """Where a record is, for people: the line in a text file, else the row."""
+        line = None if self.text.format == "parquet" else self.text.line_of(record)
+        return f"row {record + 1:,}" if line is None else f"line {line}"
+
+    def is_text(self, place: int) -> bool:
+        return self.types[place] in _TEXT
+
+    def value(self, column: Column, place: int) -> str:
+        """SQL for a value of the table's column, which stands at `place` in the file."""
+        return value_of(column.type, f"v{place}") if self.is_text(place) else f"v{place}"
+
+    def query(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> duckdb.DuckDBPyRelation:
+        """The expressions over the file's columns, row by row and in the file's order."""
+        return connection.sql(f"SELECT {', '.join(expressions)} FROM {self.relation}", params=[str(self.text.path)])
+
+    def aggregate(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> tuple[Any, ...]:
+        """One row of aggregates over the file's columns."""
+        return rows_of(self.query(connection, expressions))[0]
+
+
+def rows_of(relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+    """The rows of a small result. Unlike `fetchall`, a reader of batches ends when its user presses Ctrl-C."""
+    columns = [column.to_pylist() for column in relation.to_arrow_reader().read_all().columns]
+    return list(zip(*columns, strict=True))
+
+
+@contextlib.contextmanager
+def open_files(
+    connection: duckdb.DuckDBPyConnection, paths: Sequence[str | os.PathLike[str]], reading: Reading
+) -> Iterator[list[SourceFile]]:
+    """The files, for as long as the block lasts."""
+    if not paths:
+        raise InputError("there is no file to load", "name one or more files")
+    if reading.format is not None and reading.format not in FORMATS:
+        raise InputError(f"format {reading.format!r} is not known", f"use one of {', '.join(FORMATS)}")
+    if reading.guess_null and reading.null:
+        raise InputError(f"NULL is {reading.null!r} and to be guessed", "give null or guess_null, not both")
+    for path in paths:
+        take_path("a file", path)
+    for name in ("delimiter", "null"):
+        if getattr(reading, name) is not None:
+            take_text(name, getattr(reading, name))
+    if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
+        raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
+    with tempfile.TemporaryDirectory(prefix="viewkeeper-load-") as directory:
+        connection.execute(f"SET temp_directory = {_literal(directory)}")  # for keys that are too many for its memory
+        places = [Path(directory, str(number)) for number in range(len(paths))]
+        texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
+        yield [_describe(connection, text, reading) for text in texts]
+
+
+def failure_of(file: TextFile, error: duckdb.Error) -> InputError:
+    """What to tell of a file that DuckDB could not read: where the fault is, looked up by counting lines ourselves.
+
+    DuckDB's own number is that of the record; quoted line breaks make the line another one.
+    """
+    fault = find_fault(file)
+    if fault:
+        return InputError(f"{file.label}, line {fault.line}: {fault.reason}", fault.hint)
+    reason = str(error).splitlines()[0].removeprefix("Invalid Input Error: ")
+    hint = "do all lines end alike, in \\n or in \\r\\n?" if file.format in ("csv", "tsv") else None
+    return InputError(f"{file.label} cannot be read as {file.format}: {reason}", hint)
+
+
+def _locate(name: str, reading: Reading, place: Path) -> TextFile:
+    """The file behind a name; what DuckDB could not read where it is gets a place of its own."""
+    if name == "-":
+        if reading.format is None:
+            raise InputError("the format of the input is not known", 'say it: --format csv, or format="csv"')
+        with place.open("wb") as copy:  # read twice, so it is kept
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        return TextFile("the input", _without_bom(place, reading.format, place), reading.format, is_gzip=False)
+    path = Path(name)
+    if path.is_dir():
+        raise InputError(f"{name} is a directory", "name the files in it")
+    if not path.is_file():
+        raise InputError(f"there is no file {name}", "is the path right?")
+    if path.suffix.lower() == ".zip":
+        return _unzip(path, name, reading, place)
+    is_gzip = path.suffix.lower() == ".gz"
+    stem = path.with_suffix("") if is_gzip else path
+    found = _format_of(name, stem, reading)
+    if path.stat().st_size == 0:
+        raise InputError(
+            f"{name} is empty", "CSV begins with a line of column names" if found in ("csv", "tsv") else None
+        )
+    if _GLOB & set(name):  # DuckDB would look for many files
+        place.symlink_to(path.absolute())
+        path = place
+    return TextFile(name, path if is_gzip else _without_bom(path, found, place), found, is_gzip=is_gzip)
+
+
+def _format_of(name: str, path: Path, reading: Reading) -> str:
+    found = reading.format or next((f for f, ends in FORMATS.items() if path.suffix.lower() in ends), None)
+    if found is None:
+        raise InputError(f"{name} has no suffix that names its format", 'say it: --format csv, or format="csv"')
+    return found
+
+
+def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
+    """The one file of a zip archive, in a place of its own."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            if len(members) != 1:
+                names = ", ".join(member.filename for member in members[:5]) + ("" if len(members) <= 5 else ", …")
+                raise InputError(f"{name} holds {len(members)} files: {names}", "unzip it, and load the files you mean")
+            label = f"{members[0].filename} in {name}"
+            found = _format_of(label, Path(members[0].filename), reading)
+            with archive.open(members[0]) as packed, place.open("wb") as copy:
+                shutil.copyfileobj(packed, copy)
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:  # damaged, encrypted, packed in a newer way
+        raise InputError(
+            f"{name} cannot be unzipped: {error}", "is it a whole zip archive, without a password?"
+        ) from None
+    return TextFile(label, _without_bom(place, found, place), found, is_gzip=False)
+
+
+def _without_bom(path: Path, found: str, place: Path) -> Path:
+    """DuckDB takes no byte order mark before JSON."""
+    with path.open("rb") as stream:
+        if found != "jsonl" or stream.read(3) != _BOM:
+            return path
+        copied = place.with_suffix(".plain")
+        with copied.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+    return copied
+
+
+def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Reading) -> SourceFile:
+    try:
+        if text.format == "parquet":
+            return _parquet(connection, text)
+        if text.format == "jsonl":
+            return _json(connection, text)
+        return csv_file(text.with_delimiter(reading.delimiter), (reading.null,))
+    except duckdb.Error as error:
+        raise failure_of(text, error) from None
+
+
+def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
+    """A file of CSV in which each of `nulls` is NULL where it is not quoted."""
+    names = text.header()
+    columns = ", ".join(f"'v{i}': 'VARCHAR'" for i in range(len(names)))
+    relation = (
+        f"read_csv(?, auto_detect=false, header=true, columns={{{columns}}}, delim={_literal(text.delimiter)}, "
+        f"quote='\"', escape='\"', nullstr=[{', '.join(map(_literal, nulls))}], allow_quoted_nulls=false, "
+        f"compression='{'gzip' if text.is_gzip else 'none'}', max_line_size=16777216)"
+    )
+    return SourceFile(text, _column_names(text, names), ("VARCHAR",) * len(names), relation)
+
+
+def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
+    rows = f"read_ndjson_objects(?, compression='{'gzip' if text.is_gzip else 'none'}')"
+    keys = "CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END"
+    found = connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]).fetchall()
+    names = text.in_order({name for (name,) in found})
+    paths = ", ".join(_literal('$."' + name.replace('"', '\\"') + '"') for name in names)
+    values = ", ".join(f"value[{i + 1}] AS v{i}, kind[{i + 1}] AS k{i}" for i in range(len(names)))
+    parsed = f"SELECT json_extract_string(json, [{paths}]) AS value, json_type(json, [{paths}]) AS kind FROM {rows}"
+    return SourceFile(text, _column_names(text, names), ("JSON",) * len(names), f"(SELECT {values} FROM ({parsed}))")
+
+
+def _parquet(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
+    described = connection.sql("SELECT * FROM read_parquet(?)", params=[str(text.path)])
+    names = tuple(described.columns)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    kinds = [str(kind) for kind in described.types]
+    types = ["VARCHAR" if kind.startswith("ENUM") else _PARQUET_CASTS.get(kind, kind) for kind in kinds]
+    pairs = enumerate(zip(quoted, kinds, types, strict=True))
+    values = ", ".join(f"{n if k == t else f'CAST({n} AS {t})'} AS v{i}" for i, (n, k, t) in pairs)
+    return SourceFile(text, _column_names(text, names), tuple(types), f"(SELECT {values} FROM read_parquet(?))")
+
+
+def column_name(text: str) -> str:
+    """The name of the column for what a file calls it: `Order Id` is Order_Id. A name that SQL takes stays as it is."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") if re.search(r"[^A-Za-z0-9_]", text) else text
+    return f"_{name}" if name[:1].isdigit() else name or text
+
+
+def _column_names(text: TextFile, names: Sequence[str]) -> tuple[str, ...]:
+    spelled: dict[str, str] = {}
+    for name in names:
+        other = spelled.setdefault(column_name(name).lower(), name)
+        if other != name:
+            fact = f"{text.label} has the columns {other!r} and {name!r}, which are both {column_name(name)} in SQL"
+            raise InputError(fact, "rename one")
+    return tuple(map(column_name, names))
+
+
+def match_columns(file: SourceFile, known: Sequence[str], *, ignore_unknown: bool) -> dict[str, int]:
+    """The place in the file of each of the table's columns that it has; names match in any case."""
+    spelled = {name.lower(): name for name in known}
+    unknown = [name for name in file.names if name.lower() not in spelled]
+    if unknown and not ignore_unknown:
+        fact = f"{file.label} has columns that the table has not: {', '.join(unknown)}"
+        raise UnknownName(fact, f"the table has {', '.join(known)}; ignore_unknown=True leaves the others out")
+    return {spelled[name.lower()]: i for i, name in enumerate(file.names) if name.lower() in spelled}
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

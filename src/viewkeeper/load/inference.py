@@ -1,0 +1,211 @@
+"""Inference: the CREATE TABLE that fits files.
+
+In: files and the names of key columns. Out: a statement. Always: every value of every file was looked at, not a sample,
+so what was inferred fits all of them; digits are kept: a number with a point becomes DECIMAL (which views can sum), one
+with leading zeros stays text, and DOUBLE is only for what nothing exact can hold and a DOUBLE holds, and never for a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import duckdb
+
+from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
+from viewkeeper.load.files import SourceFile, column_name, failure_of
+from viewkeeper.load.textvalues import keeps_digits_as_double, value_of
+from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
+from viewkeeper.sql.tokens import check_name, tokenize
+
+_PRECISION = 18  # room for larger numbers than those of the first file
+_PRECISION_MAX = 38
+_SCALE_MAX = 10
+_WHOLE = "[+-]?(0|[1-9][0-9]*)"
+_PARQUET = {
+    "BOOLEAN": BOOLEAN,
+    "TINYINT": INT,
+    "SMALLINT": INT,
+    "INTEGER": INT,
+    "UTINYINT": INT,
+    "USMALLINT": INT,
+    "BIGINT": BIGINT,
+    "UINTEGER": BIGINT,
+    "UBIGINT": decimal(20, 0),
+    "DOUBLE": DOUBLE,
+    "VARCHAR": STRING,
+    "BLOB": BINARY,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP_S": TIMESTAMP,
+    "TIMESTAMP_MS": TIMESTAMP,
+    "TIMESTAMP_NS": TIMESTAMP,
+    "TIMESTAMP WITH TIME ZONE": TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What holds for all values of a text column; `|` is what holds for the values of two of them."""
+
+    count: int = 0
+    is_text: bool = False
+    is_boolean: bool = True
+    is_bigint: bool = True
+    is_fixed: bool = True  # digits, perhaps a point
+    digits: int = 0
+    scale: int = 0
+    is_double: bool = True
+    is_date: bool = True
+    is_timestamp: bool = True
+
+    def __or__(self, other: _Facts) -> _Facts:
+        if not self.count or not other.count:
+            return self if self.count else other
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        count, is_text, *rest = pairs
+        met = [min(pair) if isinstance(pair[0], bool) else max(pair) for pair in rest]  # all of both; the most of both
+        return _Facts(sum(count), any(is_text), *met)
+
+    def choose(self) -> SqlType | None:
+        """The narrowest type that every value goes through unchanged; None where all values are NULL."""
+        if not self.count:
+            return None
+        if not self.is_text:
+            if self.is_boolean:
+                return BOOLEAN
+            if self.is_fixed and not self.scale and self.is_bigint:
+                return BIGINT
+            precision = self.digits + self.scale
+            exact = decimal(max(_PRECISION, precision), self.scale) if precision <= _PRECISION_MAX else None
+            if self.is_fixed and exact and self.scale <= _SCALE_MAX:
+                return exact
+            if self.is_double and (self.scale or not self.is_fixed):  # an integer that nothing exact holds stays text
+                return DOUBLE
+            if self.is_fixed and exact:
+                return exact
+        if self.is_date:
+            return DATE
+        return TIMESTAMP if self.is_timestamp else STRING
+
+
+def infer_statement(
+    connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[SourceFile], key: Sequence[str]
+) -> str:
+    """The CREATE TABLE statement for rows of all the files."""
+    if not key:
+        raise InputError(f"table {table} needs a key to be created", 'name the key columns: --key id, or key=("id",)')
+    check_name(table, "table")
+    for file in files:
+        _require_names(file)
+    types: dict[str, SqlType | None] = {}
+    facts: dict[str, _Facts] = {}
+    spelled: dict[str, str] = {}
+    for file in files:
+        for name, found in zip(file.names, _infer(connection, file), strict=True):
+            name = spelled.setdefault(name.lower(), name)
+            types.setdefault(name, None)
+            if isinstance(found, _Facts):
+                facts[name] = facts.get(name, _Facts()) | found
+            else:
+                types[name] = _widen(types[name], found)
+    key = [column_name(name) for name in key]
+    for name in key:
+        if name.lower() not in spelled:
+            raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(types)}")
+    keys = [spelled[name.lower()] for name in key]
+    for name, found in facts.items():
+        # two texts of one DOUBLE are two keys for whoever wrote them
+        inferred = STRING if name in keys and found.choose() == DOUBLE else found.choose()
+        widened = _widen(types[name], inferred)
+        types[name] = STRING if widened == DOUBLE and not found.is_double else widened
+    columns = [f"`{name}` {kind or STRING}" for name, kind in types.items()]
+    text = f"CREATE TABLE `{table}` ({', '.join(columns)}, PRIMARY KEY ({', '.join(f'`{name}`' for name in keys)}))"
+    return re.sub(r"`([A-Za-z_][A-Za-z0-9_]*)`", lambda found: found[0 if _is_keyword(found[1]) else 1], text)
+
+
+def _require_names(file: SourceFile) -> None:
+    for name in file.names:
+        try:
+            check_name(name, "column")
+        except SqlError as error:
+            raise SqlError(f"{file.label}: {error.fact}", f"rename it in the file: {error.hint}") from None
+
+
+def _column_type(file: SourceFile, place: int) -> SqlType:
+    """The type for a typed column of a Parquet file."""
+    name, kind = file.names[place], file.types[place]
+    if number := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind):
+        return decimal(int(number[1]), int(number[2]))
+    if kind in _PARQUET:
+        return _PARQUET[kind]
+    fact = f"column {name} of {file.label} is {kind}, for which there is no type"
+    raise UnsupportedSql(fact, "leave the column out, or make it a string first")
+
+
+def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sequence[SqlType | _Facts]:
+    """The type of each column of a Parquet file; of text what holds for its values."""
+    if file.text.format == "parquet":
+        return [_column_type(file, place) for place in range(len(file.names))]
+    wanted = [
+        fact for i in range(len(file.names)) for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)
+    ]
+    try:
+        row = file.aggregate(connection, wanted)
+    except duckdb.Error as error:
+        raise failure_of(file.text, error) from None
+    size = len(fields(_Facts))
+    parts = [row[i * size : (i + 1) * size] for i in range(len(file.names))]
+    return [_Facts(*part) if part[0] else _Facts() for part in parts]
+
+
+def infer_types(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlType | None]:
+    """The type of each column of one file; None where all values are NULL."""
+    return [found.choose() if isinstance(found, _Facts) else found for found in _infer(connection, file)]
+
+
+def _facts(text: str, json_kind: str | None) -> list[str]:
+    """Aggregates over a column, in the order of the fields of `_Facts`."""
+    trimmed = f"nullif(trim({text}), '')"
+    there = f"FILTER (WHERE {trimmed} IS NOT NULL)"
+
+    def always(pattern: str) -> str:
+        return f"bool_and(regexp_full_match({trimmed}, '{pattern}'))"
+
+    is_text = f"bool_or({json_kind} IN ('VARCHAR', 'OBJECT', 'ARRAY'))" if json_kind else "false"
+    return [
+        f"count({trimmed})",
+        f"coalesce({is_text}, false)",
+        always("(?i)true|false"),
+        f"bool_and(TRY_CAST({trimmed} AS BIGINT) IS NOT NULL) {there}",
+        always(rf"{_WHOLE}(\.[0-9]+)?"),
+        f"max(length(regexp_extract({trimmed}, '^[+-]?([0-9]*)', 1)))",
+        rf"max(length(regexp_extract({trimmed}, '\.([0-9]*)$', 1)))",
+        f"bool_and({keeps_digits_as_double(trimmed)}) {there}",
+        f"bool_and({value_of(DATE, trimmed)} IS NOT NULL) {there}",
+        f"bool_and({value_of(TIMESTAMP, trimmed)} IS NOT NULL) {there}",
+    ]
+
+
+def _widen(one: SqlType | None, other: SqlType | None) -> SqlType | None:
+    """A type that holds the values of both; STRING when there is no better one."""
+    if one is None or other is None or one == other:
+        return one or other
+    if one.is_integer and other.is_integer:
+        return BIGINT
+    if one.is_exact and other.is_exact:
+        scale = max(one.scale, other.scale)
+        precision = max(_whole_digits(one), _whole_digits(other)) + scale
+        return decimal(precision, scale) if precision <= _PRECISION_MAX else STRING
+    if one.is_numeric and other.is_numeric:
+        return DOUBLE
+    return TIMESTAMP if {one, other} == {DATE, TIMESTAMP} else STRING
+
+
+def _whole_digits(kind: SqlType) -> int:
+    return {"INT": 10, "BIGINT": 19}.get(kind.kind, kind.precision - kind.scale)
+
+
+def _is_keyword(name: str) -> bool:
+    return tokenize(name)[1][0].token_type.name != "VAR"

@@ -1,0 +1,268 @@
+"""Loading: rows of files into a table.
+
+In: CSV, JSON lines or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked, in a
+first pass, before the table is created and the first row is written, so a fault in the last line leaves nothing half
+loaded; rows go in the files' order, so of two rows with one key the later wins, and a load that was interrupted is done
+again; memory does not grow with the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
+from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
+from viewkeeper.load.files import Reading, SourceFile, failure_of, match_columns, open_files
+from viewkeeper.load.inference import infer_statement
+from viewkeeper.load.nulls import NULL_TEXTS, guess_null
+from viewkeeper.load.repeats import require_unique
+from viewkeeper.load.textvalues import lost_digits_of, misfit_of
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.token import Token
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+
+Progress = Callable[[int, int], None]  # rows written, rows in all
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was loaded: `created` is the CREATE TABLE statement that was run, if one was.
+
+    Of the rows `added` have a key that was not in the table, and `replaced` were put over a row that was, from before or
+    from the same files. `nulls` are the texts that were guessed to be NULL.
+    """
+
+    table: str
+    rows: int
+    added: int
+    replaced: int
+    seconds: float
+    token: Token
+    created: str | None = None
+    nulls: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iterator[Load]:
+    """The files as something that can be loaded, while the block lasts."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; SET enable_progress_bar = false")
+        with open_files(connection, paths, reading) as files, _keyboard():
+            yield Load(connection, [guess_null(connection, file) for file in files] if reading.guess_null else files)
+
+
+@contextlib.contextmanager
+def _keyboard() -> Iterator[None]:
+    """Ctrl-C is Ctrl-C, also where DuckDB was at work and has its own word for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None
+
+
+class Load:
+    """Open files on their way into a table; `total` rows are known once they are checked."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile]) -> None:
+        self._connection = connection
+        self._files = files
+        self._started = time.monotonic()
+        self.total = self.written = self.added = 0
+
+    def infer(self, table: str, key: Sequence[str], *, last_wins: bool) -> str:
+        """The CREATE TABLE statement that fits all files, checked against them."""
+        statement = infer_statement(self._connection, table, self._files, key)
+        schema = _parse(statement)
+        self.check(schema, ignore_unknown=False)
+        if not last_wins:
+            require_unique(self._connection, self._files, schema)
+        return statement
+
+    def check(self, schema: TableSchema, *, ignore_unknown: bool) -> None:
+        """Raise unless every row of every file fits the table."""
+        self.total = sum(self._check(file, schema, ignore_unknown) for file in self._files)
+
+    def run(
+        self,
+        database: Database,
+        table: str,
+        created: str | None,
+        *,
+        ignore_unknown: bool,
+        progress: Progress | None,
+        wrote: Callable[[Token], None] | None = None,
+    ) -> Loaded:
+        """Create the table, if that is asked for and not done, and put all rows; `wrote` is told of each transaction."""
+        if created and not _is_there(database, created):
+            database.execute(created)
+        elif created:
+            created = None
+        schema = database.table(table).schema
+        if not self.total:  # what was inferred from the files was checked against them
+            self.check(schema, ignore_unknown=ignore_unknown)
+
+        def note(part: Part) -> None:
+            self.written += part.rows
+            self.added += part.added
+            if wrote:
+                wrote(part.token)
+            if progress:
+                progress(self.written, self.total)
+
+        token = Token(database.store.incarnation)
+        for file in self._files:
+            try:
+                token |= put_rows(database, schema, self._reader(file, schema, ignore_unknown), note)
+            except (duckdb.Error, pa.ArrowInvalid) as error:
+                fact = f"{file.label} changed while it was loaded: {str(error).splitlines()[0]}"
+                raise InputError(f"{fact} ({self.written} rows are written)", "load it again") from None
+        replaced, seconds = self.written - self.added, time.monotonic() - self._started
+        nulls = tuple(dict.fromkeys(text for file in self._files for text in file.nulls))
+        return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created, nulls)
+
+    def _check(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> int:
+        places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
+        missing = [name for name in schema.key if name not in places]
+        if missing:
+            raise BadRow(f"{file.label} lacks the key column {', '.join(missing)}", "every row has its whole key")
+        tests = [_fault(file, schema.column(name), place) for name, place in places.items()]
+        try:
+            # columns that no test looks at are counted, else DuckDB would not read them, and not find what is wrong there
+            wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
+            counts = file.aggregate(self._connection, ["count(*)", *wanted])
+            if any(counts[1 : len(tests) + 1]):
+                raise self._describe(file, schema, places, tests)
+            if file.text.format == "parquet":
+                self._check_batches(file, schema, ignore_unknown)
+        except duckdb.Error as error:
+            raise failure_of(file.text, error) from None
+        return counts[0]
+
+    def _check_batches(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> None:
+        """What Arrow has to say of typed columns: a number too large, a nanosecond too many."""
+        first = 0
+        for batch in self._reader(file, schema, ignore_unknown):
+            try:
+                check_batch(schema, batch)
+            except InputError as error:
+                rows = f"rows {first + 1:,} to {first + len(batch):,}"
+                raise type(error)(f"{file.label}, {rows}: {error.fact}", error.hint) from None
+            first += len(batch)
+
+    def _describe(
+        self, file: SourceFile, schema: TableSchema, places: dict[str, int], tests: Sequence[str]
+    ) -> InputError:
+        """The first fault of a file that has one: where it is, and what."""
+        cases = " ".join(f"WHEN {test} THEN {i}" for i, test in enumerate(tests))
+        texts = " ".join(
+            f"WHEN {test} THEN CAST(v{p} AS VARCHAR)" for test, p in zip(tests, places.values(), strict=True)
+        )
+        faults = file.query(self._connection, [f"CASE {cases} ELSE -1 END", f"CASE {texts} END"])
+        record = 0
+        for batch in faults.to_arrow_reader(ROWS_PER_TRANSACTION):
+            for number, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                if number >= 0:
+                    return _bad_row(file, schema.column(list(places)[number]), record, value)
+                record += 1
+        return InputError(f"{file.label} changed while it was read", "load it again")
+
+    def _reader(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> pa.RecordBatchReader:
+        places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
+        values = [f'{file.value(schema.column(name), place)} AS "{name}"' for name, place in places.items()]
+        return file.query(self._connection, values).to_arrow_reader(ROWS_PER_TRANSACTION)
+
+
+def _parse(statement: str) -> TableSchema:
+    """The table that a CREATE TABLE would make."""
+    from viewkeeper.sql.statements import parse_statements
+    from viewkeeper.sql.syntax import CreateTable
+
+    (parsed,) = parse_statements(statement)
+    if not isinstance(parsed, CreateTable):
+        raise InputError(f"{statement!r} does not create a table")
+    return TableSchema(TableId(0), parsed.name, parsed.columns, parsed.key)
+
+
+def _is_there(database: Database, created: str) -> bool:
+    """Whether the table to be created is there already, as a load that was interrupted leaves it; DuplicateName if not so."""
+    wanted = _parse(created)
+    if not database.catalog().has(wanted.name):
+        return False
+    there = database.table(wanted.name).schema
+    if (there.columns, there.key) != (wanted.columns, wanted.key):
+        raise DuplicateName(f"{there.name} is there already, with other columns", "leave create out to load into it")
+    return True
+
+
+def _fault(file: SourceFile, column: Column, place: int) -> str:
+    """SQL that is true where a row's value cannot be that of the column."""
+    kind, text = file.types[place], f"v{place}"
+    tests = [misfit_of(column.type, text)] if file.is_text(place) else []
+    if kind == "JSON" and column.type.kind == "DECIMAL":
+        tests.append(lost_digits_of(text, f"k{place}"))
+    if not column.nullable:
+        tests.append(f"({file.value(column, place)}) IS NULL")
+    return "(" + (" OR ".join(tests) or "false") + ")"
+
+
+def _bad_row(file: SourceFile, column: Column, record: int, value: str | None) -> BadRow:
+    where = f"{file.label}, {file.place_of(record)}"
+    if value is None or (not value.strip() and not column.nullable):
+        return BadRow(f"{where}: column {column.name} is NULL and must not be", "nothing was written")
+    shown = repr(value) if len(value) <= 60 else repr(value[:57] + "…")
+    hint = "nothing was written: correct the file, or create the table with another type"
+    if file.types[0] == "JSON" and column.type.kind == "DECIMAL":
+        hint = "nothing was written; a JSON number keeps 15 digits, a string keeps all"
+    if value.strip() in NULL_TEXTS and file.text.format in ("csv", "tsv"):
+        hint = f'nothing was written; null="{value.strip()}" reads it as NULL, guess_null=True finds such texts itself'
+    return BadRow(f"{where}: column {column.name} is {column.type}, not {shown}", hint)
+
+
+def load(
+    database: Database,
+    table: str,
+    paths: Sequence[str | os.PathLike[str]],
+    reading: Reading,
+    *,
+    create: bool,
+    key: Sequence[str],
+    last_wins: bool,
+    ignore_unknown: bool,
+    progress: Progress | None,
+    wrote: Callable[[Token], None] | None,
+) -> Loaded:
+    """Put the rows of files into a table; with `create` the table is made first."""
+    database.require_writable()
+    require_sensible(create=create, key=key, ignore_unknown=ignore_unknown)
+    require_target(database, table, create=create)
+    with open_load(paths, reading) as files:
+        created = files.infer(table, key, last_wins=last_wins) if create else None
+        return files.run(database, table, created, ignore_unknown=ignore_unknown, progress=progress, wrote=wrote)
+
+
+def require_sensible(*, create: bool, key: Sequence[str], ignore_unknown: bool) -> None:
+    """Raise where options contradict each other."""
+    if key and not create:
+        raise InputError("a key is given for a table that is not created", "create=True makes the table")
+    if create and ignore_unknown:
+        raise InputError("a table that is created has all columns of the file", "leave ignore_unknown out")
+
+
+def require_target(database: Database, table: str, *, create: bool) -> None:
+    """Raise early, before any file is read, if there is no such table to load into."""
+    if database.catalog().has(table):
+        database.table(table)
+    elif not create:
+        raise UnknownName(f"there is no table {table}", "create=True, with a key, makes it from the files")

@@ -1,0 +1,154 @@
+"""Rows: the non-key columns of a record as bytes, one row at a time.
+
+In: stored values. Out: one segment for the columns that the table was made with, and one for each ALTER TABLE since:
+`count u16 | null bits | fixed-width values | end offsets u32 of the varying ones | their bytes`. Always: equal rows are
+equal bytes (NULL leaves zeros, last segments that hold nothing but NULL are left out). A row written before columns were
+added decodes with NULLs in their place; one written after, by a reader who does not know them, without them: their
+segments stand behind all it knows, and `tail_of` gives them to a writer who must keep them. `rowbatches` is the same
+format over Arrow arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.schema import Column
+from viewkeeper.model.values import Stored
+
+_FORMATS = {"BOOLEAN": "?", "INT": "i", "DATE": "i", "BIGINT": "q", "TIMESTAMP": "q", "DOUBLE": "d"}
+_WIDE = "16s"  # DECIMAL and accumulators: 128 bits, little-endian two's complement
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the values of a row with these columns stand."""
+
+    columns: tuple[Column, ...]
+    fixed: tuple[int, ...]  # columns of fixed width, in order
+    varying: tuple[int, ...]
+    offsets: tuple[int, ...]  # byte offset of each column's fixed value, or index of its end offset
+    bits_width: int
+    body: int  # where the end offsets begin
+    head: struct.Struct  # count, null bits, fixed values, end offsets
+    head_size: int
+
+
+@lru_cache(maxsize=4096)
+def layout_of(columns: tuple[Column, ...]) -> Layout:
+    """The layout of rows that have exactly `columns`."""
+    fixed = tuple(i for i, column in enumerate(columns) if column.type.width is not None)
+    varying = tuple(i for i, column in enumerate(columns) if column.type.width is None)
+    bits_width = (len(columns) + 7) // 8
+    offsets = [0] * len(columns)
+    at = 2 + bits_width
+    for i in fixed:
+        offsets[i] = at
+        at += columns[i].type.width or 0
+    for rank, i in enumerate(varying):
+        offsets[i] = rank
+    formats = "".join(_FORMATS.get(columns[i].type.kind, _WIDE) for i in fixed)
+    head = struct.Struct(f"<H{bits_width}s{formats}{len(varying)}I")
+    return Layout(columns, fixed, varying, tuple(offsets), bits_width, at, head, head.size)
+
+
+@lru_cache(maxsize=4096)
+def segments_of(columns: tuple[Column, ...]) -> tuple[tuple[int, tuple[Column, ...]], ...]:
+    """The columns of each segment, with the place of its first: those from the start, then those of each ALTER TABLE."""
+    segments = [(0, tuple(itertools.takewhile(lambda column: not column.added, columns)))]
+    at = len(segments[0][1])
+    for _, group in itertools.groupby(columns[at:], key=lambda column: column.added):
+        segments.append((at, tuple(group)))
+        at += len(segments[-1][1])
+    return tuple(segments)
+
+
+def encode_row(columns: tuple[Column, ...], values: Sequence[Stored], tail: bytes = b"") -> bytes:
+    """Bytes of one row; `values` follow `columns`, and `tail` holds the segments of columns that are not known here."""
+    segments = segments_of(columns)
+    if len(segments) == 1:
+        return _encode_segment(columns, values) + tail
+    parts = [(part, values[first : first + len(part)]) for first, part in segments]
+    while not tail and len(parts) > 1 and all(value is None for value in parts[-1][1]):
+        parts.pop()
+    return b"".join(_encode_segment(part, own) for part, own in parts) + tail
+
+
+def decode_row(columns: tuple[Column, ...], row: bytes) -> list[Stored]:
+    """Stored values of one row, NULL for the columns it was written without."""
+    values: list[Stored] = []
+    at = 0
+    for _, part in segments_of(columns):
+        if at < len(row):
+            own, at = _decode_segment(part, row, at)
+            values += own
+        else:
+            values += [None] * len(part)
+    return values
+
+
+def tail_of(columns: tuple[Column, ...], row: bytes) -> bytes:
+    """The segments of a row behind those of `columns`: what a newer schema knows of it."""
+    at = 0
+    for _, part in segments_of(columns):
+        if at < len(row):
+            layout = _layout_of_stored(part, row, at)
+            at += layout.head_size
+            at += int.from_bytes(row[at - 4 : at], "little") if layout.varying else 0
+    return row[at:]
+
+
+def _encode_segment(columns: tuple[Column, ...], values: Sequence[Stored]) -> bytes:
+    layout = layout_of(columns)
+    bits, bodies, end = 0, [], 0
+    for i, value in enumerate(values):
+        if value is None:
+            bits |= 1 << i
+    fixed = [_pack_fixed(columns[i], values[i]) for i in layout.fixed]
+    ends = []
+    for i in layout.varying:
+        value = values[i]
+        body = b"" if value is None else value.encode() if isinstance(value, str) else value
+        bodies.append(body)
+        end += len(body)
+        ends.append(end)
+    null_bits = bits.to_bytes(layout.bits_width, "little")
+    return layout.head.pack(len(columns), null_bits, *fixed, *ends) + b"".join(bodies)
+
+
+def _decode_segment(columns: tuple[Column, ...], row: bytes, at: int) -> tuple[list[Stored], int]:
+    """The values of the segment at a place in the row, and where it ends."""
+    layout = _layout_of_stored(columns, row, at)
+    head = layout.head.unpack_from(row, at)
+    values: list[Stored] = [None] * len(columns)
+    fixed_count = len(layout.fixed)
+    for i, value in zip(layout.fixed, head[2 : 2 + fixed_count], strict=True):
+        values[i] = int.from_bytes(value, "little", signed=True) if isinstance(value, bytes) else value
+    body_at = start = at + layout.head_size
+    for i, end in zip(layout.varying, head[2 + fixed_count :], strict=True):
+        body = row[start : body_at + end]
+        values[i] = body.decode() if columns[i].type.kind == "STRING" else body
+        start = body_at + end
+    if any(head[1]):
+        bits = int.from_bytes(head[1], "little")
+        for i in range(head[0]):
+            if bits >> i & 1:
+                values[i] = None
+    return values, start
+
+
+def _layout_of_stored(columns: tuple[Column, ...], row: bytes, at: int) -> Layout:
+    count = int.from_bytes(row[at : at + 2], "little")
+    if count > len(columns):
+        raise InvariantBroken(f"a row of {count} columns was read with a schema of {len(columns)}")
+    return layout_of(columns if count == len(columns) else columns[:count])
+
+
+def _pack_fixed(column: Column, value: Stored) -> object:
+    if column.type.width == 16:
+        return int(value or 0).to_bytes(16, "little", signed=True)
+    return value if value is not None else 0

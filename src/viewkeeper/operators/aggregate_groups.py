@@ -1,0 +1,129 @@
+"""Groups: the records of γ, from their consolidated contributions (`epochs.md`, "γ fold" and "γ min/max").
+
+In: contributions to groups, entries and exact sums. Out: new rows of the groups' records, of the entries, of the view's
+records under HAVING and of the list of degraded groups. Always: everything comes from the versions below the epoch and the
+contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.operators import channels, exact_sums
+from viewkeeper.operators.accumulators import add_exactly
+from viewkeeper.operators.apply import Applier, Changes, Found
+from viewkeeper.operators.channels import GROUPS, Channel
+from viewkeeper.operators.contributions import first_contribution
+from viewkeeper.operators.duck import as_type, run_sql
+from viewkeeper.operators.pre_aggregation import apply_entries
+from viewkeeper.plan.nodes import AggregateNode
+
+
+def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> Changes:
+    """Put the new rows of all records that the contributions touch; returns how those of the node's own table change."""
+    found = applier.find(node.group_table, inputs[GROUPS])
+    known = len(node.group_row) - (0 if node.having else len(node.values))
+    old = decode_rows(node.group_row, found.rows, range(known))
+    kept = [add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
+    for place in range(len(node.exact_sums)):
+        kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(channels.sums(place))))
+    for place, entries in enumerate(node.entries):
+        was = old[len(kept) : len(kept) + len(entries.kept)]
+        kept += apply_entries(applier, entries, found, was, inputs.get(channels.entries(place)))
+    live = _live_groups(node, kept)
+    finished = _finish(node, kept, found.input["key"])
+    columns = kept if node.having else kept + _values(node, finished)
+    rows = _where(live, encode_rows(node.group_row, columns, len(found.input)))
+    changes = applier.put(found, rows)
+    if node.having:
+        shown = live & np.asarray(finished["shown"])
+        values = encode_rows(node.row, _values(node, finished), len(shown))
+        changes = _put_copy(applier, node.table, found, _where(shown, values))
+    if node.degraded is not None:
+        failing = live & np.asarray(finished["fails"])
+        _put_degraded(applier, node.degraded, found, failing)
+    return changes
+
+
+def empty_row(node: AggregateNode) -> bytes | None:
+    """The row of the view's record over an empty base; None when HAVING hides it."""
+    contribution = first_contribution(node)
+    kept = [contribution[f"s{i}"].combine_chunks() for i in range(len(node.state))]
+    kept += [pa.array([b""], pa.binary()) for _ in node.exact_sums]
+    kept += [pa.array([0 if c.type.kind == "BIGINT" and not c.nullable else None], c.type.arrow) for c in node.kept]
+    finished = _finish(node, kept, contribution["key"])
+    if node.having and not finished["shown"][0].as_py():
+        return None
+    rows = _values(node, finished) if node.having else kept + _values(node, finished)
+    return encode_rows(node.row, rows, 1)[0].as_py()
+
+
+def _add_exact_sums(found: Found, was: pa.Array, part: pa.Table | None) -> pa.Array:
+    if part is None:
+        return was.fill_null(b"")
+    places = pc.index_in(part["key"].combine_chunks(), value_set=found.input["key"].combine_chunks())
+    return exact_sums.add_sums(was, np.asarray(places), np.asarray(part["unit"]), part["m"].combine_chunks())
+
+
+def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) -> pa.Table:
+    """The values shown, and whether a group is shown and fails."""
+    if not node.values and not node.having:
+        return pa.table({})
+    columns: dict[str, pa.Array] = {f"s{i}": kept[i] for i in range(len(node.state))}
+    at = len(node.state)
+    for place in range(len(node.exact_sums)):
+        columns[f"t{place}"] = exact_sums.round_sums(kept[at])
+        at += 1
+    for place, entries in enumerate(node.entries):
+        for prefix, wanted in (("d", entries.counted), ("lo", entries.first), ("hi", entries.last)):
+            if wanted:
+                columns[f"{prefix}{place}"] = kept[at]
+                at += 1
+    if node.finish_reads_key:
+        columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
+    return run_sql(node.finish, states=pa.table(columns)).combine_chunks()
+
+
+def _values(node: AggregateNode, finished: pa.Table) -> list[pa.Array]:
+    return [as_type(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
+
+
+def _put_copy(applier: Applier, table: int, groups: Found, rows: pa.Array) -> Changes:
+    return applier.put(applier.find(table, groups.input.select(["key", "hash"])), rows)
+
+
+def _put_degraded(applier: Applier, table: int, groups: Found, failing: np.ndarray) -> None:
+    """List the failing groups, and take those off the list that are well again; mostly there is neither."""
+    partitions = np.unique(groups.versions.partitions).tolist()
+    if failing.any() or any(applier.store.has_records(partition, table) for partition in partitions):
+        _put_copy(applier, table, groups, _where(failing, encode_rows((), [], len(failing))))
+
+
+def _live_groups(node: AggregateNode, kept: list[pa.Array]) -> np.ndarray:
+    rows = np.asarray(kept[0])
+    if (rows < 0).any():
+        raise InvariantBroken(f"a group of table {node.table} would hold {rows.min()} rows")
+    if node.always:
+        return np.ones(len(rows), bool)
+    empty = rows == 0
+    if empty.any():
+        gone = pa.array(empty)
+        sums = [array.filter(gone) for array in kept[: len(node.state)]]
+        left = any(pc.any(pc.not_equal(array, 0)).as_py() for array in sums)
+        left |= any(
+            not exact_sums.is_empty(kept[len(node.state) + i].filter(gone)).all() for i in range(len(node.exact_sums))
+        )
+        if left:
+            raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
+    return ~empty
+
+
+def _where(chosen: np.ndarray, rows: pa.Array) -> pa.Array:
+    return rows if chosen.all() else pc.if_else(pa.array(chosen), rows, pa.scalar(None, rows.type))

@@ -1,0 +1,127 @@
+"""Apply: the only way a view program writes records (`epochs.md`, section 1).
+
+In: for one manager and one epoch, keys and their new rows. Out: versions in the store, one transaction for each partition.
+Always: a program computes from the version below the epoch, whether or not the epoch has written the record before; a
+record at the epoch already must hold exactly the computed row, for a view program is a function of its inputs (R6, R7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.counts import Counts
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
+from viewkeeper.settings import WorkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records of one table: `input` in the order of partitions, and what is stored under its keys."""
+
+    table: int
+    input: pa.Table
+    versions: StoredVersions
+
+    @property
+    def rows(self) -> pa.Array:
+        """The records' rows as of the epoch before."""
+        return self.versions.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Records as they were and as they shall be."""
+
+    found: Found
+    after: pa.Array
+
+    def table(self) -> tuple[pa.Table, np.ndarray]:
+        """Those that differ, as (position, key, before, after), and the partitions where they lie."""
+        found = self.found
+        changed = np.flatnonzero(differs(found.rows, self.after))
+        chosen = pa.array(changed)
+        columns = {
+            "position": pa.array(np.arange(len(changed))),
+            "key": found.input["key"].combine_chunks().take(chosen),
+            "before": found.rows.take(chosen),
+            "after": self.after.take(chosen),
+        }
+        return pa.table(columns), np.asarray(found.versions.partitions)[changed]
+
+
+class Applier:
+    """One manager's part of an epoch: reads at once, writes all at the end."""
+
+    def __init__(self, store: VersionedTables, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
+        failpoint("apply.start")
+        self.store = store
+        self.epoch = epoch
+        self.settings = settings
+        self._owned = owned
+        self._writes: list[VersionWrite] = []
+        self._found = 0
+
+    def find(self, table: int, keyed: pa.Table) -> Found:
+        """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
+        partitions = (np.asarray(keyed["hash"]) % self.store.partitions).astype(np.int64)
+        if (np.diff(partitions) < 0).any():
+            order = np.argsort(partitions, kind="stable")
+            keyed, partitions = keyed.take(pa.array(order)), partitions[order]
+        input_ = keyed.combine_chunks()
+        for partition in np.unique(partitions).tolist():
+            if partition not in self._owned:
+                raise InvariantBroken(f"a record of partition {partition} reached a manager that does not own it")
+        versions = self.store.read_versions(table, _flat(input_["key"]), partitions, self.epoch)
+        self._found += len(input_)
+        failpoint("apply.read")
+        return Found(table, input_, versions)
+
+    def put(self, found: Found, rows: pa.Array) -> Changes:
+        """Let the found records have these rows (NULL: none); returns what that changes."""
+        self._writes.append(_write_of(found.table, found.versions, rows, self.epoch))
+        return Changes(found, rows)
+
+    def put_events(self, table: int, events: pa.Table) -> Changes:
+        """Let the records of `events`, one for each, be as these state; returns what that changes."""
+        found = self.find(table, events)
+        return self.put(found, found.input["row"].combine_chunks())
+
+    def write(self) -> None:
+        """Store what was put."""
+        failpoint("apply.computed")
+        self.store.write_versions(self._writes, self.epoch)
+        failpoint("apply.written")
+
+    @property
+    def counts(self) -> Counts:
+        """How many records were found, and how many put otherwise than they were found."""
+        written = sum(len(write.chosen) for write in self._writes)
+        size = sum(write.rows.nbytes for write in self._writes)
+        return Counts(records_read=self._found, records_written=written, bytes_written=size)
+
+
+def _write_of(table: int, found: StoredVersions, rows: pa.Array, epoch: Inflight) -> VersionWrite:
+    again = np.flatnonzero(found.applied)
+    if len(again) and differs(found.now.take(pa.array(again)), rows.take(pa.array(again))).any():
+        raise InvariantBroken(f"epoch {epoch.epoch} computed another row for table {table} than it wrote before")
+    chosen = np.flatnonzero(differs(found.rows, rows) & ~found.applied)
+    return VersionWrite(table, found, chosen, rows.take(pa.array(chosen)))
+
+
+def differs(left: pa.Array, right: pa.Array) -> np.ndarray:
+    """Where two arrays of row bytes differ; NULL equals NULL."""
+    same = np.asarray(pc.fill_null(pc.equal(left, right), False))
+    if left.null_count and right.null_count:
+        same |= np.asarray(left.is_null()) & np.asarray(right.is_null())
+    return ~same
+
+
+def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -1,0 +1,152 @@
+"""γ: contributions of rows to their groups (`epochs.md`, "γ fold" and "γ min/max").
+
+In: delta rows, then contributions of many managers. Out: contributions to each group, for each entry of a
+PRE-AGGREGATION and for each exact sum of DOUBLE, consolidated. Always: a function of the multiset of its inputs (R7):
+neither order nor partition changes a byte; a row changed twice in an epoch needs no collapse, because its delta rows cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.model.keybatches import encode_keys
+from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.operators import channels, exact_sums
+from viewkeeper.operators.channels import GROUPS, Channel
+from viewkeeper.operators.duck import as_type, run_sql
+from viewkeeper.operators.few_rows import add_up, are_few
+from viewkeeper.plan.nodes import AggregateNode, Edge, Entries
+
+
+def has_one_reader(node: AggregateNode, edge: Edge) -> bool:
+    """Whether the rows of delta rows are read once only: then DuckDB need not hand them out."""
+    return edge.aside is None and not node.entries and not node.exact_sums
+
+
+def contribute_side(node: AggregateNode, edge: Edge, side: pa.Table, sign: int) -> pa.Table:
+    """Contributions to the groups of a node that `has_one_reader`, of delta rows all inserted or all deleted."""
+    return signed_contribution(node, run_sql(f"WITH rows AS ({edge.rows}) {node.contribute}", delta=side), sign)
+
+
+def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+    """Contributions of the rows that an edge gave, each with its channel."""
+    for sign, side in sides(rows):
+        yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
+    for place, entries in enumerate(node.entries):
+        yield channels.entries(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
+    for place, argument in enumerate(node.exact_sums):
+        yield channels.sums(place), _mantissas(node, argument, rows)
+
+
+def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+    """The contributions of few rows, each by itself, from what `node.contribute_each` returned."""
+    keys, hashes = _keys(node, given)
+    states = {f"s{i}": as_type(given[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
+    yield GROUPS, pa.table({"key": keys, "hash": hashes, "sign": given["sign"].cast(pa.int8()), **states})
+    for place, entries in enumerate(node.entries):
+        values = [given[f"e{place}_{i}"] for i in range(len(entries.values))]
+        there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
+        named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
+        named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
+        yield channels.entries(place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
+    for place, argument in enumerate(node.exact_sums):
+        yield channels.sums(place), _mantissas(node, argument, given)
+
+
+def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """What was inserted and what was deleted, where there is any; the one stands before the other, so nothing is copied."""
+    inserted = int(np.count_nonzero(np.asarray(relation["sign"]) > 0))
+    for sign, side in ((1, relation.slice(0, inserted)), (-1, relation.slice(inserted))):
+        if len(side):
+            yield sign, side
+
+
+def first_contribution(node: AggregateNode) -> pa.Table:
+    """What a backfill gives a record that exists over an empty base too: nothing, under the empty key."""
+    keys, hashes = encode_keys((), [], 1)
+    zeros = {f"s{i}": pa.array([0], column.type.arrow) for i, column in enumerate(node.state)}
+    return pa.table({"key": keys, "hash": pa.array(hashes), "sign": pa.array([1], pa.int8()), **zeros})
+
+
+def combine(node: AggregateNode, parts: Sequence[pa.Table]) -> pa.Table:
+    """One contribution for each group, in key order."""
+    if are_few(parts):
+        states = [f"s{i}" for i in range(len(node.state))]
+        added = add_up(pa.concat_tables(parts), ["key"], states, factor="sign", keep_zeros=True)
+        place = added.column_names.index("sign")
+        return added.set_column(place, "sign", pa.array(np.ones(len(added), np.int8)))
+    sums = ", ".join(
+        f"CAST(sum(CAST(sign AS {column.type.duckdb}) * CAST(s{i} AS {column.type.duckdb})) AS {column.type.duckdb}) AS s{i}"
+        for i, column in enumerate(node.state)
+    )
+    whole = "CAST(1 AS TINYINT) AS sign"
+    sql = f"SELECT key, any_value(hash) AS hash, {whole}, {sums} FROM parts GROUP BY key ORDER BY key"
+    return run_sql(sql, parts=pa.concat_tables(parts))
+
+
+def combine_entries(parts: Sequence[pa.Table]) -> pa.Table:
+    """For each entry whose multiplicity changes by how much, in key order."""
+    if are_few(parts):
+        return add_up(pa.concat_tables(parts), ["key"], ["n"], keep_zeros=False)
+    sql = (
+        "SELECT key, any_value(hash) AS hash, any_value(size) AS size, CAST(sum(n) AS BIGINT) AS n FROM parts "
+        "GROUP BY key HAVING sum(n) <> 0 ORDER BY key"
+    )
+    return run_sql(sql, parts=pa.concat_tables(parts))
+
+
+def combine_exact_sums(parts: Sequence[pa.Table]) -> pa.Table:
+    """For each group and unit the sum of mantissas, in that order."""
+    if are_few(parts):
+        return add_up(pa.concat_tables(parts), ["key", "unit"], ["m"], keep_zeros=False)
+    sql = (
+        "SELECT key, any_value(hash) AS hash, unit, CAST(sum(CAST(m AS HUGEINT)) AS HUGEINT) AS m FROM parts "
+        "GROUP BY key, unit HAVING sum(CAST(m AS HUGEINT)) <> 0 ORDER BY key, unit"
+    )
+    return run_sql(sql, parts=pa.concat_tables(parts))
+
+
+def signed_contribution(node: AggregateNode, grouped: pa.Table, sign: int) -> pa.Table:
+    """A node's contributions (`k…`, `s…`) under their encoded keys."""
+    keys, hashes = _keys(node, grouped)
+    states = {f"s{i}": as_type(grouped[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
+    return pa.table({"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8)), **states})
+
+
+def _entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
+    """Entries lie where their group lies: an entry's key is the group's key, `size` bytes of it, and the values behind it."""
+    groups, hashes = _keys(node, grouped)
+    values = [grouped[f"e{i}"] for i in range(len(entries.values))]
+    behind, _ = encode_keys(entries.values, values, len(grouped))
+    whole = Ragged.from_arrow(groups)
+    keys = join([whole, Ragged.from_arrow(behind)]).to_arrow()
+    sizes = pa.array(whole.lengths.astype(np.int32))
+    return pa.table({"key": keys, "hash": hashes, "size": sizes, "n": grouped["n"]})
+
+
+def _mantissas(node: AggregateNode, argument: int, rows: pa.Table) -> pa.Table:
+    """Mantissas by group and unit: split in numpy, because SQL cannot look into a double."""
+    keys = [f"k{i}" for i in range(len(node.key))]
+    present = rows[f"a{argument}"].is_valid()
+    if "fails" in rows.column_names:
+        present = pc.and_(present, pc.invert(rows["fails"]))
+    chosen = rows.filter(present)
+    units, mantissas = exact_sums.split(np.asarray(chosen[f"a{argument}"]).astype(np.float64))
+    signed = mantissas * np.asarray(chosen["sign"])
+    grouped = pa.table({"unit": pa.array(units), "m": pa.array(signed)} | {key: chosen[key] for key in keys})
+    if not are_few([grouped]):
+        by = "".join(f"{key}, " for key in keys)
+        sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"
+        grouped = run_sql(sql, parts=grouped)
+    encoded, hashes = _keys(node, grouped)
+    mantissa = as_type(grouped["m"], pa.decimal128(38, 0))
+    return pa.table({"key": encoded, "hash": hashes, "unit": grouped["unit"], "m": mantissa})
+
+
+def _keys(node: AggregateNode, grouped: pa.Table) -> tuple[pa.Array, pa.Array]:
+    keys, hashes = encode_keys(node.key, [grouped[f"k{i}"] for i in range(len(node.key))], len(grouped))
+    return keys, pa.array(hashes)

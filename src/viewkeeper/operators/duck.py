@@ -1,0 +1,120 @@
+"""DuckDB inside a view manager: vectorized SQL over Arrow, one thread, no way out to files or network.
+
+In: SQL that ViewKeeper generated, and the Arrow tables it reads by name. Out: an Arrow table. Always: one connection for
+each thread, rows in the order of the input where the SQL does not group.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from weakref import WeakSet
+
+import duckdb
+import pyarrow as pa
+
+_LOCAL = threading.local()  # `own`: the thread's connection
+_NAMED = re.compile(r"\b(c\d+) AS (\w+)")
+_ONLY_NAMES = re.compile(rf"SELECT ord, sign(, {_NAMED.pattern})* FROM delta")
+_SETTINGS = (
+    "SET threads = 1",
+    "SET enable_external_access = false",
+    "SET enable_progress_bar = false",  # it would go to the standard output of whoever asks
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+)
+
+
+def connect(
+    *, disabled_optimizers: Sequence[str] = (), memory_bytes_max: int | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A connection of one thread, with settings that nothing can change any more."""
+    connection = duckdb.connect()
+    if memory_bytes_max:  # and nothing more on the disk of whoever asks, in a directory `.tmp` that anyone may read
+        connection.execute(f"SET memory_limit = '{memory_bytes_max}B'; SET temp_directory = ''")
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    if disabled_optimizers:
+        connection.execute(f"SET disabled_optimizers = '{','.join(disabled_optimizers)}'")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
+    """The result of `sql`, which reads the given relations by name.
+
+    A relation stays known under its name until another takes it or `forget_relations` is called: twenty views that read
+    the same delta rows have DuckDB look at them once.
+    """
+    own = _own()
+    for name, relation in relations.items():
+        if own.known.get(name) is not relation:
+            own.connection.register(name, relation)
+            own.known[name] = relation
+    return own.connection.sql(sql).to_arrow_reader().read_all()
+
+
+def run_edge(sql: str, delta: pa.Table) -> pa.Table:
+    """The result of an edge's SQL over `delta`; one that only names columns anew is Arrow's matter."""
+    named = _renames(sql)
+    if named is None:
+        return run_sql(sql, delta=delta)
+    return pa.table([delta[old] for old, _ in named], names=[new for _, new in named])
+
+
+@lru_cache(maxsize=1024)
+def _renames(sql: str) -> tuple[tuple[str, str], ...] | None:
+    """The columns, as (old, new), that a SELECT of nothing but columns returns."""
+    if not _ONLY_NAMES.fullmatch(sql):
+        return None
+    return (("ord", "ord"), ("sign", "sign"), *_NAMED.findall(sql))
+
+
+def forget_relations() -> None:
+    """Let go of the memory of all relations."""
+    own = _own()
+    for name in own.known:
+        own.connection.unregister(name)
+    own.known = {}
+
+
+def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column of a result in the type that a record stores."""
+    return array if array.type == kind else array.cast(kind)
+
+
+class _Own:
+    """A thread's connection, and the relations that it knows."""
+
+    def __init__(self) -> None:
+        self.connection = connect()
+        self.known: dict[str, pa.Table | pa.RecordBatch] = {}
+        _ALL.add(self)
+
+
+_ALL: WeakSet[_Own] = WeakSet()
+_INHERITED: list[_Own] = []
+
+
+def _own() -> _Own:
+    own = getattr(_LOCAL, "own", None)
+    if own is None:
+        own = _LOCAL.own = _Own()
+    return own
+
+
+def _set_inherited_aside() -> None:
+    """In a forked child: what its parent's threads held is neither used nor closed, for DuckDB's own threads are not here."""
+    _LOCAL.__dict__.clear()
+
+
+# Python lets go of what other threads held before it tells a child that it was forked: so it is held before.
+os.register_at_fork(
+    before=lambda: _INHERITED.extend(_ALL), after_in_parent=_INHERITED.clear, after_in_child=_set_inherited_aside
+)
+# The same for the end of the interpreter: threads of Py4J end beside it, and DuckDB would abort what they let go of.
+atexit.register(lambda: _INHERITED.extend(_ALL))

@@ -1,0 +1,150 @@
+"""Exact sums of DOUBLE: mantissas binned by exponent, summed in 128 bits (`epochs.md`, R7).
+
+In: doubles, or sums kept before. Out: for each group a canonical value of bytes, and the double nearest to the exact sum.
+Always: a function of the multiset of what was added and taken away; NaN and the infinities are counted, so that taking
+the last one away brings the finite sum back.
+
+A finite double is `mantissa · 2^(unit − 1074)`; `unit` is 0 to 2045. A kept sum is a list of (bin u16, 128-bit sum), a bin
+holding the 32 units from 32 · bin on; the three bins behind those of the units count NaN, +∞ and −∞.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.ragged import Ragged
+from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.few_rows import add_up, are_few
+
+_BIN_UNITS = 32
+_NAN, _PLUS, _MINUS = 64, 65, 66
+_LEAST = 1074  # the smallest subnormal is 2^-1074
+_ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
+_WIDE = pa.decimal128(38, 0)
+
+
+def split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Unit and signed mantissa of each double; a special value is one of its own unit."""
+    bits = values.view(np.int64)
+    exponent = (bits >> 52) & 0x7FF
+    fraction = bits & ((1 << 52) - 1)
+    mantissa = np.where(exponent > 0, fraction | (1 << 52), fraction)
+    units = np.maximum(exponent, 1) - 1
+    mantissa = np.where(bits < 0, -mantissa, mantissa)
+    special = exponent == 0x7FF
+    if special.any():
+        kinds = np.where(fraction != 0, _NAN, np.where(bits < 0, _MINUS, _PLUS)) * _BIN_UNITS
+        units, mantissa = np.where(special, kinds, units), np.where(special, 1, mantissa)
+    return units.astype(np.int16), mantissa
+
+
+def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Array) -> pa.Array:
+    """The kept sums (NULL: none) with `sums` of `units` added to the groups at the given places."""
+    old_groups, old_bins, old_sums = _read(kept)
+    parts = pa.table(
+        {
+            "place": pa.array(np.concatenate([old_groups, groups.astype(np.int64)])),
+            "bin": pa.array(np.concatenate([old_bins, units // _BIN_UNITS]).astype(np.int32)),
+            "factor": pa.array(
+                np.concatenate([np.ones(len(old_bins), np.int64), np.int64(1) << (units % _BIN_UNITS).astype(np.int64)])
+            ),
+            "total": pa.concat_arrays([old_sums, sums.cast(_WIDE)]),
+        }
+    )
+    if are_few([parts]):
+        added = add_up(parts, ["place", "bin"], ["total"], factor="factor", keep_zeros=False)
+        return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"])
+    sql = (
+        "SELECT place, bin, CAST(sum(CAST(total AS HUGEINT) * factor) AS HUGEINT) AS total FROM parts "
+        "GROUP BY place, bin HAVING sum(CAST(total AS HUGEINT) * factor) <> 0 ORDER BY place, bin"
+    )
+    added = run_sql(sql, parts=parts).combine_chunks()
+    return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"].cast(_WIDE))
+
+
+def round_sums(kept: pa.Array) -> pa.Array:
+    """The double nearest to each kept sum; 0.0 for an empty one."""
+    groups, bins, sums = _read(kept)
+    result = np.zeros(len(kept))
+    if not len(groups):
+        return pa.array(result)
+    alone = np.bincount(groups, minlength=len(kept))[groups] == 1
+    low, high = _limbs(sums)
+    small = alone & (bins < _NAN) & (high == (low.view(np.int64) >> 63))
+    result[groups[small]] = np.ldexp(low[small].view(np.int64).astype(np.float64), bins[small] * _BIN_UNITS - _LEAST)
+    others = np.flatnonzero(~small)
+    borders = np.flatnonzero(np.diff(groups[others], prepend=-1, append=-1))
+    for start, stop in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+        chosen = others[start:stop]
+        values = (high[chosen].astype(object) << 64) + low[chosen].astype(object)
+        result[groups[chosen[0]]] = _round(bins[chosen].tolist(), values.tolist())
+    return pa.array(result)
+
+
+def sum_lists(lists: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The double nearest to the exact sum of each list without NULLs; NULL of none."""
+    flat = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(flat), 0))
+    units, mantissas = split(np.asarray(flat.flatten()))
+    kept = pa.nulls(len(flat), pa.binary())
+    sums = add_sums(kept, np.repeat(np.arange(len(flat)), sizes), units, pa.array(mantissas))
+    return pc.if_else(flat.is_valid(), round_sums(sums), None)
+
+
+def is_empty(kept: pa.Array) -> np.ndarray:
+    """Where nothing is summed."""
+    return Ragged.from_arrow(kept).lengths == 0
+
+
+def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
+    special = {kind: total for kind, total in zip(bins, sums, strict=True) if kind >= _NAN}
+    if min(special.values(), default=0) < 0:
+        raise InvariantBroken("more special values of a DOUBLE were taken away than added")
+    if _NAN in special or (_PLUS in special and _MINUS in special):
+        return math.nan
+    if special:
+        return math.inf if _PLUS in special else -math.inf
+    total = sum(value << (_BIN_UNITS * number) for number, value in zip(bins, sums, strict=True))
+    # Python rounds a large integer half to even; one bit stands for all that is cut off, which keeps that exact.
+    cut = max(0, abs(total).bit_length() - 64)
+    head = abs(total) >> cut
+    if abs(total) & ((1 << cut) - 1):
+        head |= 1
+    try:
+        size = math.ldexp(float(head), cut - _LEAST)
+    except OverflowError:
+        size = math.inf
+    return -size if total < 0 else size
+
+
+def _read(kept: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+    """Group places, bins and sums of kept values, group after group."""
+    whole = Ragged.from_arrow(kept)
+    counts = whole.lengths // _ENTRY.itemsize
+    entries = np.frombuffer(np.ascontiguousarray(whole.data).tobytes(), _ENTRY, int(counts.sum()))
+    limbs = np.empty((len(entries), 2), np.uint64)
+    limbs[:, 0], limbs[:, 1] = entries["low"], entries["high"].view(np.uint64)
+    sums = pa.Array.from_buffers(_WIDE, len(entries), [None, pa.py_buffer(limbs)])
+    return np.repeat(np.arange(len(kept)), counts), entries["bin"].astype(np.int64), sums
+
+
+def _write(count: int, groups: np.ndarray, bins: np.ndarray, sums: pa.ChunkedArray) -> pa.Array:
+    flat = sums.combine_chunks() if isinstance(sums, pa.ChunkedArray) else sums
+    entries = np.empty(len(groups), _ENTRY)
+    entries["bin"] = bins
+    entries["low"], entries["high"] = _limbs(flat)
+    sizes = np.bincount(groups, minlength=count) * _ENTRY.itemsize if len(groups) else np.zeros(count, np.int64)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return Ragged(np.frombuffer(entries.tobytes(), np.uint8), offsets).to_arrow()
+
+
+def _limbs(sums: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    words = np.frombuffer(sums.buffers()[1], np.uint64)[2 * sums.offset : 2 * (sums.offset + len(sums))].reshape(-1, 2)
+    return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1]).view(np.int64)

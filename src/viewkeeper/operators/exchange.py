@@ -1,0 +1,61 @@
+"""Exchange: carries messages between the tasks of an epoch.
+
+In: an epoch's program. Out: the receipts of its tasks. Always: what a task sends to a manager reaches that manager's task
+of the next stage, whole; a task starts when all of the stage before it have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from viewkeeper.model.counts import Counts
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.operators.messages import Message
+from viewkeeper.operators.program import EpochProgram
+from viewkeeper.operators.receipts import Failure, Receipt, require_all
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.store import Store
+from viewkeeper.settings import WorkSettings
+
+
+class Exchange(Protocol):
+    """Where the tasks of an epoch run, and how their messages travel."""
+
+    def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
+        """Run all tasks; yields what they came to."""
+        ...
+
+
+class InProcess:
+    """All tasks here, one after the other; messages are passed on as they are."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
+        sent = self.carry(m for split in self.in_turn(program.splits) for m in program.read(self._opened, split))
+        for stage in range(1, len(program.stages) + 1):
+            sent = self.carry(
+                message
+                for manager in self.in_turn(range(program.managers))
+                for message in program.apply(self._opened, stage, manager, (m for m in sent if m.to == manager))
+            )
+        yield from (message.body for message in sent if isinstance(message.body, (Receipt, Failure)))
+
+    def carry(self, messages: Iterable[Message]) -> list[Message]:
+        """Messages on their way."""
+        return list(messages)
+
+    def in_turn(self, tasks: Iterable) -> Iterable:
+        """Tasks in the order in which they run."""
+        return tasks
+
+    def _opened(self) -> Store:
+        return self._store
+
+
+def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings | None = None) -> Counts:
+    """The whole epoch in this process, as one manager that owns every partition."""
+    program = EpochProgram.of(store, plan, epoch, [0] * store.partitions, settings or WorkSettings())
+    return require_all(program.tasks, InProcess(store).run(program))

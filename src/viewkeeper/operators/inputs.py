@@ -1,0 +1,179 @@
+"""Inputs: what changes and rows mean to the nodes that read them.
+
+In: a split, or what a node gave. Out: input of channels. Always: a view that is being filled sees the changes of the rows it
+has, and only those (R12); the others come to it as rows of a later chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.positions import Stream
+from viewkeeper.operators.apply import Changes
+from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input, aside
+from viewkeeper.operators.contributions import first_contribution
+from viewkeeper.operators.delta import log_events
+from viewkeeper.operators.delta_rows import Delta, delta_of_changes, delta_of_rows
+from viewkeeper.operators.duck import forget_relations, run_edge
+from viewkeeper.operators.failing_rows import aside_events, without_failing
+from viewkeeper.operators.operator import Operator, Reader
+from viewkeeper.operators.registry import OPERATORS
+from viewkeeper.operators.splits import Split, chunk_of, opening_chunk
+from viewkeeper.plan.nodes import AggregateNode, DeltaNode, Node
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.store import Store
+from viewkeeper.settings import WorkSettings
+
+
+class DeltaCollector:
+    """Collects what deltas mean to the nodes that read them."""
+
+    def __init__(self, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings) -> None:
+        self._plan, self._epoch, self._settings = plan, epoch, settings
+        self._operators: dict[type, Operator] = {}
+        self._tables: dict[tuple[int, Channel], list[pa.Table]] = {}
+        self.rows = 0  # gathered and not handed on yet
+
+    def add(self, table: int, channel: Channel, rows: pa.Table) -> None:
+        """Rows for a channel of the node that writes `table`."""
+        self._tables.setdefault((table, channel), []).append(rows)
+        self.rows += len(rows)
+
+    def add_delta(self, readers: Sequence[Reader], delta: Delta) -> None:
+        """What delta rows mean to each of the readers of their source."""
+        together: dict[type, list[Reader]] = {}
+        for node, number in readers:
+            together.setdefault(type(node), []).append((node, number))
+        for kind, mine in together.items():
+            self._operator(kind).read(mine, delta, self)
+
+    def add_output(self, node: Node | DeltaNode, given: Delta | Changes) -> None:
+        """What a node gave, to those who read it. The rows of a backfill's chunk are as of the epoch before."""
+        if isinstance(given, Delta):
+            self.add_delta(self._plan.readers(node.gives), given)
+            return
+        readers = list(_readers(self._plan, self._epoch, node.gives))
+        if not readers:
+            return
+        changes, partitions = given.table()
+        for chunk, some in readers:
+            self.add_changes(node.gives, changes if chunk is None else self._flowing(changes, partitions, chunk), some)
+
+    def add_changes(self, source: int, changes: pa.RecordBatch | pa.Table, readers: Sequence[Reader]) -> None:
+        """Changes (position, key, before, after) to the given readers."""
+        if len(changes):
+            schema, most = self._plan.schema(source), self._settings.decoded_rows
+            self.add_delta(readers, delta_of_changes(schema, changes, _wanted(readers), rows_max=most))
+
+    def passing(self, node: Node, number: int, delta: Delta) -> pa.Table:
+        """The rows that pass an edge; those on which its expressions fail are set aside."""
+        edge = node.edges[number]
+        rows = run_edge(edge.rows, delta.relation)
+        if edge.aside is not None:
+            failing = aside_events(delta, rows)
+            if failing is not None:
+                self.add(node.table, aside(number), failing)
+                rows = without_failing(rows)
+        return rows
+
+    def inputs(self) -> list[Input]:
+        """One table for each channel; the collector begins anew."""
+        found, self._tables, self.rows = self._tables, {}, 0
+        return [
+            Input(table, channel, self._operator(type(node)).lessen(node, channel, rows))
+            for (table, channel), rows in sorted(found.items(), key=lambda item: item[0])
+            for node in (self._plan.node(table),)
+        ]
+
+    def _operator(self, kind: type) -> Operator:
+        if kind not in self._operators:
+            self._operators[kind] = OPERATORS[kind](self._settings)
+        return self._operators[kind]
+
+    def _flowing(self, changes: pa.Table, partitions: np.ndarray, chunk: int) -> pa.Table:
+        """The changes of rows that a backfill has, or gets with its chunk."""
+        flows = np.ones(len(changes), bool)
+        for partition, keys in self._epoch.chunks[chunk].borders.items():
+            if keys[-1] is not None:
+                below = pc.less_equal(changes["key"], pa.scalar(keys[-1], pa.binary()))
+                flows &= (partitions != partition) | np.asarray(below)
+        return changes.filter(pa.array(flows))
+
+
+def read_split(
+    store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, settings: WorkSettings
+) -> tuple[list[Input], int]:
+    """The input that a split gives: of the log to nodes, or to DELTAs; of rows to nodes. And how many rows were read."""
+    failpoint("split.start")
+    collector, count = DeltaCollector(plan, epoch, settings), 0
+    if split.chunk is not None:
+        count = _read_rows(store, plan, epoch, split, collector)
+    else:
+        for source, batch in store.read_log(split.stream, split.start, split.stop):
+            _read_changes(store, plan, epoch, source, batch, split.stream, collector)
+            count += len(batch)
+    failpoint("split.read")
+    inputs = collector.inputs()
+    forget_relations()
+    return inputs, count
+
+
+def _read_changes(
+    store: Store,
+    plan: PhysicalPlan,
+    epoch: Inflight,
+    source: int,
+    batch: pa.RecordBatch,
+    stream: Stream,
+    collector: DeltaCollector,
+) -> None:
+    delta = plan.delta_of(source)
+    if delta is not None:
+        collector.add(delta.table, ROWS, log_events(delta, batch))
+        return
+    for chunk, readers in _readers(plan, epoch, source):
+        flowing = batch
+        if chunk is not None and (part := store.part_of(stream)) in epoch.chunks[chunk].borders:
+            low = epoch.chunks[chunk].borders[part][0]
+            flowing = batch.filter(pc.less_equal(batch["key"], pa.scalar(low, pa.binary())))
+        collector.add_changes(source, flowing, readers)
+
+
+def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, collector: DeltaCollector) -> int:
+    """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from records (R12)."""
+    chunk, count = epoch.chunks[split.chunk or 0], 0
+    readers = [(node, number) for node, number in plan.readers(chunk.source) if node.backfill in chunk.tables]
+    schema, wanted = plan.schema(chunk.source), _wanted(readers)
+    for batch in _rows(store, plan, epoch, split, chunk.source):
+        count += len(batch)
+        if len(batch):
+            collector.add_delta(readers, delta_of_rows(schema, batch, wanted))
+    for node in plan.nodes if split.opens else ():
+        if isinstance(node, AggregateNode) and node.always and opening_chunk(epoch, node.backfill) == split.chunk:
+            collector.add(node.table, GROUPS, first_contribution(node))
+    return count
+
+
+def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, source: int) -> Iterable[pa.RecordBatch]:
+    stored = plan.stored_in(source)
+    if stored is None:
+        return store.scan_as_of(source, split.part, epoch.stop.positions, split.low, split.high)
+    return store.scan_versions(split.part, stored, epoch.epoch - 1, epoch.aborted, split.low, split.high)
+
+
+def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
+    """Who reads a table, by the chunk that fills them from it: one set of delta rows serves all of one chunk."""
+    found: dict[int | None, list[Reader]] = {}
+    for node, number in plan.readers(source):
+        found.setdefault(chunk_of(epoch, node.backfill, source), []).append((node, number))
+    yield from found.items()
+
+
+def _wanted(readers: Sequence[Reader]) -> list[int]:
+    return sorted({position for node, number in readers for position in node.edges[number].columns})

@@ -1,0 +1,233 @@
+"""⋈: what a join gives when rows of its sides change (`epochs.md`, "⋈").
+
+In: events of entries, all of a join key in one manager. Out: pairs deleted and pairs inserted, in pieces. Always:
+computed from the versions below the epoch and the events, so a re-run gives the same. A pair is given when one of its rows
+changed: changed rows meet each other and the other side's entries, which are read by join key; entries that did not change
+meet changed rows only. Which rows lack a match is known from counts, never from a look at the side that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.operators import channels
+from viewkeeper.operators.apply import Applier, Changes
+from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.channels import Channel
+from viewkeeper.operators.delta_rows import Delta, delta_of_output
+from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.match_counts import SideCounts, change_matches, put_matches
+from viewkeeper.operators.operator import Operator
+from viewkeeper.operators.side_rows import (
+    ChangedRows,
+    JoinKeys,
+    SideRows,
+    changed_rows,
+    entry_events,
+    no_rows,
+    unchanged_rows,
+)
+from viewkeeper.plan.nodes import JoinNode
+
+if TYPE_CHECKING:
+    from viewkeeper.operators.inputs import DeltaCollector
+
+
+class JoinOperator(Operator[JoinNode]):
+    """Entries of all sides, and the pairs that changed with them."""
+
+    def read(self, readers: Sequence[tuple[JoinNode, int]], delta: Delta, out: DeltaCollector) -> None:
+        for node, number in readers:
+            with blamed(node.table):
+                side, rows = node.side_of(number), out.passing(node, number, delta)
+                out.add(node.table, channels.side(side), entry_events(node, side, rows))
+
+    def apply(self, applier: Applier, node: JoinNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
+        changed = [
+            changed_rows(applier, node, number, inputs[channels.side(number)])
+            if channels.side(number) in inputs
+            else no_rows(node, number)
+            for number in range(len(node.sides))
+        ]
+        if not any(len(rows) for rows in changed):
+            return
+        if node.kind == "inner":
+            yield from _inner(applier, node, changed)
+        else:
+            yield from _Outer(applier, node, changed).delta()
+
+
+def _inner(applier: Applier, node: JoinNode, changed: Sequence[ChangedRows]) -> Iterator[Delta]:
+    """Changed rows of a side with all rows of the sides behind it, and with the unchanged ones of the sides before it."""
+    for turn, rows in enumerate(changed):
+        if not len(rows):
+            continue
+        keys = rows.join_keys()
+        pieces: list[tuple[int, SideRows]] = [(turn, rows)]
+        yield from _meet(applier, node, changed, turn, keys, pieces)
+
+
+def _meet(
+    applier: Applier,
+    node: JoinNode,
+    changed: Sequence[ChangedRows],
+    turn: int,
+    keys: JoinKeys,
+    chosen: list[tuple[int, SideRows]],
+) -> Iterator[Delta]:
+    """Let the chosen rows meet those of the sides that are not chosen yet, a piece of a side at a time."""
+    missing = [side for side in range(len(node.sides)) if side not in {number for number, _ in chosen}]
+    if not missing:
+        for pairs in _pairs(applier, node, [rows for _, rows in sorted(chosen, key=lambda item: item[0])], turn):
+            yield _delta(node, pairs)
+        return
+    side = missing[0]
+    if side > turn and len(changed[side]):
+        yield from _meet(applier, node, changed, turn, keys, [*chosen, (side, changed[side])])
+    for piece in unchanged_rows(applier, node, side, keys, changed[side]):
+        yield from _meet(applier, node, changed, turn, keys, [*chosen, (side, piece)])
+
+
+def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -> Iterator[pa.Table]:
+    """The combinations of rows that match: `n0…`, `sign`, and the columns that the join gives; at most so many at once.
+
+    `turn`: the side whose change it is; a row of another side goes with it when it stays, or changes in the same way.
+    """
+    if not all(len(rows) for rows in sides):
+        return
+    most = applier.settings.pairs
+    if prod(map(len, sides)) > most and _count(sides) > most:
+        widest = max(range(len(sides)), key=lambda side: len(sides[side]))
+        rows = sides[widest]
+        if len(rows) > 1:
+            for start, stop in ((0, len(rows) // 2), (len(rows) // 2, len(rows))):
+                part = [*sides[:widest], rows.slice(start, stop), *sides[widest + 1 :]]
+                yield from _pairs(applier, node, part, turn)
+            return
+    columns = [f"s{side}.n AS n{side}" for side in range(len(sides))]
+    for number in range(len(sides)):
+        columns += [f"s{number}.{name} AS c{place}" for place, (name, _) in node.told_by(number).items()]
+    changing = range(len(sides)) if turn is None else (turn,)
+    sign = f"CAST(sign({' + '.join(f's{side}.st' for side in changing)}) AS INTEGER)"
+    joins = [f"JOIN s{side} ON s{side}.j = s0.j" for side in range(1, len(sides))]
+    states = [f"s{side}.st IN (0, {sign})" for side in range(len(sides)) if turn is None or side != turn]
+    sql = f"SELECT {sign} AS sign, {', '.join(columns)} FROM s0 {' '.join(joins)} WHERE {' AND '.join(states)}"
+    if node.residual is not None:
+        sql = f"SELECT * FROM ({sql}) WHERE {node.residual}"
+    pairs = run_sql(sql, **{f"s{side}": rows.relation for side, rows in enumerate(sides)})
+    if len(pairs):
+        yield pairs
+
+
+def _count(sides: Sequence[SideRows]) -> int:
+    """How many combinations of rows have the same join key."""
+    counts = [f"(SELECT j, count(*) AS n FROM s{side} GROUP BY j) t{side}" for side in range(len(sides))]
+    joins = [f"JOIN {counts[side]} ON t{side}.j = t0.j" for side in range(1, len(sides))]
+    product = " * ".join(f"CAST(t{side}.n AS HUGEINT)" for side in range(len(sides)))
+    sql = f"SELECT CAST(coalesce(sum({product}), 0) AS DOUBLE) AS n FROM {counts[0]} {' '.join(joins)}"
+    answer = run_sql(sql, **{f"s{side}": rows.relation for side, rows in enumerate(sides)})
+    return int(answer["n"][0].as_py())
+
+
+def _delta(node: JoinNode, rows: pa.Table) -> Delta:
+    """Rows with a `sign` and the columns that the join gives, as what was inserted and what was deleted."""
+    columns, signs = node.given, np.asarray(rows["sign"])
+    if node.tag_place is not None and f"c{node.tag_place}" not in rows.column_names:
+        rows = rows.append_column(f"c{node.tag_place}", pa.array(np.zeros(len(rows), np.int32)))
+    inserted, deleted = (rows.filter(pa.array(signs == sign)) for sign in (1, -1))
+    return delta_of_output(
+        {place: inserted[f"c{place}"] for place in columns},
+        {place: deleted[f"c{place}"] for place in columns},
+        columns,
+        node.given_key,
+        counts=(len(inserted), len(deleted)),
+    )
+
+
+class _Outer:
+    """A join that also tells of rows by whether they have a match: left, full, semi and anti."""
+
+    def __init__(self, applier: Applier, node: JoinNode, changed: Sequence[ChangedRows]) -> None:
+        self._applier = applier
+        self._node = node
+        self._changed = changed
+        self._counts = None if node.counts is None else SideCounts(applier, node.counts, changed)
+        self._matches = [np.zeros(len(rows), np.int64) for rows in changed]  # of changed rows, by their number
+        self._gives_pairs = node.kind in ("left", "full")
+
+    def delta(self) -> Iterator[Delta]:
+        if self._gives_pairs or self._counts is None:
+            for pairs in _pairs(self._applier, self._node, self._changed):
+                yield from self._paired(pairs, (0, 1))
+        for side in (1, 0):
+            yield from self._meet_unchanged(side)
+        for side in (0, 1):
+            if self._node.sides[side].preserved and len(self._changed[side]):
+                yield from self._tell_changed(side)
+
+    def _meet_unchanged(self, side: int) -> Iterator[Delta]:
+        """The unchanged rows of a side with the changed ones of the other."""
+        other = 1 - side
+        keys = self._changed[other].join_keys()
+        preserved = self._node.sides[side].preserved
+        if self._counts is not None and not self._gives_pairs:
+            # whether a row has a match follows from the counts: only keys whose count leaves or reaches 0 matter
+            keys = keys.only(self._counts.crossing(keys, other)) if preserved else keys.only(np.zeros(len(keys), bool))
+        if not len(keys):
+            return
+        for piece in unchanged_rows(self._applier, self._node, side, keys, self._changed[side]):
+            met = [piece, self._changed[other]] if side == 0 else [self._changed[other], piece]
+            less, more = np.zeros(len(piece), np.int64), np.zeros(len(piece), np.int64)
+            for pairs in _pairs(self._applier, self._node, met) if self._gives_pairs or self._counts is None else ():
+                yield from self._paired(pairs, (other,))
+                numbers, signs = np.asarray(pairs[f"n{side}"]), np.asarray(pairs["sign"])
+                less += np.bincount(numbers[signs < 0], minlength=len(piece))
+                more += np.bincount(numbers[signs > 0], minlength=len(piece))
+            if preserved:
+                yield from self._tell_unchanged(side, piece, less, more)
+
+    def _paired(self, pairs: pa.Table, counted: Sequence[int]) -> Iterator[Delta]:
+        for side in counted:
+            numbers = np.asarray(pairs[f"n{side}"])
+            self._matches[side] += np.bincount(numbers, minlength=len(self._changed[side]))
+        if self._gives_pairs:
+            yield _delta(self._node, pairs)
+
+    def _tell_unchanged(self, side: int, rows: SideRows, less: np.ndarray, more: np.ndarray) -> Iterator[Delta]:
+        if self._counts is not None:
+            was, now = self._counts.is_matched(rows, 1 - side)
+        else:
+            was, now = change_matches(self._applier, self._node.matches or 0, rows, less, more)
+        inserted, deleted = (now & ~was, was & ~now) if self._node.kind == "semi" else (was & ~now, now & ~was)
+        yield from self._alone(side, rows, inserted.astype(np.int32) - deleted.astype(np.int32))
+
+    def _tell_changed(self, side: int) -> Iterator[Delta]:
+        rows = self._changed[side]
+        if self._counts is not None:
+            was, now = self._counts.is_matched(rows, 1 - side)
+            matched = np.where(rows.states < 0, was, now)
+        else:
+            matched = self._matches[side] > 0
+            put_matches(self._applier, self._node.matches or 0, rows, self._matches[side])
+        shown = matched if self._node.kind == "semi" else ~matched
+        yield from self._alone(side, rows, np.where(shown, rows.states, 0))
+
+    def _alone(self, side: int, rows: SideRows, signs: np.ndarray) -> Iterator[Delta]:
+        """Rows of one side without a partner; a sign of 0 tells nothing."""
+        chosen = np.flatnonzero(signs)
+        if not len(chosen):
+            return
+        node, picked = self._node, rows.relation.take(pa.array(chosen))
+        columns = {"sign": pa.array(signs[chosen].astype(np.int32))}
+        for number in range(len(node.sides)):
+            for place, (name, column) in node.told_by(number).items():
+                absent = pa.nulls(len(chosen), column.type.arrow)
+                columns[f"c{place}"] = picked[name] if number == side else absent
+        if node.tag_place is not None:
+            columns[f"c{node.tag_place}"] = pa.array(np.full(len(chosen), 1 + side, np.int32))
+        yield _delta(node, pa.table(columns))

@@ -1,0 +1,110 @@
+"""How many matches a row of a join has: by join key, or row by row where matching depends on more than the key.
+
+In: rows of sides that changed. Out: whether a row had a match and whether it has one. Always: old numbers are those of the
+version below the epoch, new ones are the old ones and what changed; nobody counts entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import BIGINT
+from viewkeeper.operators.apply import Applier, Found
+from viewkeeper.operators.side_rows import JoinKeys, SideRows
+
+_COUNTS = (Column("first", BIGINT, nullable=False), Column("second", BIGINT, nullable=False))
+_MATCHES = (Column("n", BIGINT, nullable=False),)
+
+
+class SideCounts:
+    """How many rows each side has under the join keys that changed rows touch."""
+
+    def __init__(self, applier: Applier, table: int, changed: Sequence[SideRows]) -> None:
+        touched = [rows.join_keys() for rows in changed]
+        keys = pa.concat_arrays([one.keys for one in touched]).dictionary_encode()
+        _, first = np.unique(np.asarray(keys.indices), return_index=True)
+        hashes = np.concatenate([one.hashes for one in touched])[first]
+        found = applier.find(table, JoinKeys(keys.dictionary, hashes).table())
+        self._keys = found.input["key"].combine_chunks()
+        self._old = np.stack([np.asarray(part.fill_null(0)) for part in decode_rows(_COUNTS, found.rows)])
+        self._new = self._old + np.stack([self._changes(rows) for rows in changed])
+        if (self._new < 0).any():
+            raise InvariantBroken(f"a join key of table {table} would have {self._new.min()} rows")
+        rows = encode_rows(_COUNTS, [pa.array(part) for part in self._new], len(self._keys))
+        applier.put(found, _where(self._new.any(axis=0), rows))
+
+    def is_matched(self, rows: SideRows, other: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each row whether side `other` had, and has, rows under its join key."""
+        places = self._places(rows.relation["j"].combine_chunks())
+        return _at(self._old[other], places) > 0, _at(self._new[other], places) > 0
+
+    def crossing(self, keys: JoinKeys, other: int) -> np.ndarray:
+        """Of join keys those under which side `other` had rows and has none, or the other way round."""
+        places = self._places(keys.keys)
+        return (_at(self._old[other], places) > 0) != (_at(self._new[other], places) > 0)
+
+    def _changes(self, rows: SideRows) -> np.ndarray:
+        places = self._places(rows.relation["j"].combine_chunks())
+        known = places < len(self._keys)
+        return np.bincount(places[known], rows.states[known], minlength=len(self._keys)).astype(np.int64)
+
+    def _places(self, keys: pa.Array) -> np.ndarray:
+        """Where each key stands; behind the last where it matches nothing, for NULL is none of them."""
+        return np.asarray(pc.index_in(keys, value_set=self._keys).fill_null(len(self._keys)))
+
+
+def _at(numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return np.append(numbers, 0)[places]
+
+
+def put_matches(applier: Applier, table: int, rows: SideRows, matches: np.ndarray) -> None:
+    """Let changed rows have that many matches; one that only went has no record any more."""
+    inserted = rows.states > 0
+    keys = pa.concat_arrays(
+        [rows.keys.filter(pa.array(inserted)), rows.keys.filter(pa.array(~inserted))]
+    ).dictionary_encode()
+    hashes = np.concatenate([rows.hashes[inserted], rows.hashes[~inserted]])
+    numbers = np.concatenate([matches[inserted], np.zeros((~inserted).sum(), np.int64)])
+    _, first = np.unique(
+        np.asarray(keys.indices), return_index=True
+    )  # a row that was deleted and inserted: as it was inserted
+    keyed = pa.table({"key": keys.dictionary, "hash": pa.array(hashes[first]), "n": pa.array(numbers[first])})
+    found = applier.find(table, keyed)
+    _put(applier, found, np.asarray(found.input["n"]))
+
+
+def change_matches(
+    applier: Applier, table: int, rows: SideRows, less: np.ndarray, more: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Let unchanged rows lose `less` matches and gain `more`; returns which had one, and which have one.
+
+    Only rows that lose or gain are told of: for the others both answers are the same.
+    """
+    was, now = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    touched = np.flatnonzero(less + more)
+    if len(touched):
+        keyed = pa.table({"key": rows.keys.take(pa.array(touched)), "hash": pa.array(rows.hashes[touched])})
+        found = applier.find(table, keyed.append_column("at", pa.array(touched)))
+        at = np.asarray(found.input["at"])
+        old = np.asarray(decode_rows(_MATCHES, found.rows)[0].fill_null(0))
+        new = old - less[at] + more[at]
+        if (new < 0).any():
+            raise InvariantBroken(f"a row of table {table} would have {new.min()} matches")
+        _put(applier, found, new)
+        was[at], now[at] = old > 0, new > 0
+    return was, now
+
+
+def _put(applier: Applier, found: Found, numbers: np.ndarray) -> None:
+    applier.put(found, _where(numbers > 0, encode_rows(_MATCHES, [pa.array(numbers)], len(numbers))))
+
+
+def _where(chosen: np.ndarray, rows: pa.Array) -> pa.Array:
+    return pc.if_else(pa.array(chosen), rows, pa.scalar(None, rows.type))

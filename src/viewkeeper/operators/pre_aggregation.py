@@ -1,0 +1,125 @@
+"""PRE-AGGREGATION: distinct values of a group with their multiplicities, and what the group's record keeps of them.
+
+In: by how much multiplicities change. Out: how many distinct values each group has, the first and the last of them. Always:
+a group's first value is the smallest of what was first before (if it is still there), of what came, and, when the old first
+one went, of the next entry of the prefix as of the epoch before that did not go: one look into the store, no scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.keybatches import decode_keys, encode_keys
+from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import BIGINT
+from viewkeeper.operators.apply import Applier, Found
+from viewkeeper.plan.nodes import Entries
+
+_ROW = (Column("n", BIGINT, nullable=False),)
+
+
+def apply_entries(
+    applier: Applier, entries: Entries, groups: Found, was: Sequence[pa.Array], part: pa.Table | None
+) -> list[pa.Array]:
+    """Put the entries' new multiplicities; returns the groups' new facts, as `entries.kept` lists them."""
+    if part is None or not len(part):
+        return [array.fill_null(0) if entries.counted and i == 0 else array for i, array in enumerate(was)]
+    found = applier.find(entries.table, part)
+    inserted, deleted = _put_multiplicities(applier, entries, found)
+    keys = found.input["key"].combine_chunks()
+    group_keys = groups.input["key"].combine_chunks()
+    prefixes = Ragged.from_arrow(keys).cut(np.zeros(len(keys), np.int64), np.asarray(found.input["size"])).to_arrow()
+    owners = np.asarray(pc.index_in(prefixes, value_set=group_keys))
+    facts: list[pa.Array] = []
+    if entries.counted:
+        change = np.bincount(owners, inserted.astype(np.int64) - deleted.astype(np.int64), minlength=len(group_keys))
+        facts.append(pc.add(was[0].fill_null(0), pa.array(change.astype(np.int64))))
+    for is_last in [end for end, wanted in ((False, entries.first), (True, entries.last)) if wanted]:
+        ends = _Ends(applier, entries, groups, is_last=is_last)
+        facts.append(ends.after(was[len(facts)], keys, owners, inserted, deleted))
+    return facts
+
+
+def _put_multiplicities(applier: Applier, entries: Entries, found: Found) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries were inserted, and which were deleted."""
+    old = np.asarray(decode_rows(_ROW, found.rows)[0].fill_null(0))
+    new = old + np.asarray(found.input["n"])
+    if (new < 0).any():
+        raise InvariantBroken(f"an entry of table {entries.table} would be there {new.min()} times")
+    rows = encode_rows(_ROW, [pa.array(new)], len(new))
+    applier.put(found, pc.if_else(pa.array(new > 0), rows, pa.scalar(None, rows.type)))
+    return (old == 0) & (new > 0), (old > 0) & (new == 0)
+
+
+class _Ends:
+    """The first (or last) entry of each group."""
+
+    def __init__(self, applier: Applier, entries: Entries, groups: Found, *, is_last: bool) -> None:
+        self._applier = applier
+        self._entries = entries
+        self._groups = groups.input["key"].combine_chunks()
+        self._partitions = groups.versions.partitions
+        self._is_last = is_last
+        self._best = pc.max_element_wise if is_last else pc.min_element_wise
+
+    def after(
+        self, was: pa.Array, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray, deleted: np.ndarray
+    ) -> pa.Array:
+        """The values at the end after the epoch, NULL where a group has none; `was`: those of the epoch before."""
+        gone = keys.filter(pa.array(deleted))
+        old = self._entry_keys(was)
+        lost = np.asarray(pc.is_in(old, value_set=gone)) & np.asarray(old.is_valid())
+        kept = pc.if_else(pa.array(lost), pa.scalar(None, old.type), old) if lost.any() else old
+        best = self._best(kept, self._first_of(keys, owners, inserted))
+        if lost.any():
+            best = self._best(best, self._next_entries(np.flatnonzero(lost), old, gone))
+        return self._values(best)
+
+    def _entry_keys(self, values: pa.Array) -> pa.Array:
+        """The entries' keys of values, NULL where there is none."""
+        parts, _ = encode_keys(self._entries.values, [values], len(values))
+        whole = join([Ragged.from_arrow(self._groups), Ragged.from_arrow(parts)])
+        return whole.to_arrow(valid=np.asarray(values.is_valid()))
+
+    def _first_of(self, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray) -> pa.Array:
+        """Of the entries that came the first (last) of each group; within a group they are in key order."""
+        chosen = np.flatnonzero(inserted)
+        if self._is_last:
+            chosen = chosen[::-1]
+        mine, at = np.unique(owners[chosen], return_index=True)
+        places = np.zeros(len(self._groups), np.int64)
+        places[mine] = chosen[at]
+        there = np.zeros(len(self._groups), bool)
+        there[mine] = True
+        return keys.take(pa.array(places, mask=~there))
+
+    def _next_entries(self, lost: np.ndarray, old: pa.Array, gone: pa.Array) -> pa.Array:
+        """The next entry as of the epoch before behind each lost one, of those that did not go."""
+        left_out = frozenset(gone.to_pylist())
+        groups, starts = self._groups.to_pylist(), old.to_pylist()
+        nexts: list[bytes | None] = [None] * len(groups)
+        for partition in np.unique(self._partitions[lost]).tolist():
+            mine = lost[self._partitions[lost] == partition].tolist()
+            ranges = [(groups[i], starts[i]) for i in mine]
+            found = self._applier.store.next_keys(
+                partition, self._entries.table, ranges, left_out, self._applier.epoch, reverse=self._is_last
+            )
+            for i, key in zip(mine, found, strict=True):
+                nexts[i] = key
+        return pa.array(nexts, pa.binary())
+
+    def _values(self, keys: pa.Array) -> pa.Array:
+        """The value at the end of each entry's key."""
+        there = keys.is_valid()
+        sizes = Ragged.from_arrow(self._groups).lengths[np.asarray(there)]
+        whole = Ragged.from_arrow(keys.filter(there))
+        (values,) = decode_keys(self._entries.values, whole.cut(sizes, whole.lengths - sizes).to_arrow())
+        valid = np.asarray(there)
+        return values.take(pa.array(np.cumsum(valid) - 1, mask=~valid))

@@ -1,0 +1,202 @@
+"""The program of an epoch: its tasks, and what each of them does.
+
+In: the plan, the epoch in flight and a store. Out: messages for the next stage, receipts at the end. Always: the same
+wherever the tasks run, with any number of managers; nothing is read but the stored ranges (R9). Splits of the input are
+read first; then the plan's nodes are applied stage by stage, and what a stage gives goes to the managers that own it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.counts import Counts
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.operators.apply import Applier
+from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.channels import Channel, Input
+from viewkeeper.operators.duck import forget_relations
+from viewkeeper.operators.inputs import DeltaCollector, read_split
+from viewkeeper.operators.messages import Message
+from viewkeeper.operators.receipts import Failure, Receipt, Task
+from viewkeeper.operators.registry import OPERATORS
+from viewkeeper.operators.splits import Split, plan_splits
+from viewkeeper.plan.nodes import DeltaNode, Node
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.log import LogSource
+from viewkeeper.ports.store import Store
+from viewkeeper.settings import WorkSettings
+
+OpenStore = Callable[[], Store]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochProgram:
+    """The tasks of one epoch. It travels to executors by value."""
+
+    plan: PhysicalPlan
+    epoch: Inflight
+    splits: tuple[Split, ...]
+    owners: tuple[int, ...]  # the manager of each partition
+    settings: WorkSettings
+
+    @staticmethod
+    def of(
+        log: LogSource,
+        plan: PhysicalPlan,
+        epoch: Inflight,
+        owners: Sequence[int],
+        settings: WorkSettings,
+    ) -> EpochProgram:
+        splits = plan_splits(log, plan, epoch, pieces=max(owners) + 1)
+        return EpochProgram(plan, epoch, tuple(splits), tuple(owners), settings)
+
+    @property
+    def managers(self) -> int:
+        return max(self.owners) + 1
+
+    @property
+    def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
+        """The nodes that are applied together; those of stage 1 first, for stage 0 is the reading."""
+        return self.plan.stages or ((),)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Whose receipts there must be (R18a)."""
+        applied = (Task(stage, m) for stage in range(1, len(self.stages) + 1) for m in range(self.managers))
+        return [*(Task(0, split.number) for split in self.splits), *applied]
+
+    def read(self, open_store: OpenStore, split: Split) -> Iterator[Message]:
+        """Read a split: what it means to each manager."""
+        return self._guarded(self._read(open_store, split))
+
+    def apply(self, open_store: OpenStore, stage: int, manager: int, messages: Iterable[Message]) -> Iterator[Message]:
+        """One manager's part of a stage: what came for its nodes goes on as what that means to those that read them."""
+        return self._guarded(self._apply(open_store, stage, manager, messages))
+
+    def _read(self, open_store: OpenStore, split: Split) -> Iterator[Message]:
+        started = time.thread_time()
+        inputs, rows = read_split(open_store(), self.plan, self.epoch, split, self.settings)
+        counts = Counts(rows_read=rows, read_seconds=time.thread_time() - started)
+        yield from self._addressed(inputs)
+        del inputs
+        failpoint("task.read")
+        yield Message(split.number % self.managers, Receipt(Task(0, split.number), counts))
+
+    def _apply(self, open_store: OpenStore, stage: int, manager: int, messages: Iterable[Message]) -> Iterator[Message]:
+        inputs: list[Input] = []
+        has_failed = False
+        for message in messages:
+            if isinstance(message.body, Input):
+                inputs.append(message.body)
+            else:
+                has_failed |= isinstance(message.body, Failure)
+                yield message
+        if has_failed:
+            return
+        started = time.thread_time()
+        part = StagePart(
+            open_store(), self.plan, self.epoch, self.stages[stage - 1], self._owned(manager), self.settings
+        )
+        for given in part.apply(inputs):
+            if given and stage == len(self.stages):
+                raise InvariantBroken("the last stage gave something to one after it")
+            yield from self._addressed(given)
+        counts = replace(part.counts, apply_seconds=time.thread_time() - started)
+        del inputs, part
+        failpoint("task.applied")
+        yield Message(manager, Receipt(Task(stage, manager), counts))
+
+    def _guarded(self, messages: Iterator[Message]) -> Iterator[Message]:
+        """The messages; whatever ends them before their end, every manager hears of."""
+        try:
+            yield from messages
+        except Exception as error:
+            failure = Failure.of(error, self.epoch.epoch)
+            yield from (Message(manager, failure) for manager in range(self.managers))
+
+    def _addressed(self, inputs: Iterable[Input]) -> Iterator[Message]:
+        for table, channel, rows in inputs:
+            for manager, mine in split_by_manager(rows, self.owners):
+                yield Message(manager, Input(table, channel, mine))
+
+    def _owned(self, manager: int) -> frozenset[int]:
+        return frozenset(partition for partition, owner in enumerate(self.owners) if owner == manager)
+
+
+class StagePart:
+    """One manager's part of a stage: inputs in, inputs of later stages out, and counts of what was done."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan: PhysicalPlan,
+        epoch: Inflight,
+        nodes: Sequence[Node | DeltaNode],
+        owned: frozenset[int],
+        settings: WorkSettings,
+    ) -> None:
+        self._store, self._plan, self._epoch = store, plan, epoch
+        self._nodes, self._owned, self._settings = nodes, owned, settings
+        self.counts = Counts()
+
+    def apply(self, inputs: Sequence[Input]) -> Iterator[list[Input]]:
+        """Apply the stage's nodes; yields what later stages get, in pieces. Nothing is written before it is read out."""
+        mine = {node.table for node in self._nodes}
+        yield [one for one in inputs if one.table not in mine]
+        collector = DeltaCollector(self._plan, self._epoch, self._settings)
+        applier = Applier(self._store, self._owned, self._epoch, self._settings)
+        for node in self._nodes:
+            if channels := _by_channel(one for one in inputs if one.table == node.table):
+                with nullcontext() if isinstance(node, DeltaNode) else blamed(node.table):
+                    yield from self._apply_node(applier, node, channels, collector)
+        yield collector.inputs()
+        forget_relations()
+        applier.write()
+        self.counts = applier.counts
+        failpoint("stage.applied")
+
+    def _apply_node(
+        self,
+        applier: Applier,
+        node: Node | DeltaNode,
+        channels: dict[Channel, list[pa.Table]],
+        collector: DeltaCollector,
+    ) -> Iterator[list[Input]]:
+        operator = OPERATORS[type(node)](self._settings)
+        whole = {
+            channel: operator.combine(node, channel, tables, self._store.partitions)
+            for channel, tables in channels.items()
+        }
+        for channel, events in whole.items():
+            if channel.kind == "aside" and not isinstance(node, DeltaNode):
+                applier.put_events(node.edges[channel.number].aside or 0, events)
+        for given in operator.apply(applier, node, whole):
+            collector.add_output(node, given)
+            if collector.rows >= self._settings.rows_handed_on:
+                yield collector.inputs()
+
+
+def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+    """A channel's input by the manager that owns each record's partition; `owners[partition]` is a manager."""
+    if max(owners) == 0:
+        if len(table):
+            yield 0, table
+        return
+    managers = np.asarray(owners)[np.asarray(table["hash"]) % len(owners)]
+    for manager in np.unique(managers):
+        yield int(manager), table.filter(pa.array(managers == manager))
+
+
+def _by_channel(inputs: Iterable[Input]) -> dict[Channel, list[pa.Table]]:
+    found: dict[Channel, list[pa.Table]] = {}
+    for one in sorted(inputs, key=lambda one: one.channel):
+        found.setdefault(one.channel, []).append(one.rows)
+    return found

@@ -1,0 +1,53 @@
+"""Events of records: the form in which new states of records travel to their managers.
+
+In: rows under keys, then events of many managers. Out: events (key, hash, ord, row or NULL), then each record's last one.
+Always: a delta row inserted is an event with its row, a deleted one an event without; the last event of a record's key in
+log order is its state. A row that leaves a key and comes back in the same epoch is therefore right without a collapse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.model.keyorder import order_of_keys
+from viewkeeper.model.rowbatches import encode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.operators.duck import as_type, run_sql
+
+_FEW_EVENTS = 50_000
+_SHARE_WORTH_IT = 0.75  # of events that would be left
+
+
+def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Column, ...]) -> pa.Table:
+    """An event for each row of `passed` (`ord`, `sign`, `v0…`), under the given keys."""
+    inserted = np.asarray(passed["sign"]) > 0
+    brought = passed.filter(pa.array(inserted))
+    values = [as_type(brought[f"v{i}"], column.type.arrow) for i, column in enumerate(row)]
+    rows = encode_rows(row, values, len(brought)).take(pa.array(np.cumsum(inserted) - 1, mask=~inserted))
+    return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})
+
+
+def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
+    """The same events without those that others make good for, where these are many; in no order."""
+    events = pa.concat_tables(parts).combine_chunks()
+    if len(events) <= _FEW_EVENTS:  # are moved sooner than they are grouped
+        return events
+    keyed = events.select(["key", "ord"]).append_column("number", pa.array(np.arange(len(events))))
+    records = run_sql("SELECT approx_count_distinct(key) AS n FROM events", events=keyed)["n"][0].as_py()
+    if records > _SHARE_WORTH_IT * len(events):
+        return events
+    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=keyed)
+    return events.take(chosen["number"])
+
+
+def last_events(parts: Sequence[pa.Table], partitions: int) -> pa.Table:
+    """For each record its last event, in the order of partitions and, in each of them, of keys."""
+    events = pa.concat_tables(parts).combine_chunks()
+    by_key, is_last = order_of_keys(events["key"].combine_chunks(), np.asarray(events["ord"]))
+    by_key = by_key[is_last]
+    at = (np.asarray(events["hash"]) % partitions).astype(np.min_scalar_type(partitions))[by_key]
+    by_partition = by_key[np.argsort(at, kind="stable")]
+    return events.take(pa.array(by_partition)).combine_chunks()

@@ -1,0 +1,22 @@
+"""The table of operators: one for each kind of node.
+
+In: a kind of node. Out: its operator. Always: all that the rest of the program knows of a kind of node.
+"""
+
+from __future__ import annotations
+
+from viewkeeper.operators.aggregate import AggregateOperator
+from viewkeeper.operators.delta import DeltaOperator
+from viewkeeper.operators.join import JoinOperator
+from viewkeeper.operators.operator import Operator
+from viewkeeper.operators.project import ProjectOperator
+from viewkeeper.operators.topn import TopOperator
+from viewkeeper.plan.nodes import AggregateNode, DeltaNode, JoinNode, ProjectNode, TopNode
+
+OPERATORS: dict[type, type[Operator]] = {
+    ProjectNode: ProjectOperator,
+    AggregateNode: AggregateOperator,
+    JoinNode: JoinOperator,
+    TopNode: TopOperator,
+    DeltaNode: DeltaOperator,
+}

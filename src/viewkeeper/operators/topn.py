@@ -1,0 +1,127 @@
+"""Top-n: the first rows of an order, kept by rank.
+
+In: events of rows under (order, row key). Out: the ranks that hold another row than before. Always: the order is total, for
+the row key is its last part; only the first entries are read, as of the epoch before, and never more than the limit and the
+number of those that went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.model.keybatches import encode_keys
+from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import INT
+from viewkeeper.operators.apply import Applier, Changes, differs
+from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.channels import ROWS, Channel
+from viewkeeper.operators.delta_rows import Delta, delta_of_output
+from viewkeeper.operators.operator import Operator
+from viewkeeper.operators.record_events import events
+from viewkeeper.plan.nodes import TopNode
+
+if TYPE_CHECKING:
+    from viewkeeper.operators.inputs import DeltaCollector
+
+_RANK = Column("rank", INT, nullable=False)
+_NULL_FIRST, _PRESENT, _NULL_LAST = b"\x00", b"\x01", b"\x02"
+
+
+class TopOperator(Operator[TopNode]):
+    """Every row in order, and the ranks of the first ones."""
+
+    def read(self, readers: Sequence[tuple[TopNode, int]], delta: Delta, out: DeltaCollector) -> None:
+        for node, number in readers:
+            with blamed(node.table):
+                out.add(node.table, ROWS, ranked_events(node, out.passing(node, number, delta)))
+
+    def apply(self, applier: Applier, node: TopNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
+        if ROWS in inputs:
+            yield from apply_top(applier, node, inputs[ROWS])
+
+
+def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
+    """The events of entries; all lie in one partition, for all may stand beside each other."""
+    count = len(rows)
+    parts: list[Ragged] = []
+    for i, column in enumerate(node.order):
+        parts += _ordered(column, rows[f"o{i}"], descending=node.descending[i], nulls_first=node.nulls_first[i])
+    behind, _ = encode_keys(node.key, [rows[f"k{i}"] for i in range(len(node.key))], count)
+    keys = join([*parts, Ragged.from_arrow(behind)]).to_arrow() if count else pa.array([], pa.binary())
+    _, hashes = encode_keys((), [], count)
+    return events(keys, hashes, rows, node.row)
+
+
+def apply_top(applier: Applier, node: TopNode, part: pa.Table) -> Iterator[Delta]:
+    """Put the entries; gives the rows that left or came to a rank."""
+    found = applier.find(node.table, part)
+    after = found.input["row"].combine_chunks()
+    applier.put(found, after)
+    changed = np.flatnonzero(differs(found.rows, after))
+    if not len(changed):
+        return
+    keys = found.input["key"].combine_chunks().take(pa.array(changed))
+    rows = after.take(pa.array(changed))
+    deleted = int((np.asarray(found.rows.is_valid())[changed]).sum())
+    partition = int(found.versions.partitions[0])
+    old_keys, old_rows = _first_entries(applier, node, partition, node.limit + deleted)
+    stays = np.asarray(pc.invert(pc.is_in(old_keys, value_set=keys)))
+    there = np.asarray(rows.is_valid())
+    now_keys = pa.concat_arrays([old_keys.filter(pa.array(stays)), keys.filter(pa.array(there))])
+    now_rows = pa.concat_arrays([old_rows.filter(pa.array(stays)), rows.filter(pa.array(there))])
+    order = pc.sort_indices(now_keys)[: node.limit]
+    before = [array[: node.limit] for array in (old_keys, old_rows)]
+    yield _delta(node, before, [now_keys.take(order), now_rows.take(order)])
+
+
+def _first_entries(applier: Applier, node: TopNode, partition: int, wanted: int) -> tuple[pa.Array, pa.Array]:
+    """The first entries as of the epoch before."""
+    keys, rows, count = [pa.array([], pa.binary())], [pa.array([], pa.binary())], 0
+    for batch in applier.store.scan_prefixes(partition, node.table, [b""], applier.epoch, rows_max=wanted):
+        keys.append(batch["key"])
+        rows.append(batch["row"])
+        count += len(batch)
+        if count >= wanted:
+            break
+    return pa.concat_arrays(keys), pa.concat_arrays(rows)
+
+
+def _delta(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> Delta:
+    """The ranks whose row is another; a rank that is at the end of one list only has a row there alone."""
+    width = max(len(before[0]), len(after[0]))
+    padded = [
+        [pa.concat_arrays([array, pa.nulls(width - len(array), pa.binary())]) for array in side]
+        for side in (before, after)
+    ]
+    other = differs(padded[0][1], padded[1][1])
+    columns = dict(zip(node.places, node.row, strict=True)) | {node.rank_place: _RANK}
+
+    def side(rows: pa.Array) -> dict[int, pa.Array]:
+        chosen = np.flatnonzero(other & np.asarray(rows.is_valid()))
+        values = decode_rows(node.row, rows.take(pa.array(chosen)))
+        ranks = pa.array((chosen + 1).astype(np.int32))
+        return dict(zip(node.places, values, strict=True)) | {node.rank_place: ranks}
+
+    inserted, deleted = side(padded[1][1]), side(padded[0][1])
+    counts = len(inserted[node.rank_place]), len(deleted[node.rank_place])
+    return delta_of_output(inserted, deleted, columns, (node.rank_place,), counts=counts)
+
+
+def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[Ragged]:
+    """A mark for NULL and the value's bytes, in the order asked for; of a NULL the mark alone counts."""
+    flat = array.combine_chunks()
+    there = np.asarray(flat.is_valid())
+    mark = _NULL_FIRST if nulls_first else _NULL_LAST
+    marks = pa.array([_PRESENT if is_there else mark for is_there in there.tolist()], pa.binary())
+    encoded, _ = encode_keys((column,), [flat], len(flat))
+    whole = Ragged.from_arrow(encoded)
+    if descending:
+        whole = Ragged(np.bitwise_not(whole.data), whole.offsets)
+    return [Ragged.from_arrow(marks), whole]

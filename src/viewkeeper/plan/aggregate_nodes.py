@@ -1,0 +1,132 @@
+"""From the layout of a γ to its node: the SQL by which rows contribute to groups.
+
+In: a layout and the rows of the relation that is grouped. Out: a `FoldNode`. Always: contributions of failing rows are left
+out; one node takes the rows of all branches of a union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from viewkeeper.codegen.expression_sql import emit, group_key
+from viewkeeper.model.schema import Column, TableId
+from viewkeeper.plan.aggregate_layout import AggregateLayout, EntryPlan
+from viewkeeper.plan.nodes import AggregateNode, Edge, Entries, Rollup
+from viewkeeper.plan.row_sql import Rows, Wanted
+from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of, walk
+
+
+def aggregate_node(
+    layout: AggregateLayout,
+    rows: Sequence[Rows],
+    table: TableId,
+    backfill: TableId,
+    ids: Iterator[TableId],
+    *,
+    rollup: bool,
+) -> AggregateNode:
+    """The node; `ids` are those of the tables beside its own, `rollup`: whether its source is a base table."""
+    expressions = [*layout.groups, *layout.arguments]
+    can_fail = any(one.can_fail(expressions) for one in rows)
+    names = [f"k{place}" for place in range(len(layout.groups))]
+    names += [f"a{place}" for place in range(len(layout.arguments))]
+    wanted: list[Wanted] = [(name, part, emit(part)) for name, part in zip(names, expressions, strict=True)]
+    entries = tuple(_entries(layout, plan, next(ids), can_fail=can_fail) for plan in layout.entries)
+    groups = next(ids) if layout.has_having else None
+    edges = tuple(_edge(one, wanted, expressions, ids, can_fail=can_fail) for one in rows)
+    return AggregateNode(
+        table=table,
+        backfill=backfill,
+        edges=edges,
+        key=tuple(Column(_name(group), group.type, group.nullable) for group in layout.groups),
+        contribute=_grouped(layout, layout.state_sqls, [], "NOT fails" if can_fail else ""),
+        contribute_each=_each(layout, "NOT fails" if can_fail else ""),
+        state=layout.state,
+        exact_sums=layout.exact_sums,
+        entries=entries,
+        values=layout.values,
+        finish=layout.finish,
+        having=layout.has_having,
+        always=not layout.groups,
+        groups=groups,
+        degraded=next(ids) if layout.can_fail else None,
+        rollup=_rollup(rows[0], layout) if rollup and len(rows) == 1 else None,
+    )
+
+
+def _edge(
+    rows: Rows, wanted: Sequence[Wanted], expressions: Sequence[Expression], ids: Iterator[TableId], *, can_fail: bool
+) -> Edge:
+    aside = next(ids) if rows.can_fail(expressions) else None
+    return rows.edge(wanted, aside, with_key=False, marked=can_fail)
+
+
+def _rollup(rows: Rows, layout: AggregateLayout) -> Rollup | None:
+    """The same contributions from counted rows: when nothing but counts and sums of columns is kept.
+
+    A DOUBLE in the grain would make -0.0 and 0.0 one, which an expression over it can tell apart.
+    """
+    references = _references(*layout.groups, *rows.predicates)
+    is_double = any(part.type.kind == "DOUBLE" for part in references)
+    if not rows.is_raw or not layout.rolled or layout.exact_sums or layout.entries or not references or is_double:
+        return None
+    summed = tuple(sorted({column for _, column in layout.rolled if column is not None}))
+    carried: list[Wanted] = [("n", None, "n")]
+    carried += [(f"{prefix}{column}", None, f"{prefix}{column}") for column in summed for prefix in "nt"]
+    keys: list[Wanted] = [(f"k{place}", group, emit(group)) for place, group in enumerate(layout.groups)]
+    edge = rows.edge([*carried, *keys], TableId(0), with_key=False)
+    failed = ", bool_or(fails) AS failed" if edge.aside is not None else ""
+    contribute = _grouped(layout, [sql for sql, _ in layout.rolled], [], "", failed)
+    return Rollup(columns_of(*layout.groups, *rows.predicates), summed, f"WITH rows AS ({edge.rows}) {contribute}")
+
+
+def _references(*expressions: Expression) -> list[ColumnRef]:
+    return [part for expression in expressions for part in walk(expression) if isinstance(part, ColumnRef)]
+
+
+def _entries(layout: AggregateLayout, plan: EntryPlan, table: TableId, *, can_fail: bool) -> Entries:
+    """Distinct values, none of them NULL, with how often each is there."""
+    arguments = [layout.arguments[place] for place in plan.arguments]
+    names = [f"a{place}" for place in plan.arguments]
+    values = [group_key(name, argument.type) for name, argument in zip(names, arguments, strict=True)]
+    present = [f"{name} IS NOT NULL" for name in names]
+    return Entries(
+        table=table,
+        values=tuple(Column(argument.text, argument.type, nullable=False) for argument in arguments),
+        contribute=_grouped(
+            layout,
+            ["CAST(sum(sign) AS BIGINT)"],
+            values,
+            " AND ".join([*(["NOT fails"] if can_fail else []), *present]),
+        ),
+        counted=plan.counted,
+        first=plan.first,
+        last=plan.last,
+    )
+
+
+def _grouped(layout: AggregateLayout, sums: Sequence[str], values: Sequence[str], where: str, also: str = "") -> str:
+    """The contributions of `rows`: `sums` by group key, or by group key and `values`."""
+    keys = [group_key(f"k{place}", group.type) for place, group in enumerate(layout.groups)]
+    shown = [f"{sql} AS k{place}" for place, sql in enumerate(keys)]
+    shown += [f"{sql} AS e{place}" for place, sql in enumerate(values)]
+    shown += [f"{sql} AS {'n' if values else f's{place}'}" for place, sql in enumerate(sums)]
+    by = [*keys, *values]
+    grouped = f" GROUP BY {', '.join(by)}" if by else ""
+    grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry that came and went is none
+    return f"SELECT {', '.join(shown)}{also} FROM rows{f' WHERE {where}' if where else ''}{grouped}"
+
+
+def _each(layout: AggregateLayout, where: str) -> str:
+    """What each of `rows` gives by itself: its group key, states, arguments of exact sums, and values of entries."""
+    shown = [f"{group_key(f'k{place}', group.type)} AS k{place}" for place, group in enumerate(layout.groups)]
+    shown += [f"{sql} AS s{place}" for place, sql in enumerate(layout.each_sqls)]
+    shown += [f"a{argument}" for argument in layout.exact_sums]
+    for number, plan in enumerate(layout.entries):
+        values = [group_key(f"a{argument}", layout.arguments[argument].type) for argument in plan.arguments]
+        shown += [f"{value} AS e{number}_{place}" for place, value in enumerate(values)]
+    return f"SELECT sign, {', '.join(shown)} FROM rows{f' WHERE {where}' if where else ''}"
+
+
+def _name(group: Expression) -> str:
+    return group.name if isinstance(group, ColumnRef) else group.text

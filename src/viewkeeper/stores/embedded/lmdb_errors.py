@@ -1,0 +1,59 @@
+"""LMDB errors: what LMDB and the file system say, as errors of ours.
+
+In: an error of LMDB's, and the folder where it was met. Out: one of `errors.py`. Always: no space left is told as that, in
+whichever of its forms: the disk or a quota is full, a file may not grow any more, or a write was cut short.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections import Counter
+from pathlib import Path
+
+import lmdb
+
+from viewkeeper.errors import CorruptStore, InputError, StoreBusy, StoreError, StoreFull, ViewKeeperError
+
+_NO_SPACE = ("No space left", "quota exceeded", "File too large")
+_CUT_SHORT = "Input/output error"  # what LMDB makes of a write of which only a part was done
+_ROOM_BYTES = 16 << 20  # less than this is none
+_CORRUPT = lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PanicError, lmdb.NotFoundError
+
+
+def translate(error: lmdb.Error, path: Path) -> ViewKeeperError:
+    """Our error for one of LMDB's."""
+    text = str(error)
+    if "closed/deleted" in text:
+        return InputError("the database is closed", "connect again")
+    if any(words in text for words in _NO_SPACE) or (_CUT_SHORT in text and not _has_room(path)):
+        return StoreFull(f"no space left for {path.name}", "free space on the disk; what was acknowledged is safe")
+    if isinstance(error, lmdb.MapFullError):
+        return StoreFull(f"the map of {path.name} is full", "what was acknowledged is safe")
+    if isinstance(error, _CORRUPT):
+        return CorruptStore(f"{path.name} is not a readable LMDB environment", "restore the store from a backup")
+    if _CUT_SHORT in text:
+        return StoreError(f"{path.name}: {text}", "the disk may be failing: look into the system's log")
+    return StoreError(f"{path.name}: {text}")
+
+
+def _has_room(path: Path) -> bool:
+    """Whether the file system, and the limit of this process, let the data file grow."""
+    try:
+        facts, size = os.statvfs(path), os.stat(path / "data.mdb").st_size
+    except OSError:
+        return True
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    may_grow = limit == resource.RLIM_INFINITY or size + _ROOM_BYTES <= limit
+    return may_grow and facts.f_bavail * facts.f_frsize >= _ROOM_BYTES
+
+
+def readers_full(name: str, table: str) -> StoreBusy:
+    """For an environment whose reader slots are all taken; `table` is LMDB's own list of them."""
+    lines = [line.split() for line in table.splitlines()[1:]]
+    holders = Counter(line[0] for line in lines if line).most_common(1)
+    most = f", {holders[0][1]:,} by process {holders[0][0]}" if holders else ""
+    return StoreBusy(
+        f"all reader slots of {name} are taken{most}",
+        "close snapshots and scans that are not needed any more, or end that process",
+    )

@@ -1,0 +1,313 @@
+"""A partition: one of the store's view environments, owned by one view manager at a time.
+
+In: keys and chains of records. Out: the same, ordered. Always: every write tests, in its own transaction, that the
+partition's fence is at the writer's epoch (R1a); a tombstone is remembered beside the records, so that it can be purged
+without a scan once the floor has passed it, and so is what an indexed epoch wrote, so that it can be found without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import Fenced
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.fills import Borders
+from viewkeeper.model.keys import after_prefix
+from viewkeeper.model.ragged import Ragged
+from viewkeeper.ports.records import VersionWrite
+from viewkeeper.stores import versions
+from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.environment import Environment
+
+_FENCE = b"fence"
+_EPOCH = struct.Struct(">Q")
+_PURGE_BATCH = 20_000
+_DROP_BATCH = 10_000
+_SCAN_RECORDS = 50_000
+_SCAN_PAIRS = 4_096  # are read at once
+_WEIGHED_PAIRS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Chains of one table to be stored in one partition, and the keys of those whose newest version is a tombstone.
+
+    `is_indexed`: it is to be found by the epoch which records were written.
+    """
+
+    keys: list[bytes]
+    chains: list[bytes]
+    tombstones: list[bytes]
+    is_indexed: bool
+
+
+def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written]]:
+    """What a write means to each partition; chains are made for all partitions at once."""
+    if not len(write.chosen):
+        return
+    chosen = pa.array(write.chosen)
+    chains = versions.push(
+        write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.aborted
+    ).to_pylist()
+    keys = stored_keys(write.table, write.found.keys.take(chosen))
+    gone = write.rows.is_null().to_pylist() if write.rows.null_count else None
+    for partition, start, stop in runs(write.found.partitions[write.chosen]):
+        tombstones = [keys[i] for i in range(start, stop) if gone[i]] if gone else []
+        yield partition, Written(keys[start:stop], chains[start:stop], tombstones, write.table in epoch.indexed)
+
+
+def stored_keys(table: int, keys: pa.Array) -> list[bytes]:
+    """Keys as they stand in a partition, behind the table."""
+    prefix = pa.scalar(tree.table_prefix(table), keys.type)
+    return pc.binary_join_element_wise(prefix, keys, pa.scalar(b"", keys.type)).to_pylist()
+
+
+def runs(partitions: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """(partition, start, stop) of each run of equal partitions."""
+    borders = [*np.flatnonzero(np.diff(partitions, prepend=-1)).tolist(), len(partitions)]
+    for start, stop in zip(borders, borders[1:], strict=False):
+        yield int(partitions[start]), start, stop
+
+
+class Partition:
+    """One view environment; `handle` gives it, opened at first use."""
+
+    def __init__(self, handle: Callable[[], Environment]) -> None:
+        self._handle = handle
+
+    @property
+    def environment(self) -> Environment:
+        return self._handle()
+
+    def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
+        """The chains of records, by the keys that they are stored under."""
+        with self.environment.read("records") as transaction:
+            return tree.get_many(transaction, stored)
+
+    def next_keys(
+        self,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        prefix = tree.table_prefix(table)
+        with self.environment.read("records") as transaction:
+            return [
+                self._next_key(transaction, prefix, group, start, left_out, epoch, reverse=reverse)
+                for group, start in ranges
+            ]
+
+    def _next_key(
+        self,
+        transaction: lmdb.Transaction,
+        prefix: bytes,
+        group: bytes,
+        start: bytes,
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> bytes | None:
+        low, high = (group, start) if reverse else (start, after_prefix(group))
+        stop = tree.prefix_range(prefix)[1] if high is None else prefix + high
+        for key, chain in tree.scan(transaction, prefix + low, stop, reverse=reverse):
+            if versions.newest_epoch(chain) > epoch.epoch:
+                raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
+            entry = key[len(prefix) :]
+            is_there = entry != start and entry not in left_out
+            if is_there and versions.version_at(chain, epoch.epoch - 1, epoch.aborted) is not None:
+                return entry
+        return None
+
+    def scan_prefixes(
+        self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        size = _SCAN_RECORDS if rows_max is None else min(rows_max, _SCAN_RECORDS)
+        head = tree.table_prefix(table)
+        found: list[tuple[bytes, bytes]] = []
+        counts: list[tuple[int, int]] = []
+        weighed, room = 0, tree.LIST_BYTES
+        with self.environment.read("records") as transaction:
+            for number, prefix in enumerate(prefixes if _has_records(transaction, table) else ()):
+                for pairs in tree.scan_prefix(transaction, head + prefix, size=min(size, _SCAN_PAIRS)):
+                    if found and (len(found) + len(pairs) > size or room <= 0):
+                        yield _entries_before(found, counts, epoch)
+                        found, counts, weighed, room = [], [], 0, tree.LIST_BYTES
+                    found += pairs
+                    counts.append((number, len(pairs)))
+                    if len(found) - weighed >= _WEIGHED_PAIRS:
+                        weighed, room = len(found), room - tree.weigh(found[weighed:])
+        if found:
+            yield _entries_before(found, counts, epoch)
+
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        """The next records behind `after` in about equal pieces."""
+        prefix = tree.table_prefix(table)
+        with self.environment.read("records") as transaction:
+            return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_records(self, table: int) -> int:
+        with self.environment.read("records") as transaction:
+            return tree.count(transaction, tree.table_prefix(table))
+
+    def scan_versions(
+        self, table: int, low: bytes, high: bytes | None, epoch: int, aborted: tuple[int, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        """Records with low < key <= high as of `epoch`, as batches of (key, row)."""
+        prefix = tree.table_prefix(table)
+        with self.environment.read("records") as transaction:
+            within = tree.range_after(prefix, low, high)
+            for part in tree.scan_lists(transaction, *within, size=_SCAN_RECORDS):
+                keys = pa.array([key[len(prefix) :] for key, _ in part], pa.binary())
+                rows = versions.rows_at(pa.array([chain for _, chain in part], pa.binary()), epoch, aborted)
+                there = rows.is_valid()
+                yield pa.record_batch([keys.filter(there), rows.filter(there)], names=["key", "row"])
+
+    def has_records(self, table: int) -> bool:
+        with self.environment.read("records") as transaction:
+            return _has_records(transaction, table)
+
+    def write(self, written: Sequence[Written], epoch: Inflight) -> None:
+        """Store chains in one transaction, under the fence."""
+        environment = self.environment
+        with environment.write("records") as transaction:
+            self._require_fence(transaction, environment.database("info"), epoch.epoch)
+            failpoint("partition.write.fenced")
+            tombstone_index, index = environment.database("tombstones"), environment.database("written")
+            for part in written:
+                tree.put_many(transaction, part.keys, part.chains)
+                if part.tombstones:
+                    pairs = zip(_by_epoch(epoch.epoch, part.tombstones), part.tombstones, strict=True)
+                    transaction.cursor(tombstone_index).putmulti(pairs)
+                if part.is_indexed:
+                    pairs = zip(_by_epoch(epoch.epoch, part.keys), part.keys, strict=True)
+                    transaction.cursor(index).putmulti(pairs)
+            failpoint("partition.write.before_commit")
+        failpoint("partition.write.committed")
+
+    def _purge(self, epoch: Inflight) -> None:
+        """Delete records whose tombstone the floor has passed; a record written again since is left alone."""
+        while self._passed("written", epoch.floor, limit=1):
+            environment = self.environment
+            with environment.write("written") as transaction:
+                self._require_fence(transaction, environment.database("info"), epoch.epoch)
+                for entry, _ in self._passed("written", epoch.floor, limit=_PURGE_BATCH):
+                    transaction.delete(entry)
+        while self._passed("tombstones", epoch.floor, limit=1):
+            environment = self.environment
+            with environment.write("records") as transaction:
+                self._require_fence(transaction, environment.database("info"), epoch.epoch)
+                for entry, key in self._passed("tombstones", epoch.floor, limit=_PURGE_BATCH):
+                    chain = tree.get(transaction, key)
+                    if chain is not None and versions.is_dead(chain, epoch.floor, epoch.aborted):
+                        tree.delete(transaction, key)
+                    transaction.delete(entry, db=environment.database("tombstones"))
+                failpoint("partition.purge.before_commit")
+            failpoint("partition.purge.committed")
+
+    def _passed(self, database: str, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
+        """Entries by epoch, with the keys that they name, which the floor has passed."""
+        with self.environment.read(database) as transaction:
+            entries = itertools.islice(transaction.cursor().iternext(), limit)
+            return [(entry, key) for entry, key in entries if _EPOCH.unpack_from(entry)[0] <= floor]
+
+    def written_between(
+        self, transaction: lmdb.Transaction, table: int, since: int, epoch: int
+    ) -> list[tuple[bytes, bytes]]:
+        """(key, chain) of the records that the epochs behind `since` up to `epoch` wrote, in no order."""
+        prefix, stored, at = tree.table_prefix(table), dict[bytes, None](), since + 1
+        cursor = transaction.cursor(self.environment.database("written"))
+        while at <= epoch and cursor.set_range(_EPOCH.pack(at) + prefix):
+            head = _EPOCH.pack(at) + prefix
+            for entry, key in cursor.iternext():
+                if not entry.startswith(head):
+                    break
+                stored[key] = None
+            else:
+                break
+            at = max(at + 1, _EPOCH.unpack_from(cursor.key())[0])  # epochs that wrote nothing here are passed over
+        pairs = zip(stored, tree.get_many(transaction, list(stored)), strict=True)
+        return [(key[len(prefix) :], chain) for key, chain in pairs if chain is not None]
+
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fence to an epoch; what its floor has passed goes, before its first read here."""
+        environment = self.environment
+        with environment.write("info") as transaction:
+            if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch.epoch:
+                transaction.put(_FENCE, _EPOCH.pack(epoch.epoch))
+            cursors = [transaction.cursor(environment.database(name)) for name in ("tombstones", "written")]
+            has_passed = any(c.first() and _EPOCH.unpack_from(c.key())[0] <= epoch.floor for c in cursors)
+        failpoint("partition.fence.raised")
+        if has_passed:
+            self._purge(epoch)
+
+    def fence(self) -> int:
+        with self.environment.read("info") as transaction:
+            return _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0]
+
+    def sync(self) -> None:
+        self.environment.sync()
+
+    def get(self, table: int, key: bytes) -> bytes | None:
+        """The chain of one record."""
+        with self.environment.read("records") as transaction:
+            return tree.get(transaction, tree.table_prefix(table) + key)
+
+    def snapshot(self) -> AbstractContextManager[lmdb.Transaction]:
+        """A read transaction that stays open: all records as they are now, for as long as a scan takes."""
+        return self.environment.held("records")
+
+    def drop(self, table: int) -> None:
+        prefix = tree.table_prefix(table)
+        environment = self.environment
+        gone = _DROP_BATCH
+        while gone == _DROP_BATCH:
+            with environment.write("records") as transaction:
+                gone = tree.drop(transaction, prefix, limit=_DROP_BATCH)
+
+    def _require_fence(self, transaction: lmdb.Transaction, info: object, epoch: int) -> None:
+        fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]
+        if fence != epoch:
+            raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
+
+
+def _has_records(transaction: lmdb.Transaction, table: int) -> bool:
+    cursor, prefix = transaction.cursor(), tree.table_prefix(table)
+    return cursor.set_range(prefix) and cursor.key().startswith(prefix)
+
+
+def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, int]], epoch: Inflight) -> pa.RecordBatch:
+    """Of stored pairs those that were there before the epoch; `counts`: how many are of which prefix."""
+    stored, chains = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
+    rows, _, _ = versions.rows_before(chains, epoch.epoch, epoch.aborted)
+    numbers = np.repeat(*np.array(counts, np.int32).T)
+    keys = Ragged.from_arrow(stored).without_first(tree.TABLE_BYTES).to_arrow()
+    arrays = [pa.array(numbers), keys, rows]
+    batch = pa.record_batch(arrays, names=["prefix", "key", "row"])
+    return batch.filter(rows.is_valid()) if rows.null_count else batch
+
+
+def _by_epoch(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
+    # LMDB's own limit: a long key is remembered by a digest, its value holds the key in full
+    head = _EPOCH.pack(epoch)
+    if max(map(len, keys)) < tree.LIMIT:
+        return [head + key for key in keys]
+    return [head + (key if len(key) < tree.LIMIT else _digest(key)) for key in keys]
+
+
+def _digest(key: bytes) -> bytes:
+    return key[: tree.LIMIT - 40] + hashlib.blake2b(key, digest_size=32).digest()

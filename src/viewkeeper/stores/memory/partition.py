@@ -1,0 +1,123 @@
+"""A partition in memory: view records as chains of versions, owned by one view manager at a time.
+
+In: chains. Out: chains, or rows as of an epoch. Always: records are maps that never change, so a reader of them needs no
+lock. Who writes holds the store's lock and passes the partition's fence (R1a).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from viewkeeper.errors import Fenced
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.keys import after_prefix
+from viewkeeper.stores.memory.node import NO_PAIRS, Tables
+from viewkeeper.stores.memory.pairs import Pairs, in_lists
+from viewkeeper.stores.versions import is_dead, newest_epoch, rows_at, rows_before, version_at
+
+Written = dict[int, dict[int, frozenset[bytes]]]  # epoch -> table -> keys; is replaced, never changed
+State = tuple[Tables, Written]  # records, and which of them indexed epochs wrote
+_LIST_RECORDS = 50_000
+
+
+class Partition:
+    """The records of one partition, by table."""
+
+    def __init__(self) -> None:
+        self.fence = 0
+        self.state: State = ({}, {})
+        self._tombstones: Written = {}
+
+    def pairs(self, table: int) -> Pairs:
+        return self.state[0].get(table, NO_PAIRS)
+
+    def write(
+        self, chains: Mapping[int, Mapping[bytes, bytes]], gone: Mapping[int, set[bytes]], epoch: Inflight
+    ) -> None:
+        """Store chains by table and key; those of `gone` begin with a tombstone."""
+        self._require_fence(epoch)
+        records, written = self.state
+        changed = {table: self.pairs(table).changed(new) for table, new in chains.items()}
+        indexed = {table: set(new) for table, new in chains.items() if table in epoch.indexed}
+        self._tombstones = with_keys(self._tombstones, epoch.epoch, gone)
+        self.state = (records | changed, with_keys(written, epoch.epoch, indexed))
+
+    def purge(self, epoch: Inflight) -> None:
+        """Forget records whose tombstone the floor has passed, and which records epochs wrote that nobody asks for."""
+        records, written = dict(self.state[0]), self.state[1]
+        passed = {known for known in (*self._tombstones, *written) if known <= epoch.floor}
+        if not passed:
+            return
+        self._require_fence(epoch)
+        for known in passed & self._tombstones.keys():
+            for table in self._tombstones[known].keys() & records.keys():  # the others were dropped
+                chains = {key: records[table].get(key) for key in self._tombstones[known][table]}
+                dead = [key for key, chain in chains.items() if chain and is_dead(chain, epoch.floor, epoch.aborted)]
+                records[table] = records[table].changed(dict.fromkeys(dead))
+        self._tombstones = without_epochs(self._tombstones, passed)
+        self.state = (records, without_epochs(written, passed))
+
+    def drop(self, table: int) -> None:
+        records, written = self.state
+        self.state = ({other: pairs for other, pairs in records.items() if other != table}, written)
+
+    def next_key(
+        self, table: int, prefix: bytes, start: bytes, left_out: frozenset[bytes], epoch: Inflight, *, reverse: bool
+    ) -> bytes | None:
+        low, high = (prefix, start) if reverse else (start, after_prefix(prefix))
+        for key, chain in self.pairs(table).walk(low, high, reverse=reverse):
+            is_there = self.row_before(chain, epoch) is not None
+            if is_there and key != start and key not in left_out:
+                return key
+        return None
+
+    def scan_prefixes(
+        self, table: int, prefixes: Sequence[bytes], epoch: Inflight, rows_max: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        pairs = self.pairs(table)
+        found = (
+            (number, key, chain)
+            for number, prefix in enumerate(prefixes)
+            for key, chain in pairs.walk(prefix, after_prefix(prefix))
+        )
+        for part in in_lists(found, min(rows_max or _LIST_RECORDS, _LIST_RECORDS)):
+            numbers, keys, chains = zip(*part, strict=True)
+            rows = self.rows_before(pa.array(chains, pa.binary()), epoch)
+            arrays = [pa.array(numbers, pa.int32()), pa.array(keys, pa.binary()), rows]
+            yield pa.record_batch(arrays, names=["prefix", "key", "row"]).filter(rows.is_valid())
+
+    def scan_versions(
+        self, table: int, low: bytes, high: bytes | None, epoch: int, aborted: tuple[int, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        for part in in_lists(self.pairs(table).walk_after(low, high), _LIST_RECORDS):
+            keys, chains = (pa.array(column, pa.binary()) for column in zip(*part, strict=True))
+            rows = rows_at(chains, epoch, aborted)
+            yield pa.record_batch([keys, rows], names=["key", "row"]).filter(rows.is_valid())
+
+    def row_before(self, chain: bytes, epoch: Inflight) -> bytes | None:
+        """The row of a record as of the epoch before; raises Fenced when a later one wrote it."""
+        if newest_epoch(chain) > epoch.epoch:
+            raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
+        return version_at(chain, epoch.epoch - 1, epoch.aborted)
+
+    def rows_before(self, chains: pa.Array, epoch: Inflight) -> pa.Array:
+        """As `row_before`, for many."""
+        return rows_before(chains, epoch.epoch, epoch.aborted)[0]
+
+    def _require_fence(self, epoch: Inflight) -> None:
+        if self.fence != epoch.epoch:
+            raise Fenced(f"epoch {epoch.epoch} met the fence of epoch {self.fence}")
+
+
+def without_epochs(index: Written, epochs: set[int]) -> Written:
+    return {epoch: tables for epoch, tables in index.items() if epoch not in epochs}
+
+
+def with_keys(index: Written, epoch: int, keys: Mapping[int, set[bytes]]) -> Written:
+    """An index with keys by table that an epoch wrote."""
+    if not any(keys.values()):
+        return index
+    known = index.get(epoch, {})
+    return {**index, epoch: known | {table: known.get(table, frozenset()) | new for table, new in keys.items() if new}}
