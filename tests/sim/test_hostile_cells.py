@@ -20,7 +20,7 @@ from tests.support.hostile_views import KINDS
 
 ONE = os.environ.get("VIEWKEEPER_SCHEDULE")  # what a schedule that failed asks for
 SCHEDULES = int(os.environ.get("VIEWKEEPER_SCHEDULES", "100"))
-SCHEDULES_DEEP = int(os.environ.get("VIEWKEEPER_SCHEDULES", "10000"))
+SCHEDULES_DEEP = int(os.environ.get("VIEWKEEPER_SCHEDULES", "2000"))
 SCHEDULES_PER_DEFECT = 250
 PARTS = 20  # of the deep schedules, each a test
 HAPPENS = (
