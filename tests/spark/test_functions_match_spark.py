@@ -23,17 +23,17 @@ CASES = [pytest.param(sample, texts, id=sample.name) for sample, texts in FUNCTI
 
 
 @pytest.fixture(scope="module")
-def images(spark: SparkSession) -> Iterator[dict[str, pa.Table]]:
+def delta(spark: SparkSession) -> Iterator[dict[str, pa.Table]]:
     spark.sparkContext.setLogLevel("OFF")
     for sample, _ in FUNCTION_CASES:
         sample.show(spark)
-    yield {sample.name: sample.images() for sample, _ in FUNCTION_CASES}
+    yield {sample.name: sample.delta() for sample, _ in FUNCTION_CASES}
     spark.sparkContext.setLogLevel("ERROR")
 
 
 @pytest.mark.parametrize(("sample", "texts"), CASES)
 def test_each_type_is_sparks(
-    spark: SparkSession, images: dict[str, pa.Table], sample: Sample, texts: list[str]
+    spark: SparkSession, delta: dict[str, pa.Table], sample: Sample, texts: list[str]
 ) -> None:
     assert wrong_types(spark, sample, texts) == []
 
@@ -41,10 +41,10 @@ def test_each_type_is_sparks(
 @pytest.mark.deep
 @pytest.mark.parametrize(("sample", "texts"), CASES)
 def test_each_value_is_sparks_and_exactly_the_rows_that_fail_there_are_set_aside(
-    spark: SparkSession, images: dict[str, pa.Table], sample: Sample, texts: list[str]
+    spark: SparkSession, delta: dict[str, pa.Table], sample: Sample, texts: list[str]
 ) -> None:
     assert wrong_types(spark, sample, texts) == []
-    assert wrong_values(spark, sample, images[sample.name], texts) == []
-    assert wrong_failures(spark, sample, images[sample.name], texts) == []
+    assert wrong_values(spark, sample, delta[sample.name], texts) == []
+    assert wrong_failures(spark, sample, delta[sample.name], texts) == []
     assert wrong_prints(spark, sample, texts) == []
     confirm("functions", sample.name, of_expressions(sample, texts))

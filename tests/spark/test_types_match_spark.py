@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def images(spark: SparkSession) -> Iterator[pa.Table]:
+def delta(spark: SparkSession) -> Iterator[pa.Table]:
     """The rows for DuckDB; for Spark they are the view `t`."""
     TYPES.show(spark)
     spark.sparkContext.setLogLevel("OFF")
-    yield TYPES.images()
+    yield TYPES.delta()
     spark.sparkContext.setLogLevel("ERROR")
 
 
-def test_each_type_is_the_one_of_sparks_analyzer(spark: SparkSession, images: pa.Table) -> None:
+def test_each_type_is_the_one_of_sparks_analyzer(spark: SparkSession, delta: pa.Table) -> None:
     assert wrong_types(spark, TYPES, TYPE_EXPRESSIONS) == []
 
 
-def test_each_value_is_sparks(spark: SparkSession, images: pa.Table) -> None:
-    assert wrong_values(spark, TYPES, images, TYPE_EXPRESSIONS) == []
+def test_each_value_is_sparks(spark: SparkSession, delta: pa.Table) -> None:
+    assert wrong_values(spark, TYPES, delta, TYPE_EXPRESSIONS) == []
 
 
 @pytest.mark.deep
-def test_exactly_the_rows_that_fail_in_spark_are_set_aside(spark: SparkSession, images: pa.Table) -> None:
+def test_exactly_the_rows_that_fail_in_spark_are_set_aside(spark: SparkSession, delta: pa.Table) -> None:
     assert wrong_types(spark, TYPES, TYPE_EXPRESSIONS) == []
-    assert wrong_values(spark, TYPES, images, TYPE_EXPRESSIONS) == []
-    assert wrong_failures(spark, TYPES, images, TYPE_EXPRESSIONS) == []
+    assert wrong_values(spark, TYPES, delta, TYPE_EXPRESSIONS) == []
+    assert wrong_failures(spark, TYPES, delta, TYPE_EXPRESSIONS) == []
     confirm("functions", TYPES.name, of_expressions(TYPES, TYPE_EXPRESSIONS))
 
 
@@ -62,7 +62,7 @@ ALL_AGGREGATES = entries(AGGREGATES)
 
 
 @pytest.mark.parametrize("group", ["", " GROUP BY p", " GROUP BY f", " GROUP BY i % 2"])
-def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: str) -> None:
+def test_each_aggregate_is_sparks(spark: SparkSession, delta: pa.Table, group: str) -> None:
     key = group.removeprefix(" GROUP BY ") or "null"
     names = {f"o{place}": text for place, text in enumerate(ALL_AGGREGATES)}
     frame = spark.sql(f"SELECT {key} AS k, {listed(names)} FROM t{group}")
@@ -73,22 +73,22 @@ def test_each_aggregate_is_sparks(spark: SparkSession, images: pa.Table, group: 
         ours_type = bind_query(query, lambda _: Scan(TYPES.table)).columns[0].type.spark.lower()
         if ours_type != frame.schema[name].dataType.simpleString():
             wrong.append((text, ours_type, frame.schema[name].dataType.simpleString()))
-        ours = sorted(map(repr, _aggregation(query, images)))
+        ours = sorted(map(repr, _aggregation(query, delta)))
         theirs = sorted(repr((row.k, row[name])) for row in rows)
         if ours != theirs:
             wrong.append((text, ours, theirs))
     assert wrong == []
 
 
-def _aggregation(text: str, images: pa.Table) -> list[tuple[object, object]]:
+def _aggregation(text: str, delta: pa.Table) -> list[tuple[object, object]]:
     query = bind_query(text, lambda name: Scan(TYPES.table))
     lowered = lower_view(query)
     node, shown = lowered.root, lowered.shown
     (edge,) = node.edges
     connection = duckdb.default_connection()
-    renamed = {"ord": pa.array(range(len(images)), pa.int64()), "sign": pa.array([1] * len(images), pa.int32())}
-    renamed |= {f"c{position}": images.column(position) for position in edge.columns}
-    connection.register("images", pa.table(renamed))
+    renamed = {"ord": pa.array(range(len(delta)), pa.int64()), "sign": pa.array([1] * len(delta), pa.int32())}
+    renamed |= {f"c{position}": delta.column(position) for position in edge.columns}
+    connection.register("delta", pa.table(renamed))
     states = connection.sql(f"WITH rows AS ({edge.rows}) {node.contribute}").to_arrow_table()
     connection.register("states", states)
     finished = connection.sql(node.finish).to_arrow_table()
