@@ -38,7 +38,7 @@ def test_workers_begin_with_what_tasks_need_and_were_forked_off_a_process_withou
         import sys
         from pathlib import Path
 
-        known = {"viewkeeper.engine.tasks", "duckdb", "pandas"} <= sys.modules.keys()
+        known = {"viewkeeper.engine.exchange", "duckdb", "pandas"} <= sys.modules.keys()
         tasks = Path(f"/proc/{os.getppid()}/task")
         for _ in batches:
             yield pa.RecordBatch.from_pydict(
