@@ -1,7 +1,7 @@
 """DuckDB SQL of aggregates: from the rows of a group, and from the sums and counts that a view keeps for it.
 
-In: a bound aggregate, and the names of its arguments. Out: SQL. Always: both ways return the same value: sums and averages
-are exact, then rounded once; a value that does not fit its type fails.
+In: a bound aggregate, and the names of its arguments. Out: SQL. Always: both ways return the same value: sums and
+averages are exact, then rounded once; a value that does not fit its type fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXACT_SUM = "exact_sum"
 
 
 def arguments(call: Aggregate) -> tuple[Expression, ...]:
-    """FILTER as CASE: a row that does not pass yields NULL, which every aggregate skips; its argument is not evaluated."""
+    """FILTER as CASE: a row that does not pass yields NULL, which aggregates skip; its argument is not evaluated."""
     condition = call.filter
     if condition is None:
         return call.args

@@ -36,7 +36,7 @@ def scaled(huge: str, type_: SqlType) -> str:
 
 
 def digits_at_once(divisor_max: int) -> int:
-    """How many digits one step of long division produces: a remainder below the divisor times 10^digits fits 38 digits."""
+    """The digits of one step of long division: a remainder below the divisor times 10^digits fits 38 digits."""
     return 38 - len(str(divisor_max - 1))
 
 
@@ -93,8 +93,8 @@ _SPARK_SCALE = 39
 
 
 def divide(left: str, left_type: SqlType, right: str, right_type: SqlType, result: SqlType, *, divisor_max: int) -> str:
-    """A quotient that is not a half is at least 1/(2·divisor) of the last digit away from one: below 10^39 in all, Spark's
-    first rounding cannot bridge that, and is omitted."""
+    """A quotient that is not a half is at least 1/(2·divisor) of the last digit away from one: below 10^39 in all,
+    Spark's first rounding cannot bridge that, and is omitted."""
     shift = result.scale - left_type.scale + right_type.scale
     cut_at = _SPARK_SCALE - result.scale if divisor_max * 10**result.scale > 10**_SPARK_SCALE else 0
     sides = unscaled(left, left_type), unscaled(right, right_type)

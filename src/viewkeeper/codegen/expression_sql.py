@@ -30,7 +30,7 @@ _STRICT = {"+": "+", "-": "-", "*": "*", "=": "=", "<>": "<>", "<": "<", "<=": "
 
 
 def emit(expression: Expression, aggregates: Sequence[str] = ()) -> str:
-    """The SQL of `expression`; `aggregates` are the SQL texts of the aggregation's aggregates, where it refers to them."""
+    """The SQL of `expression`; `aggregates` are the SQL texts of the aggregates that it refers to, by position."""
     sql = _emit(expression, aggregates)
     if len(sql) > LENGTH_MAX:
         raise UnsupportedSql("the expression is too large", "split it over several views")

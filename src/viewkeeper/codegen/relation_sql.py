@@ -1,8 +1,9 @@
 """DuckDB SQL of bound relations: the result of a query, computed from its tables.
 
-In: a bound relation, and the SQL of the tables it reads. Out: one SELECT whose columns are c0, c1, …. Always: one SELECT
-for each node, as in the textbook, and each table read once for each scan; the user's characters appear only inside escaped
-literals. A row on which an expression fails stops the query: the engine must not evaluate it before the σ below it.
+In: a bound relation, and the SQL of the tables it reads. Out: one SELECT whose columns are c0, c1, …. Always: one
+SELECT for each node, as in the textbook, and each table read once for each scan; the user's characters appear only
+inside escaped literals. A row on which an expression fails stops the query: the engine must not evaluate it before the
+σ below it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sums of wide DECIMALs in DuckDB: two limbs of 128 bits, where one could overflow.
 
-In: SQL texts of DECIMAL values of more than 28 digits. Out: SQL of the limbs of their sum, which is high · 10^19 + low in
-units of the last digit, and of the sum and the average that limbs represent. Always: exact, for any number of rows; a limb
-is itself a sum, so limbs are added and subtracted one by one.
+In: SQL texts of DECIMAL values of more than 28 digits. Out: SQL of the limbs of their sum, which is high · 10^19 + low
+in units of the last digit, and of the sum and the average that limbs represent. Always: exact, for any number of rows;
+a limb is itself a sum, so limbs are added and subtracted one by one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def total(high: str, low: str) -> str:
 
 
 def average(high: str, low: str, count: str, *, shift: int) -> str:
-    """The sum · 10^shift over `count` (from 1 to 2^63), rounded half away from zero, as a HUGEINT; fails as `total` does."""
+    """The sum · 10^shift / `count` (from 1 to 2^63), rounded half away from zero, as a HUGEINT; fails as `total` does."""
     carried = let(
         f"{{'h': {high} + {low} // {_BASE}, 'l': {low} % {_BASE}, 'd': {count}}}",
         "{'h': x.h, 'l': x.l, 'd': x.d, 'up': x.h > 0 OR (x.h = 0 AND x.l >= 0)}",

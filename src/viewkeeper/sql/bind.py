@@ -1,8 +1,8 @@
 """Binding of a query: that of a view, or a SELECT that runs once.
 
 In: the text of a query, and what a name of FROM means. Out: a tree of relations. Always: each column of the query has a
-type, and in a view a distinct name; the tree does not depend on the spelling of the text; a text that is valid as both a
-view and a SELECT means the same in both.
+type, and in a view a distinct name; the tree does not depend on the spelling of the text; a text that is valid as both
+a view and a SELECT means the same in both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Binding of joins: what JOIN … ON means, not how it is best computed.
 
-In: two relations and the conditions of ON, over their columns side by side. Out: one relation, its columns in FROM order.
-Always: an inner join is σ over the product of its sources, in one flat list. In any other join the equalities between the
-sides are the key, and the rest of ON is the residual.
+In: two relations and the conditions of ON, over their columns side by side. Out: one relation, its columns in FROM
+order. Always: an inner join is σ over the product of its sources, in one flat list. In any other join the equalities
+between the sides are the key, and the rest of ON is the residual.
 """
 
 from __future__ import annotations

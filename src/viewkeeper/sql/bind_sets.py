@@ -50,7 +50,7 @@ def _refuse_clauses(node: exp.SetOperation) -> None:
 
 
 def _branches(node: exp.Union) -> list[exp.Expression]:
-    """The branches of nested UNIONs, flattened; under UNION DISTINCT it does not matter whether a branch is distinct."""
+    """The branches of nested UNIONs, flattened; under UNION DISTINCT it is irrelevant whether a branch is distinct."""
     distinct = bool(node.args.get("distinct"))
     found: list[exp.Expression] = []
     waiting: list[exp.Expression] = [node]

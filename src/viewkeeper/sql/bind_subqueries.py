@@ -1,7 +1,7 @@
 """Binding of subqueries in WHERE: IN and EXISTS become semi and anti joins.
 
-In: the conditions of a WHERE, and the relation that they filter. Out: that relation, joined. Always: NOT IN follows SQL's
-rules for NULL; a subquery anywhere else is refused.
+In: the conditions of a WHERE, and the relation that they filter. Out: that relation, joined. Always: NOT IN follows
+SQL's rules for NULL; a subquery anywhere else is refused.
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ def _not_in(
 ) -> Relation:
     """NOT IN where a side may be NULL: x is dropped if it is found, or if a NULL might equal it.
 
-    Besides the anti join, one row for each correlated group (or for all) states whether the subquery has rows, and NULLs.
+    Besides the anti join, one row for each correlated group (or for all) states whether the subquery has rows, and
+    NULLs.
     """
     if len(pairs) > 1 or ties.residual:
         what = "of several columns that may be NULL" if len(pairs) > 1 else "tied by more than equalities"

@@ -1,7 +1,7 @@
 """CREATE, ALTER and DROP, parsed by hand: their grammar is small, and so the errors can be helpful.
 
-In: a cursor at CREATE, ALTER or DROP. Out: a frozen statement. Always: a returned table has a key, known types and distinct
-legal names.
+In: a cursor at CREATE, ALTER or DROP. Out: a frozen statement. Always: a returned table has a key, known types and
+distinct legal names.
 """
 
 from __future__ import annotations

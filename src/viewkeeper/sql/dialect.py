@@ -2,9 +2,9 @@
 
 In: nothing. Out: `ViewSpark`, to parse and to print a view's text. Always: a function of `PLAIN` stays a call by its
 name over its arguments, and a WITH stays where it is. sqlglot's own trees lose meaning: INSTR and LOCATE become one
-node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month',
-DATE_SUB a product; and a WITH inside a query would be printed before it, where names may collide. Functions and types keep
-their spelling: sqlglot makes one node of MAX_BY and ARG_MAX, and drops the length of VARCHAR(5).
+node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit
+'month', DATE_SUB a product; and a WITH inside a query would be printed before it, where names may collide. Functions
+and types keep their spelling: sqlglot makes one node of MAX_BY and ARG_MAX, and drops the length of VARCHAR(5).
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ def without_parentheses(node: exp.Expression) -> exp.Expression:
 class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
 
-    `outer` is the scope around a subquery; its WHERE may refer to it where `reaches_out`. `once`: the query runs once and
-    is not maintained as a view, so it may have any order and pair every row with every row. `closed_by` names the clause
-    that keeps a subquery from referring to the outer query.
+    `outer` is the scope around a subquery; its WHERE may refer to it where `reaches_out`. `once`: the query runs once
+    and is not maintained as a view, so it may have any order and pair every row with every row. `closed_by` names the
+    clause that keeps a subquery from referring to the outer query.
     """
 
     relation_named: Callable[[str], Relation]

@@ -1,8 +1,8 @@
 """Bound expressions: every name is a position, every node has a type.
 
 In: nothing; the binder makes them. Out: frozen trees. Always: equal expressions are equal values, `text` is the one
-canonical spelling, and a node whose `fallible` is False cannot raise under Spark's ANSI rules. A constant is not fallible:
-one that fails does so for every row, and is refused when the view is defined.
+canonical spelling, and a node whose `fallible` is False cannot raise under Spark's ANSI rules. A constant is not
+fallible: one that fails does so for every row, and is refused when the view is defined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functions of view SQL: which name, operator or special syntax has which rule.
 
-In: a node of sqlglot's tree (parsed by `ViewSpark`) and a way to bind its parts. Out: a bound expression. Always: a function
-is found by Spark's own name for it; what has no row here is refused.
+In: a node of sqlglot's tree (parsed by `ViewSpark`) and a way to bind its parts. Out: a bound expression. Always: a
+function is found by Spark's own name for it; what has no row here is refused.
 """
 
 from __future__ import annotations

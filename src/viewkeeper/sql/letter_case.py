@@ -1,8 +1,8 @@
 """Letter case: upper and lower case as Spark 4 has them, by its ICU (Unicode 17).
 
-In: nothing. Out: for each case the characters that change, and the sets that decide on the final sigma. Always: the tables
-are complete, so the result does not depend on the Unicode version of DuckDB or Python. `a-b/step:shift` is a run of
-characters that become those `shift` further on, all in hexadecimal.
+In: nothing. Out: for each case the characters that change, and the sets that decide on the final sigma. Always: the
+tables are complete, so the result does not depend on the Unicode version of DuckDB or Python. `a-b/step:shift` is a run
+of characters that become those `shift` further on, all in hexadecimal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Binding of functions over numbers, of bit operators, and of functions that choose among values.
 
-In: bound arguments. Out: bound calls, or a plain CASE where that is enough. Always: what engines compute to different bits
-(powers, logarithms, rounding of DOUBLE) has no rule here.
+In: bound arguments. Out: bound calls, or a plain CASE where that is enough. Always: what engines compute to different
+bits (powers, logarithms, rounding of DOUBLE) has no rule here.
 """
 
 from __future__ import annotations

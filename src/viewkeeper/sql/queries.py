@@ -1,7 +1,8 @@
 """Queries: the text of a view to sqlglot's tree.
 
-In: text. Out: the tree of one query. Always: what Spark cannot parse is refused, also where sqlglot accepts it: an extra
-comma, a clause without content, a string or a variable as a name. Words in backticks are names and never a clause.
+In: text. Out: the tree of one query. Always: what Spark cannot parse is refused, also where sqlglot accepts it: an
+extra comma, a clause without content, a string or a variable as a name. Words in backticks are names and never a
+clause.
 """
 
 from __future__ import annotations

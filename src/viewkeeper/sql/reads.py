@@ -1,7 +1,8 @@
 """Reads: what a query needs of each table that it reads.
 
-In: a bound relation. Out: for each `Scan`, in the order of the walk, the columns that anything refers to and the conditions
-that a row must meet to count. Always: skipping other columns, and rows that fail a condition, changes no result.
+In: a bound relation. Out: for each `Scan`, in the order of the walk, the columns that anything refers to and the
+conditions that a row must meet to count. Always: skipping other columns, and rows that fail a condition, changes no
+result.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """γ: one row for each group; its columns are the groups, then the aggregates. DISTINCT is a γ without aggregates."""
+    """γ: one row for each group; columns are the groups, then the aggregates. DISTINCT is a γ without aggregates."""
 
     input: Relation
     grouping: Grouping
@@ -92,11 +92,12 @@ WHERE_SIDES: dict[str, tuple[int, ...]] = {"left": (0,), "right": (1,), "full": 
 class Join:
     """⋈ on equal keys: `keys[i]` are expressions over the columns of `sides[i]`, of equal types side by side.
 
-    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above it;
-    without a key it is the product of its sides. `left` keeps every row of the first side, `right` of the second, `full` of
-    both, with NULLs for the columns of the other; `semi` returns the rows of the first side that have a match, `anti`
-    those that have none, with only the first side's columns. `residual`: a further condition on what matches, over the
-    columns of both sides. A NULL in a key matches nothing. `labels` name the sides of a product in messages.
+    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above
+    it; without a key it is the product of its sides. `left` keeps every row of the first side, `right` of the second,
+    `full` of both, with NULLs for the columns of the other; `semi` returns the rows of the first side that have a
+    match, `anti` those that have none, with only the first side's columns. `residual`: a further condition on what
+    matches, over the columns of both sides. A NULL in a key matches nothing. `labels` name the sides of a product in
+    messages.
     """
 
     kind: str
@@ -129,7 +130,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """∪ of bags (UNION ALL): all inputs have the same number of columns and the same types; names are the first one's."""
+    """∪ of bags (UNION ALL): all inputs have equally many columns of the same types; names are the first one's."""
 
     inputs: tuple[Relation, ...]
 

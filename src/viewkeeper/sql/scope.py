@@ -51,8 +51,8 @@ class Source:
 class Scope:
     """What names mean. `barred` names the clause in which aggregates are not allowed, if any.
 
-    `aliases` are names of expressions that are already bound. `outer` is the query around a subquery; names may refer to
-    its columns where `reaches_out`, unless a clause of the subquery (`closed_by`) forbids it.
+    `aliases` are names of expressions that are already bound. `outer` is the query around a subquery; names may refer
+    to its columns where `reaches_out`, unless a clause of the subquery (`closed_by`) forbids it.
     """
 
     names: tuple[Name, ...]
