@@ -1,7 +1,7 @@
-"""Answers: rows on stdout, as they come, in the form asked for.
+"""Results: rows on stdout, as they arrive, in the chosen form.
 
-In: column names, and Arrow tables or rows. Out: a table for people, JSON lines or CSV. Always: a page is written before the
-next one is asked for, so that an answer of any length begins at once and is never held as a whole.
+In: column names, and Arrow tables or rows. Out: a table for people, JSON lines or CSV. Always: a page is written before
+the next one is requested, so that a result of any length begins at once and is never held as a whole.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAGE_ROWS = 1_000
 
 
 class Form(StrEnum):
-    """How rows are printed. TEXT is a table or, on a terminal that is too narrow for it, EXPANDED: a line for each value."""
+    """How rows are printed. TEXT is a table or, on a terminal too narrow for it, EXPANDED: a line for each value."""
 
     TEXT = "text"
     TABLE = "table"
@@ -35,14 +35,14 @@ class Form(StrEnum):
 
 
 def form_of(*, json: bool, csv: bool) -> Form:
-    """The form that options ask for."""
+    """The form that the options select."""
     if json and csv:
         raise InputError("rows are printed as JSON or as CSV, not both", "leave one of them out")
     return Form.JSON if json else Form.CSV if csv else Form.TEXT
 
 
 def print_result(result: Result, form: Form) -> None:
-    """A statement's answer."""
+    """A statement's result."""
     is_text = form not in (Form.JSON, Form.CSV)
     if result.columns in (("plan",), ("statement",)) and is_text:
         print_text("\n".join(str(row[0]) for row in result.rows))
@@ -55,11 +55,11 @@ def print_result(result: Result, form: Form) -> None:
     elif form is Form.JSON:
         write_out(to_json_text({"message": result.message}) + "\n")
     elif result.message:
-        print_text(result.message, stderr=form is Form.CSV)  # what a statement did is no line of a CSV file
+        print_text(result.message, stderr=form is Form.CSV)  # a message is not a line of a CSV file
 
 
 def print_tables(columns: Sequence[str], tables: Iterable[pa.Table], form: Form = Form.TEXT) -> None:
-    """Rows that come in Arrow tables."""
+    """Rows given as Arrow tables."""
     from viewkeeper.cli.cells import cells_of_table, json_of_table
 
     if form is Form.JSON:

@@ -1,7 +1,7 @@
 """Cells: values as text, a whole column at a time.
 
-In: Arrow arrays, or rows of Python values. Out: Arrow arrays of strings, in which NULL stays NULL. Always: a value's text is
-what `put` takes for it; work in Python is for the types and characters that Arrow has no kernel for.
+In: Arrow arrays, or rows of Python values. Out: Arrow arrays of strings, in which NULL stays NULL. Always: a value's
+text is what `put` takes for it; only types and characters without an Arrow kernel are handled in Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TO_QUOTE = '[",\r\n]|^ | $|^$'
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A column's texts; numbers stand at the right."""
+    """A column's texts; numbers are aligned right."""
 
     texts: pa.Array
     is_number: bool
@@ -39,17 +39,17 @@ def cells_of_rows(rows: Sequence[Sequence[object]]) -> list[Cells]:
 
 
 def spelled(texts: pa.Array) -> pa.Array:
-    """The texts without characters that steer a terminal or break a line."""
+    """The texts without characters that control a terminal or break a line."""
     return texts if is_simple(texts) else _each(spell, texts.to_pylist())
 
 
 def is_simple(texts: pa.Array) -> bool:
-    """Whether all characters are of ASCII and printable, so that each takes one place."""
+    """Whether all characters are printable ASCII, so that each takes one column."""
     return pc.all(pc.ascii_is_printable(texts), min_count=0).as_py()
 
 
 def width_of(texts: pa.Array) -> int:
-    """How many places of a terminal the longest text takes."""
+    """How many columns of a terminal the longest text takes."""
     if is_simple(texts):
         return pc.max(pc.binary_length(texts)).as_py() or 0
     from rich.cells import cell_len
@@ -58,7 +58,7 @@ def width_of(texts: pa.Array) -> int:
 
 
 def padded(texts: pa.Array, width: int, *, right: bool) -> pa.Array:
-    """The texts filled up with blanks; what is longer stays as it is."""
+    """The texts padded with blanks; longer ones stay as they are."""
     if is_simple(texts):
         return (pc.utf8_lpad if right else pc.utf8_rpad)(texts, width)
     from rich.cells import cell_len
@@ -71,7 +71,7 @@ def padded(texts: pa.Array, width: int, *, right: bool) -> pa.Array:
 
 
 def csv_of_cells(page: Sequence[Cells]) -> str:
-    """Lines of CSV: NULL is nothing at all, the empty text two quotes."""
+    """Lines of CSV: NULL is an empty field, the empty text two quotes."""
     return lines_of([_csv_fields(cells.texts) for cells in page], ",")
 
 
@@ -86,7 +86,7 @@ def json_of_table(table: pa.Table) -> str:
 
 
 def lines_of(columns: Sequence[object], between: str) -> str:
-    """A line for each row; of `columns` each is an array, or one text for all rows."""
+    """A line for each row; each of `columns` is an array, or one text for all rows."""
     return "".join(f"{line}\n" for line in pc.binary_join_element_wise(*columns, between).to_pylist())
 
 
@@ -112,7 +112,7 @@ def _json_values(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _is_quoted(kind: pa.DataType) -> bool:
-    """Whether a type's values are strings in JSON, with the text they have elsewhere."""
+    """Whether a type's values are strings in JSON, with the same text as elsewhere."""
     is_of = (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal, pa.types.is_date)
     return any(check(kind) for check in is_of)
 

@@ -1,7 +1,7 @@
-"""The demo: a shop from an empty store to fresh views, told step by step.
+"""The demo: a shop from an empty store to fresh views, explained step by step.
 
-In: perhaps a new directory. Out: a store, and words about it. Always: without Java it ends before anything is written,
-and what it made is gone afterwards unless it was to be kept.
+In: perhaps a new directory. Out: a store, and text about it. Always: without Java it ends before anything is written,
+and its store is removed afterwards unless it is to be kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def demo(keep: Path | None) -> None:
-    """Show what ViewKeeper does, in a directory that is kept or not."""
+    """Show what ViewKeeper does, in a directory that is kept or temporary."""
     from viewkeeper.engine.session import cancel_jobs, require_spark
 
     require_spark()

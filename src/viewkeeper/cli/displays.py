@@ -1,7 +1,7 @@
-"""Displays: how `run` tells what it does.
+"""Displays: how `run` reports what it does.
 
-In: a gauge, and how far the views lag. Out: a live line on a terminal, plain lines now and then elsewhere, or JSON
-lines. Always: used from one thread; the words of the end come after the live line is gone.
+In: a gauge, and how far the views lag. Out: a live line on a terminal, occasional plain lines elsewhere, or JSON
+lines. Always: used from one thread; the closing words are printed after the live line is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOPPING = "stopping after the epoch under way; Ctrl-C again stops at once"
 
 
 class Display(Protocol):
-    """Told of progress several times a second."""
+    """Updated several times a second."""
 
     def begin(self) -> None:
         """Before the pipeline starts."""
@@ -31,11 +31,11 @@ class Display(Protocol):
         """While it runs."""
 
     def end(self, words: str) -> None:
-        """After it stopped; once, with what is left to say (nothing after an error)."""
+        """After it stopped; once, with closing words (none after an error)."""
 
 
 class LiveLine:
-    """One line that is written over and over."""
+    """One line that is rewritten in place."""
 
     def __init__(self) -> None:
         from rich.status import Status

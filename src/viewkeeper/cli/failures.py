@@ -1,7 +1,7 @@
-"""Failures: what a command that cannot go on says, and the exit code it leaves.
+"""Failures: what a command that fails prints, and its exit code.
 
-In: an exception. Out: one line `error: …` and perhaps one line `hint: …` on stderr, and an exit code. Always: what
-ViewKeeper raises on purpose is told without a traceback; what it did not foresee keeps its traceback.
+In: an exception. Out: one line `error: …` and perhaps one line `hint: …` on stderr, and an exit code. Always: an
+error that ViewKeeper raises on purpose is printed without a traceback; an unforeseen one keeps its traceback.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
     (ProtocolError, PROTOCOL),
 )
 
-# Hints speak to Python programmers; here the reader has a command line.
+# Hints address Python programmers; here the reader has a command line.
 _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
     "connect without read_only to make one": 'viewkeeper sql URL "CREATE TABLE …" makes one',
@@ -72,7 +72,7 @@ _IN_OUR_WORDS = {
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with words on what was done until then and how to go on."""
+    """Ctrl-C, with a text on what was done so far and how to go on."""
 
 
 def print_interrupted(error: KeyboardInterrupt, command: str | None = None) -> None:
@@ -92,7 +92,7 @@ def is_from_spark(error: BaseException) -> bool:
 
 
 def print_failure(error: ViewKeeperError) -> None:
-    """Tell an error that ViewKeeper raised on purpose."""
+    """Print an error that ViewKeeper raised on purpose."""
     print_error(error.fact, in_our_words(error.hint))
 
 
@@ -104,7 +104,7 @@ def in_our_words(hint: str | None) -> str | None:
 
 
 def print_error(fact: str, hint: str | None = None) -> None:
-    """One line for the fact, one for the way out."""
+    """One line for the fact, one for the hint."""
     print_label("error", "red", fact)
     if hint:
         print_label("hint", "cyan", hint)

@@ -1,7 +1,7 @@
 """The gauge: what a pipeline did so far, in numbers.
 
-In: events, from whichever thread. Out: committed epochs to tell, the epoch under way, and changes per second. Always:
-safe to ask while events come in; every committed epoch is given out exactly once.
+In: events, from any thread. Out: committed epochs to report, the epoch in flight, and changes per second. Always: safe
+to read while events arrive; every committed epoch is returned exactly once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Gauge:
         self.changes = 0
         self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
         self.given_up: str | None = None  # the last epoch that could not finish, and why
-        self.waiting: str | None = None  # for what has to pass before it can go on
-        self.is_running = False  # set by whoever runs the pipeline, once it takes changes
+        self.waiting: str | None = None  # the condition that must pass before it can go on
+        self.is_running = False  # set by the caller that runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
         """An event of the pipeline."""
@@ -54,7 +54,7 @@ class Gauge:
                     self.given_up = f"epoch {epoch} was given up: {reason}"
 
     def committed(self) -> list[Committed]:
-        """The epochs committed since the last time this was asked."""
+        """The epochs committed since the last call."""
         with self._lock:
             told, self._untold = self._untold, []
             return told

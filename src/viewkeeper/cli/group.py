@@ -1,7 +1,7 @@
 """The group of commands: typer's, with our errors and with negative numbers as values.
 
 In: arguments. Out: a command that ran, or an exit code. Always: every error of ours, and every mistake in the command
-line, becomes `error: …` and `hint: …` in one place, whichever way the app was started.
+line, becomes `error: …` and `hint: …` in one place, however the app was started.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """All commands; tells what went wrong in any of them."""
+    """All commands; prints the errors of any of them."""
 
     def make_context(self, *arguments: object, **options: object) -> typer.Context:  # type: ignore[override]
         try:
@@ -64,7 +64,7 @@ class Group(TyperGroup):
             raise typer.Exit(STORE) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError) and _is_unread():
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has nowhere to go
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # buffered output has no reader
                 raise typer.Exit(UNREAD) from None
             print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             raise typer.Exit(STORE) from None
@@ -80,13 +80,13 @@ class Group(TyperGroup):
 
 
 def _is_unread() -> bool:
-    """Whether stdout is a pipe that nobody reads: a pipe to Spark's JVM may break as well, and that is told."""
+    """Whether stdout is a pipe without a reader: a broken pipe to Spark's JVM is an error instead."""
     poll = select.poll()
     poll.register(1, 0)
     return bool(poll.poll(0))
 
 
 def _help_hint(error: Exception) -> str:
-    # Usage errors are click's; typer may or may not bring its own copy, so they are known by what they carry.
+    # Usage errors are click's; typer may bring its own copy, so they are recognized by their attributes.
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context else 'viewkeeper'} --help"

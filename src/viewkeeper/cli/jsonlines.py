@@ -1,8 +1,8 @@
-"""JSON lines: answers for programs.
+"""JSON lines: results for programs.
 
-In: values as the client gives them. Out: one JSON text for each row. Always: what `get --json` and `scan --json` print,
-`put` takes back unchanged: DECIMAL, DATE and TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal digits,
-and a DOUBLE that JSON has no number for as "NaN", "Infinity" or "-Infinity".
+In: values as the client returns them. Out: one JSON text for each row. Always: what `get --json` and `scan --json`
+print, `put` takes back unchanged: DECIMAL, DATE and TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal
+digits, and a DOUBLE that JSON has no number for as "NaN", "Infinity" or "-Infinity".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def to_json(value: object) -> object:
             return {str(name): to_json(part) for name, part in value.items()}
         case list() | tuple() | set() | frozenset():
             return [to_json(part) for part in value]
-    return str(value)  # types that only a SELECT can make: intervals, UUIDs
+    return str(value)  # types that only a SELECT can return: intervals, UUIDs
 
 
 def speaks_unicode() -> bool:

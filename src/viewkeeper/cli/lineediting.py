@@ -1,8 +1,8 @@
 """Line editing: a history of whole statements, and completion, where Python has readline.
 
-In: statements as they are entered, and the names that there are. Out: what the arrow keys and Tab bring. Always: a statement
-is remembered as a whole, line breaks included, and at once, so that several prompts may be open and none may be killed
-without loss; the file is for its owner alone.
+In: statements as they are entered, and the existing names. Out: what the arrow keys and Tab offer. Always: a statement
+is saved as a whole, line breaks included, and at once, so that several prompts may be open and a killed one loses
+nothing; only its owner can read the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WHERE WITH""".split()
 _BEFORE_RELATIONS = re.compile(r"(^\\d|\b(from|join|into|update|describe|explain|table|view|on))\s+$", re.IGNORECASE)
 _DELIMITERS = " \t\n,;()=<>+-*/%'\"`."
 _ENTRIES_MAX = 1_000
-_LINE_BREAK = "\x01"  # of a statement, in the file: as psql does it
+_LINE_BREAK = "\x01"  # of a statement, in the file: as in psql
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Names:
 
 @contextmanager
 def line_editing(commands: Sequence[str], names: Callable[[], Names]) -> Iterator[Callable[[str], None]]:
-    """Within the block lines are edited; gives the function that remembers a statement."""
+    """Within the block lines are edited; yields the function that saves a statement."""
     try:
         import readline
     except ImportError:
@@ -68,7 +68,7 @@ def line_editing(commands: Sequence[str], names: Callable[[], Names]) -> Iterato
 
 
 def completions(before: str, text: str, commands: Sequence[str], names: Names) -> list[str]:
-    """What `text` may be the beginning of, after `before` in the same line."""
+    """The completions of `text`, after `before` in the same line."""
     if not before.strip() and text.startswith("\\"):
         return [command for command in commands if command.startswith(text)]
     if _BEFORE_RELATIONS.search(before):
@@ -82,11 +82,11 @@ def _beginning(text: str, words: Sequence[str]) -> list[str]:
 
 
 def _read_history(file: Path) -> list[str]:
-    """The last entries; a file that grew too long is cut."""
+    """The last entries; a file that grew too long is shortened."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return []  # the first time, or not readable: begin anew
+        return []  # the first time, or not readable: start empty
     if len(lines) > 2 * _ENTRIES_MAX:
         lines = lines[-_ENTRIES_MAX:]
         _write(file, "w", "".join(f"{line}\n" for line in lines))
@@ -100,11 +100,11 @@ def _append_history(file: Path, text: str) -> None:
 def _write(file: Path, mode: str, text: str) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)  # statements may hold what is nobody else's business
+        file.touch(mode=0o600)  # statements may hold private data
         with file.open(mode, encoding="utf-8", errors="backslashreplace") as target:
             target.write(text)
     except OSError:
-        pass  # a home that cannot be written to is no reason to fail
+        pass  # an unwritable home is no reason to fail
 
 
 def _history_file() -> Path:

@@ -1,7 +1,7 @@
 """Load: files into a table, with a bar on a terminal.
 
-In: a store's URL, a table and files. Out: rows put, how many in what time, and how many of them replaced another. Always: a
-store that is not there is made only for `--create`, and only once the files are known to fit.
+In: a store's URL, a table and files. Out: rows put, their number and time, and how many replaced another. Always: a
+store that does not exist is created only for `--create`, and only once the files are known to fit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Choices:
 
 
 def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: Choices, *, as_json: bool) -> None:
-    """Put the rows of the files and tell about it."""
+    """Put the rows of the files and report it."""
     from viewkeeper.load.loading import open_load, require_sensible, require_target
 
     require_sensible(create=choices.create, key=choices.key, ignore_unknown=choices.ignore_unknown)
@@ -42,7 +42,7 @@ def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: 
             require_target(database, table, create=choices.create)
     except StoreError:
         if not choices.create:
-            raise  # else it is made below, and what else is wrong is told there
+            raise  # else it is created below, and other errors are raised there
     opened: Load | None = None
     try:
         with _bar() as progress, open_load(files, reading) as opened:
@@ -59,7 +59,7 @@ def load(url: str, table: str, files: Sequence[str], reading: Reading, choices: 
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr while files are checked and rows are put, if anybody looks."""
+    """A bar on stderr while files are checked and rows are put, if it is a terminal."""
     target = console(stderr=True)
     if not target.is_terminal:
         yield lambda done, total: None

@@ -87,9 +87,9 @@ def sql(
 ) -> None:
     """Run SQL statements, those of a file or of a pipe; without any, open a prompt.
 
-    A store that does not exist is made by the first `CREATE TABLE`. All statements of a text are read before the first
-    one runs. In the prompt a statement ends with `;`, `\\help` helps, and `\\q` or Ctrl-D quits. With `--json` a statement
-    that has no rows to show prints `{"message": …}`.
+    The first `CREATE TABLE` creates a store that does not exist. All statements of a text are parsed before the first
+    one runs. In the prompt a statement ends with `;`, `\\help` helps, and `\\q` or Ctrl-D quits. With `--json` a
+    statement without rows prints `{"message": …}`.
     """
     from viewkeeper.cli.sql import sql as run_sql
 
@@ -124,7 +124,7 @@ def delete(
         list[str] | None, typer.Option(metavar="COL", help="Set this column to NULL instead; again for the next.")
     ] = None,
 ) -> None:
-    """Delete the row under a key and print the token of the write. A row that is not there is no error."""
+    """Delete the row under a key and print the token of the write. A missing row is not an error."""
     from viewkeeper.cli.row_commands import delete as delete_row
 
     delete_row(url, table, key, column)
@@ -159,12 +159,12 @@ def load(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Put the rows of CSV, TSV, JSON lines or Parquet files, text also as `.gz`, any also alone in a `.zip`.
+    """Put the rows of CSV, TSV, JSON lines or Parquet files; text also as `.gz`, any single file also in a `.zip`.
 
-    All files are checked first, every value of them, and nothing is written if one does not fit. Columns are matched by
-    name; those that the files lack keep their value. Of rows with the same key the last one stays, and how many replaced
-    another is told. With `--create` the key must be that of one row, unless `--last-wins` says otherwise; the store is made
-    as well, if it is not there. A load that was interrupted is done again by the same command.
+    Every value of all files is checked first, and nothing is written if one does not fit. Columns are matched by name;
+    those that the files lack keep their value. Of rows with the same key the last one stays, and the number of replaced
+    rows is printed. With `--create` keys must be unique, unless `--last-wins` is given; the store is created too, if it
+    does not exist. The same command resumes a load that was interrupted.
     """
     from viewkeeper.cli.load import Choices
     from viewkeeper.cli.load import load as load_files
@@ -246,10 +246,10 @@ def changes(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Print what each epoch behind `--since` did to the records of a view, and the epoch to ask with the next time.
+    """Print what each epoch after `--since` did to the records of a view, and the epoch to pass the next time.
 
-    Only the last epochs are kept, or what `keep` asks for; exit code 5 says that the answer would not be whole and the view
-    is to be scanned. `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
+    Only the last epochs are kept, or as many as `keep` sets; exit code 5 means that some changes are lost and the view
+    must be scanned. `status` prints the current epoch. With `--json` the last line is `{"epoch": …}`.
     """
     from viewkeeper.cli.row_commands import changes as print_changes
 
@@ -286,7 +286,7 @@ def run(
 
 @app.command(cls=Command)
 def status(url: Url, json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """Print where the pipeline is, how far the views lag, and how much the log holds."""
+    """Print the state of the pipeline, how far the views lag, and how much the log holds."""
     from viewkeeper.cli.reports import status as print_status
 
     print_status(url, as_json=json)
@@ -306,9 +306,9 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Print the plan by which a view is kept, or the merged plan of all views.
+    """Print the plan that maintains a view, or the merged plan of all views.
 
-    Each line is a node: a base table, δ, σ, π, γ, ⋈, ∪, top or a view. Between them stand the zones, that is, the row keys;
+    Each line is a node: a base table, δ, σ, π, γ, ⋈, ∪, top or a view. Comments show the zones, that is, the row keys;
     the tables that a node keeps; and the views that share it.
     """
     from viewkeeper.cli.reports import explain as print_plan
@@ -326,7 +326,7 @@ def check(
 ) -> None:
     """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17.
 
-    A view that is wrong is made anew by `CREATE OR REPLACE MATERIALIZED VIEW` with its own text.
+    To repair a view, run `CREATE OR REPLACE MATERIALIZED VIEW` with its own text.
     """
     from viewkeeper.cli.reports import check as check_views
 
@@ -344,7 +344,7 @@ def backup(
 ) -> None:
     """Write a backup of the whole store as of this moment, while writers and the pipeline go on.
 
-    The backup is whole when the command ends well; one that was interrupted leaves no backup. While it runs the store's
+    The backup is complete when the command succeeds; an interrupted one leaves no backup. While it runs the store's
     files may grow, because nothing that the backup still has to copy is overwritten.
     """
     from viewkeeper.cli.upkeep import backup as write_backup
@@ -362,10 +362,10 @@ def restore(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make a new store from a backup, after comparing every file with what was backed up.
+    """Create a new store from a backup, after verifying every file.
 
-    It holds rows, log, views and epochs of the moment of the backup. An epoch that was under way is run again by the
-    first pipeline. Tokens from before do not fit it: waiting for one is an error.
+    It holds rows, log, views and epochs as of the backup. The first pipeline repeats an epoch that was in flight. Older
+    tokens are not valid: waiting for one is an error.
     """
     from viewkeeper.cli.upkeep import restore as restore_backup
 
@@ -374,10 +374,10 @@ def restore(
 
 @app.command(cls=Command)
 def compact(url: Url, json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """Shorten the log, remove what was dropped, and give the space back to the disk.
+    """Truncate the log, remove dropped tables and views, and return the space to the disk.
 
     Nobody else may have the store open, and no pipeline may run: a process that has the old files open would go on
-    writing to them. A kill at any moment leaves a whole store.
+    writing to them. A kill at any moment leaves the store intact.
     """
     from viewkeeper.cli.upkeep import compact as compact_store
 
@@ -390,10 +390,10 @@ def keep(
     epochs: Annotated[int, typer.Option(metavar="N", help="At least the last N epochs.")] = 0,
     seconds: Annotated[float, typer.Option(metavar="S", help="At least the epochs of the last S seconds.")] = 0,
 ) -> None:
-    """Keep what `changes` tells for longer than the last two epochs, for those who ask less often.
+    """Keep what `changes` prints for longer than the last two epochs.
 
-    It holds for the store from the next epoch on, whoever runs the pipeline, until it is set anew; without options it is
-    as it was at first. Records that change often take more room and time, by the versions that are kept of them.
+    The setting belongs to the store: it holds from the next epoch on until it is changed; without options it returns to
+    the default. Records that change often take more room and time, for each version that is kept.
     """
     from viewkeeper.cli.upkeep import keep as keep_changes
 

@@ -1,7 +1,7 @@
 """Opening: a database for a command, and the table or view that it names.
 
 In: a store's URL, a name. Out: an open database, a table or a view. Always: no command but `sql`, `restore` and
-`load --create` makes a store, so a mistyped URL leaves nothing behind.
+`load --create` creates a store, so a mistyped URL creates nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def open_database(url: str, *, create: bool = False, read_only: bool = False) -> Database:
-    """The database at `url`; StoreError when there is none and it may not be made."""
+    """The database at `url`; StoreError if there is none and it may not be created."""
     from viewkeeper.client.database import Database
     from viewkeeper.stores.open import open_store
 

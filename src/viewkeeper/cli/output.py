@@ -1,7 +1,7 @@
-"""Output: words and values for people.
+"""Output: text and values for people.
 
-In: texts and values. Out: lines on stdout. Always: a value is shown as it is, never read as markup, and its control
-characters are spelled out; output that is not a terminal is never cut, wrapped or coloured.
+In: texts and values. Out: lines on stdout. Always: a value is printed as it is, never interpreted as markup, and its
+control characters are escaped; output that is not a terminal is never truncated, wrapped or coloured.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _CODES: dict[Style, int] = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on the stream as it is now; wide when nobody looks at it."""
+    """A console on the current stream; wide if that is not a terminal."""
     from rich.console import Console
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # ended in one place for all commands, not by rich
+            raise BrokenPipeError  # handled in one place for all commands, not by rich
 
     found = Output(file=sys.stderr if stderr else sys.stdout, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
@@ -53,7 +53,7 @@ def print_text(text: str, style: Style | None = None, *, stderr: bool = False) -
 
 
 def size_text(count: float) -> str:
-    """A number of bytes, as people say it."""
+    """A number of bytes in a readable unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -62,13 +62,13 @@ def size_text(count: float) -> str:
 
 
 def working(what: str) -> AbstractContextManager[object]:
-    """A spinner on stderr while something takes long, if anybody looks."""
+    """A spinner on stderr while something takes long, if it is a terminal."""
     target = console(stderr=True)
     return target.status(what) if target.is_terminal else nullcontext()
 
 
 def write_out(text: str, stream: TextIO | None = None) -> None:
-    """Text on stdout, or on `stream`, at once; characters that its encoding lacks are spelled."""
+    """Text on stdout, or on `stream`, at once; characters that its encoding lacks are escaped."""
     target = stream or sys.stdout
     try:
         target.write(text)
@@ -78,7 +78,7 @@ def write_out(text: str, stream: TextIO | None = None) -> None:
 
 
 def styled(text: str, style: Style | None, stream: TextIO | None = None) -> str:
-    """The text in that style, where it is looked at."""
+    """The text in that style, if the stream is a terminal."""
     return f"\033[{_CODES[style]}m{text}\033[0m" if style and is_coloured(stream or sys.stdout) else text
 
 
@@ -87,12 +87,12 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def terminal_width() -> float:
-    """How many characters a line of stdout has; no end of them where it is no terminal."""
+    """How many characters a line of stdout has; infinity if it is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
 
 
 def plain(value: object) -> str:
-    """A value as it is shown."""
+    """A value as it is printed."""
     match value:
         case None:
             return "NULL"
@@ -114,7 +114,7 @@ def plain_double(value: float) -> str:
 
 
 def spell(text: str) -> str:
-    """No character of a value steers the terminal or breaks the table."""
+    """The text without characters that control the terminal or break the table."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -1,7 +1,7 @@
-"""The pager: an answer that is longer than the screen is read page by page.
+"""The pager: a result that is longer than the screen is shown page by page.
 
-In: what is printed in a `with` block. Out: the same on the terminal, or in $PAGER, `less` by default, once it is more than a
-screenful. Always: whoever quits the pager has seen enough, which is no error; Ctrl-C belongs to the pager while it is open.
+In: what is printed in a `with` block. Out: the same on the terminal, or in $PAGER, `less` by default, once it is more
+than a screenful. Always: quitting the pager is not an error; Ctrl-C belongs to the pager while it is open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-_LESS = "RSX"  # colours as they are, long lines cut, and the text stays on the screen
+_LESS = "RSX"  # colours kept, long lines truncated, and the text stays on the screen
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def _pager() -> list[str]:
 
 
 class _Screenful(io.TextIOBase):
-    """Holds text back until it is more than the screen shows, and then hands all of it to a pager."""
+    """Buffers text until it exceeds the screen, and then passes all of it to a pager."""
 
     def __init__(self, terminal: TextIO, command: list[str]) -> None:
         self._terminal = terminal

@@ -1,4 +1,4 @@
-"""Quiet Java: the lines that Spark's JVM prints at every start, and that tell a user nothing, are left out.
+"""Quiet Java: hides the lines that Spark's JVM prints at every start and that do not help a user.
 
 In: the process's stderr. Out: the same without these lines, in a `with` block. Always: any other line of the JVM
 reaches stderr unchanged; what Python writes to stderr does not pass through here.
@@ -40,7 +40,7 @@ def quiet_java() -> Iterator[None]:
     finally:
         sys.stderr.flush()
         sys.stderr = ours
-        os.dup2(real, 2)  # the JVM may live on and keeps the pipe, so its reader stays
+        os.dup2(real, 2)  # the JVM may live on and keep the pipe, so its reader stays
 
 
 def _on_real_stderr(real: int) -> TextIO:

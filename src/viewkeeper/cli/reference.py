@@ -1,7 +1,7 @@
-"""The reference: docs/cli.md, made from the commands themselves.
+"""The reference: docs/cli.md, generated from the commands themselves.
 
-In: the typer app. Out: a page on stdout: `python -m viewkeeper.cli.reference > docs/cli.md`. Always: the same app gives
-the same page; a unit test compares it with the one in docs.
+In: the typer app. Out: a page on stdout: `python -m viewkeeper.cli.reference > docs/cli.md`. Always: the same app
+yields the same page; a unit test compares it with the one in docs.
 """
 
 from __future__ import annotations

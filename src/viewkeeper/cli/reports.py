@@ -1,6 +1,6 @@
 """Reports: status, explain and check.
 
-In: a store's URL. Out: what the store says of itself, for people or as JSON. Always: nothing in the store is changed.
+In: a store's URL. Out: the state of the store, for people or as JSON. Always: nothing in the store is changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FINDINGS_SHOWN_MAX = 20
 
 
 def status(url: str, *, as_json: bool) -> None:
-    """Print where the pipeline is."""
+    """Print the state of the pipeline."""
     with open_database(url, read_only=True) as database:
         found = database.status()
     if as_json:
@@ -59,7 +59,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
-    """Compare views with their recomputation and print what was found; whether all is well."""
+    """Compare views with their recomputation and print the findings; returns whether all is well."""
     with open_database(url, read_only=True) as database:
         with quiet_java(), working("Spark starts …") as shown:
             progress = _counted(shown)
@@ -72,7 +72,7 @@ def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
 
 
 def _counted(shown: object) -> Callable[[int, int], None] | None:
-    """Says on the spinner how many views are judged; where nobody looks there is none."""
+    """Shows on the spinner how many views are judged; None without a spinner."""
     update = getattr(shown, "update", None)
     return update and (lambda done, total: update(f"recomputing the views with Spark: {done:,} of {total:,} …"))
 

@@ -53,7 +53,7 @@ def delete(url: str, name: str, key: Sequence[str], columns: Sequence[str] | Non
 
 
 def get(url: str, name: str, key: Sequence[str], freshness: Freshness, form: Form) -> bool:
-    """Print the row under a key; whether there is one."""
+    """Print the row under a key; returns whether there is one."""
     with open_database(url, read_only=True) as database:
         named = _find_to_read(database, name, freshness)
         row = named.get(*parse_key(key_columns(named), key))
@@ -113,7 +113,7 @@ def _record(record: dict[str, object] | None) -> str | None:
 
 
 def _find_to_read(database: Database, name: str, freshness: Freshness) -> Table | View:
-    """The table or view called `name`, in the read mode asked for, once it holds the write asked for."""
+    """The table or view called `name`, in the requested read mode, once it holds the requested write."""
     from viewkeeper.client.reading import moment_of
     from viewkeeper.client.tables import Table
 

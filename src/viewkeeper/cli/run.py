@@ -1,8 +1,8 @@
 """Run: the pipeline in the foreground, until stopped or caught up.
 
-In: a store's URL and the pipeline's settings. Out: fresh views, and words about them. Always: the work is done in a
-thread of its own, so that this one is free for signals and the display (and so that Spark, which would take Ctrl-C for
-itself from the main thread, does not); the first signal stops after the epoch under way, the second at once.
+In: a store's URL and the pipeline's settings. Out: fresh views, and progress messages. Always: the work is done in a
+thread of its own, so that this one is free for signals and the display (and so that Spark does not catch Ctrl-C, as it
+would in the main thread); the first signal stops after the epoch in flight, the second at once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(url: str, settings: Settings, *, as_json: bool) -> None:
 
 
 class _Work(threading.Thread):
-    """The work, and what it failed of."""
+    """The work, and its failure."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(name="viewkeeper-pipeline", daemon=True)
@@ -76,10 +76,10 @@ class _Work(threading.Thread):
             self._failure = error
 
     def raise_failure(self, *, stopped: bool) -> None:
-        """Raise what the work failed of, unless it failed because all of us were told to stop.
+        """Raise the failure of the work, unless it failed because everything was stopped.
 
-        Whoever stops a service signals its JVM too (systemd does), and Spark is then gone before we can stop it. The
-        epoch under way stays in flight and is taken up by the next run.
+        Service managers such as systemd signal the JVM too, and Spark then ends before we can stop it. The epoch stays
+        in flight, and the next run resumes it.
         """
         error = self._failure
         went_down = isinstance(error, EpochFailed | SparkLost | ConnectionError) or (
@@ -127,7 +127,7 @@ def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop
     is_alive = True
     while is_alive:
         work.join(_TICK_SECONDS)
-        is_alive = work.is_alive()  # asked first: what the work did before its end is then told below
+        is_alive = work.is_alive()  # read first, so that what the work did before its end is reported below
         display.update(gauge, read_lag(database), stopping=stop.is_set())
 
 
@@ -140,7 +140,7 @@ def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped
 
 @contextmanager
 def _signals_set(stop: threading.Event) -> Iterator[None]:
-    """Within the block SIGINT and SIGTERM set `stop`; one that comes again interrupts."""
+    """Within the block SIGINT and SIGTERM set `stop`; a second one interrupts."""
 
     def handle(number: int, frame: object) -> None:
         if stop.is_set():

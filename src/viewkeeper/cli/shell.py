@@ -1,7 +1,7 @@
 """The shell: a prompt for SQL.
 
-In: lines. Out: whole statements, handed on, and commands, which begin with a backslash. Always: a statement ends with a
-semicolon outside of quotes and comments; an error is told and the prompt comes back.
+In: lines. Out: whole statements for the runner, and commands, which begin with a backslash. Always: a statement ends
+with a semicolon outside quotes and comments; after an error is printed the prompt returns.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _WORDS = {"help": "\\help", "\\h": "\\help", "\\?": "\\help", "quit": "\\q", "ex
 
 
 class Runner(Protocol):
-    """What the shell needs of whoever runs statements."""
+    """What the shell needs in order to run statements."""
 
     form: Form
     is_paged: bool
 
     def run(self, text: str) -> float:
-        """Run statements and print their answers; the seconds that they took, without the printing."""
+        """Run statements and print their results; returns the seconds that they took, without the printing."""
 
     def names(self) -> Names:
         """What can be named in a statement."""
 
 
 def run_shell(runner: Runner, url: str, read: Callable[[str], str] = input) -> None:
-    """Ask for statements with `read` and hand each to `runner`, until the end of the input."""
+    """Read statements with `read` and pass each to `runner`, until the end of the input."""
     print(rf"ViewKeeper on {url}. \help for help, \q to quit.")
     shell = Shell(runner)
     with line_editing(sorted(Shell.COMMANDS), runner.names) as remember:
@@ -62,7 +62,7 @@ def run_shell(runner: Runner, url: str, read: Callable[[str], str] = input) -> N
 
 
 class Shell:
-    """Runs statements and commands, in the manner that earlier commands chose."""
+    """Runs statements and commands, with the options that earlier commands set."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -150,17 +150,17 @@ def is_whole(text: str) -> bool:
     try:
         _, tokens = tokenize(text)
     except UnsupportedSql:
-        return True  # whoever runs it will say what is wrong
+        return True  # running it will report what is wrong
     except SqlError:
         return False
     return bool(tokens) and tokens[-1].token_type.name == "SEMICOLON"
 
 
 def _command(line: str, typed: str) -> str:
-    """The command that a line is, after what was typed of a statement; nothing when it belongs to one."""
+    """The command in a line, given the statement typed so far; empty if the line belongs to the statement."""
     text = line.strip().rstrip(";").rstrip()
     text = _WORDS.get(text.lower(), text) if not typed or text.startswith("\\") else text
-    # what stands between quotes that are still open would not be whole even with a semicolon
+    # inside an open quote the text would not be whole even with a semicolon
     return text if text.startswith("\\") and (not typed or is_whole(f"{typed}\n;")) else ""
 
 

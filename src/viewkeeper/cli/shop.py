@@ -1,7 +1,7 @@
 """The demo's shop: a table, views over it, and changes.
 
-In: nothing. Out: SQL and rows. Always: the same rows every time; those that a reader follows through the demo are few,
-and the rest are so many that Spark has something to do.
+In: nothing. Out: SQL and rows. Always: the same rows every time; the demo follows a few of them, and the rest are
+many enough to give Spark work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHANGES = (
     ("ada orders again", "INSERT INTO orders VALUES ('o6', 'ada', 'us', 15.00, DATE '2026-01-09')"),
 )
 
-# What of each view is shown: its name, and a prefix of its key.
+# What is shown of each view: its name, and a prefix of its key.
 SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("revenue", ()),
     ("big", ()),

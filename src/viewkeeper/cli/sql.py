@@ -1,7 +1,7 @@
-"""SQL: statements from arguments, a file or a pipe, each with its answer.
+"""SQL: statements from arguments, a file or a pipe, each with its result.
 
-In: texts. Out: answers on stdout. Always: a text is read as a whole before its first statement runs; the store is made
-when a text that creates a table is the first to need it, and not otherwise.
+In: texts. Out: results on stdout. Always: a text is parsed as a whole before its first statement runs; the store is
+created only by a text that creates a table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SqlRunner:
-    """Runs texts against one store, which it opens when the first text comes."""
+    """Runs texts against one store, which it opens with the first text."""
 
     def __init__(self, url: str, form: Form) -> None:
         self._url = url
@@ -33,7 +33,7 @@ class SqlRunner:
         self._database: Database | None = None
 
     def run(self, text: str) -> float:
-        """Run the statements of `text` and print each answer; the seconds that they took, without the printing."""
+        """Run the statements of `text` and print each result; returns the seconds they took, without the printing."""
         from viewkeeper.client.statements import execute_each
         from viewkeeper.sql.statements import parse_statements
         from viewkeeper.sql.syntax import CreateTable
@@ -57,7 +57,7 @@ class SqlRunner:
         return seconds
 
     def names(self) -> Names:
-        """What can be named in a statement; nothing before there is a store."""
+        """What can be named in a statement; nothing before the store exists."""
         from viewkeeper.cli.lineediting import Names
 
         try:
@@ -72,7 +72,7 @@ class SqlRunner:
 
 
 def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
-    """Run the statements given, or those of the file or pipe; without any, ask for them."""
+    """Run the given statements, or those of the file or pipe; without any, open the prompt."""
     if texts and file:
         raise InputError("statements come as arguments or from a file, not both", "leave one of them out")
     runner = SqlRunner(url, form)

@@ -1,7 +1,7 @@
 """The start of the command line.
 
-In: the process's arguments. Out: its exit code. Always: Ctrl-C is told in one line from the first moment on, also while the
-commands are still being loaded; hence nothing is imported here before it is needed.
+In: the process's arguments. Out: its exit code. Always: Ctrl-C prints one line from the start, also while the commands
+are being loaded; so nothing is imported here before it is needed.
 """
 
 from __future__ import annotations

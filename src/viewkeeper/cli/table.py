@@ -1,7 +1,8 @@
-"""The table: how rows stand on a terminal or in a text.
+"""The table: the layout of rows on a terminal or in a text.
 
 In: column names, and pages of cells. Out: text. Always: columns are as wide as the first page needs, and nothing waits
-for a later one; a longer value further down moves the rest of its line; no value breaks a line or steers the terminal.
+for a later one; a longer value further down shifts the rest of its line; no value breaks a line or controls the
+terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NULL = "NULL"
 
 
 class Table:
-    """Columns that know their widths."""
+    """Columns with their widths."""
 
     def __init__(self, names: Sequence[str], first: Sequence[Cells]) -> None:
         self._names = pa.array([spell(name) for name in names], pa.string())
@@ -46,7 +47,7 @@ class Table:
         return lines_of(columns, _GAP)
 
     def records(self, page: Sequence[Cells], first: int) -> str:
-        """A line for each value, under the number of its row, which is counted from `first`."""
+        """A line for each value, under the number of its row, counted from `first`."""
         numbers = pa.array(range(first, first + len(page[0].texts))).cast(pa.string())
         columns = [pc.binary_join_element_wise(f"{self._rule} ", numbers, f" {self._rule * 30}", "")]
         for name, cells in zip(padded(self._names, self._names_width, right=False).to_pylist(), page, strict=True):

@@ -1,7 +1,7 @@
 """Upkeep: backup, restore, compact and keep.
 
 In: a store's URL and a directory. Out: a backup, a store or smaller files, and a line about it. Always: a bar on stderr
-while it takes long and somebody looks; the answer alone goes to stdout.
+while it takes long, if that is a terminal; only the result goes to stdout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def backup(url: str, destination: Path, *, as_json: bool) -> None:
 
 
 def restore(source: Path, url: str, *, as_json: bool) -> None:
-    """Make a new store from a backup."""
+    """Create a new store from a backup."""
     from viewkeeper.client.connect import restore as restore_backup
 
     with _bar("copying") as progress:
@@ -45,7 +45,7 @@ def restore(source: Path, url: str, *, as_json: bool) -> None:
 
 
 def compact(url: str, *, as_json: bool) -> None:
-    """Give the space inside the store's files back to the disk."""
+    """Return the free space in the store's files to the disk."""
     with open_database(url) as database, _bar("compacting") as progress:
         done = database.compact(progress=progress)
     before, after = done.bytes_before, done.bytes_after
@@ -57,7 +57,7 @@ def compact(url: str, *, as_json: bool) -> None:
 
 
 def keep(url: str, epochs: int, seconds: float) -> None:
-    """Say for how long changes are kept."""
+    """Set for how long changes are kept."""
     with open_database(url) as database:
         database.keep_changes(epochs=epochs, seconds=seconds)
     asked = [f"of the last {epochs:,} epochs"] * bool(epochs) + [f"of the last {seconds:,g} seconds"] * bool(seconds)
@@ -66,7 +66,7 @@ def keep(url: str, epochs: int, seconds: float) -> None:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr that moves with the bytes done, if anybody looks."""
+    """A bar on stderr that moves with the bytes done, if that is a terminal."""
     target = console(stderr=True)
     if not target.is_terminal:
         yield None

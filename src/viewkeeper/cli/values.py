@@ -1,8 +1,8 @@
-"""Values: what is typed on the command line, read by the column's type.
+"""Values: what is typed on the command line, parsed by the column's type.
 
-In: columns and texts. Out: Python values for the client. Always: `text` is read by the column's type, `:=json` as JSON,
-so that `:=null` is NULL and nothing that can be typed is NULL by accident; what does not fit is refused with the
-column's name.
+In: columns and texts. Out: Python values for the client. Always: `text` is parsed by the column's type, `:=json` as
+JSON, so that `:=null` is NULL and no other text is NULL by accident; what does not fit is refused with the column's
+name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", flags=re.DOTALL)
 
 
 def parse_text(column: Column, text: str) -> object:
-    """The value that `text` spells in the column's type."""
+    """The value of `text` in the column's type."""
     try:
         return _READERS[column.type.kind](text)
     except (ValueError, KeyError, InvalidOperation):
@@ -33,14 +33,14 @@ def parse_text(column: Column, text: str) -> object:
 
 
 def parse_json(column: Column, value: object) -> object:
-    """The value that a JSON value stands for; strings are read as on the command line."""
+    """The value of a JSON value; strings are parsed as on the command line."""
     if isinstance(value, str):
         return parse_text(column, value)
     if isinstance(value, Decimal) and column.type.kind == "DOUBLE":
         return to_double(column, value)
     if column.type.kind == "BOOLEAN" and isinstance(value, int) and value in (0, 1):
         return bool(value)  # as `load` reads it
-    return value  # whether a number, true or a list fits is for the client to say
+    return value  # the client decides whether a number, true or a list fits
 
 
 def parse_value(column: Column, argument: str) -> object:
@@ -83,7 +83,7 @@ def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object
 
 
 def read_json(text: str, what: str) -> object:
-    """JSON with exact decimals, in which no name comes twice."""
+    """JSON with exact decimals and without duplicate names."""
     try:
         return json.loads(text, parse_float=Decimal, object_pairs_hook=_distinct)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""DuckDB SQL of aggregates: from the rows of a group, and from the sums and counts that a view keeps of one.
+"""DuckDB SQL of aggregates: from the rows of a group, and from the sums and counts that a view keeps for it.
 
-In: a bound aggregate, and what its arguments are called. Out: SQL. Always: both ways give the same value: sums and averages
-are exact, then rounded once; a value that does not fit its type fails.
+In: a bound aggregate, and the names of its arguments. Out: SQL. Always: both ways return the same value: sums and
+averages are exact, then rounded once; a value that does not fit its type fails.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.types import INT, SqlType, decimal
 from viewkeeper.sql.expressions import Aggregate, Case, Expression, Literal
 
-# A list of DOUBLEs to the DOUBLE nearest to their exact sum: a function that who runs the SQL provides.
+# Maps a list of DOUBLEs to the DOUBLE nearest to their exact sum: whatever runs the SQL provides this function.
 EXACT_SUM = "exact_sum"
 
 
 def arguments(call: Aggregate) -> tuple[Expression, ...]:
-    """FILTER as CASE: a row that does not pass gives NULL, which every aggregate skips, and its argument is not evaluated."""
+    """FILTER as CASE: a row that does not pass yields NULL, which aggregates skip; its argument is not evaluated."""
     condition = call.filter
     if condition is None:
         return call.args
@@ -63,7 +63,7 @@ def _sum_of_doubles(name: str) -> str:
 
 
 def sum_parts(name: str, type_: SqlType) -> list[str]:
-    """The sum of a column as an unscaled integer; of a wide DECIMAL its high and its low limb."""
+    """The sum of a column as an unscaled integer; for a wide DECIMAL its high and its low limb."""
     if type_.precision > wide_sums.NARROW_DIGITS_MAX:
         return wide_sums.limbs(name, type_)
     total = f"sum({name})"
@@ -71,7 +71,7 @@ def sum_parts(name: str, type_: SqlType) -> list[str]:
 
 
 def sum_value(sums: Sequence[str], _count: str, _arg: SqlType, type_: SqlType) -> str:
-    """The SUM that the parts of a sum mean."""
+    """The SUM that the parts represent."""
     total = sums[0] if len(sums) == 1 else wide_sums.total(*sums)
     return decimals.scaled(total, type_) if type_.kind == "DECIMAL" else f"CAST({total} AS {type_.duckdb})"
 
@@ -79,9 +79,9 @@ def sum_value(sums: Sequence[str], _count: str, _arg: SqlType, type_: SqlType) -
 def average_value(sums: Sequence[str], count: str, arg: SqlType, type_: SqlType) -> str:
     """DECIMAL: exact, half up. Integers: the double nearest to the exact sum, over the count, as Spark divides."""
     if type_.kind != "DECIMAL":
-        # By way of text: DuckDB's HUGEINT to DOUBLE is now and then one unit off.
+        # Through text: DuckDB's cast of HUGEINT to DOUBLE is sometimes off by one unit.
         return f"CAST(CAST({sums[0]} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
-    # At count 0 the CASE around this is NULL already; NULLIF keeps an eager engine from dividing by it.
+    # At count 0 the CASE around this is already NULL; NULLIF keeps an eager engine from dividing by zero.
     divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
     shift = type_.scale - arg.scale
     if len(sums) == 1:

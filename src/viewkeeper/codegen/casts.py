@@ -9,11 +9,11 @@ from __future__ import annotations
 from viewkeeper.codegen import decimals
 from viewkeeper.model.types import SqlType
 
-# What Spark trims before it reads a string: all up to the blank, and DEL.
+# What Spark trims before it parses a string: all characters up to the blank, and DEL.
 _TRIMMED = r"[\x00-\x20\x7f]*"
 _TRUE = "'t', 'true', 'y', 'yes', '1'"
 _FALSE = "'f', 'false', 'n', 'no', '0'"
-# Behind a whole date anything may stand; a year alone, or with a month, stands alone.
+# Anything may follow a whole date; nothing may follow a year alone or a year with a month.
 _DATE = rf"(?s)\A{_TRIMMED}([+-]?[0-9]{{4,7}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T].*)?)?)?{_TRIMMED}\z"
 
 
@@ -24,7 +24,7 @@ def cast(sql: str, source: SqlType, target: SqlType) -> str:
         case ("DECIMAL", "STRING"):
             return decimals.to_string(sql, source)
         case ("DECIMAL", "INT" | "BIGINT"):
-            return f"CAST(trunc({sql}) AS {target.duckdb})"  # Spark cuts, DuckDB's CAST rounds
+            return f"CAST(trunc({sql}) AS {target.duckdb})"  # Spark truncates, DuckDB's CAST rounds
         case ("DOUBLE", "INT"):
             return f"CAST(trunc({sql}) AS INTEGER)"
         case ("DOUBLE", "BIGINT"):
@@ -45,13 +45,13 @@ def _let(sql: str, body: str) -> str:
 
 
 def _double_to_bigint(sql: str) -> str:
-    """2^63 is one too many, but Spark compares as DOUBLE, where it is not."""
+    """2^63 does not fit BIGINT, but Spark compares as DOUBLE, where it passes."""
     most = f"CAST('{2**63 - 1}' AS BIGINT)"
     return _let(sql, f"CASE WHEN x = {2.0**63!r}::DOUBLE THEN {most} ELSE CAST(trunc(x) AS BIGINT) END")
 
 
 def _trimmed(sql: str, form: str) -> str:
-    """The part of the string that has the form, between what Spark trims; '' when there is none, which no type reads."""
+    """The part of the string that has the form, between what Spark trims; '' if there is none, which no type parses."""
     return rf"regexp_extract({sql}, '\A{_TRIMMED}({form}){_TRIMMED}\z', 1)"
 
 

@@ -1,7 +1,7 @@
 """DECIMAL in DuckDB: exact arithmetic as Spark does it, on unscaled 128-bit integers where DuckDB itself would round.
 
 In: SQL texts of DECIMAL values and their types. Out: SQL texts. Always: no value passes through DOUBLE, except where
-DOUBLE is asked for, and then it is the nearest one.
+DOUBLE is the result, and then it is the nearest one.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def scaled(huge: str, type_: SqlType) -> str:
 
 
 def digits_at_once(divisor_max: int) -> int:
-    """How many digits one step of long division gives: a remainder below the divisor times 10^digits fits 38 digits."""
+    """The digits of one step of long division: a remainder below the divisor times 10^digits fits 38 digits."""
     return 38 - len(str(divisor_max - 1))
 
 
 def quotient(numerator: str, divisor: str, *, shift: int, divisor_max: int, cut_at: int = 0) -> str:
     """numerator · 10^shift / divisor over HUGEINTs, rounded half away from zero, by long division.
 
-    `cut_at` > 0: rounded to that many more digits first, as Spark does. Lambdas give the operands names, so that their
-    texts stand here once.
+    `cut_at` > 0: rounded to that many more digits first, as in Spark. Lambdas name the operands, so that their texts
+    appear once.
     """
     start = f"{{'n': {numerator}, 'd': {divisor}}}"
     fields = "'d': abs(x.d), 'up': (x.n < 0) = (x.d < 0)"
@@ -59,7 +59,7 @@ def quotient(numerator: str, divisor: str, *, shift: int, divisor_max: int, cut_
 
 
 def rounded_quotient(state: str, *, shift: int, divisor_max: int) -> str:
-    """The end of a long division by `d`, of which `q` and the rest `r` are found; `up`: whether it is above 0."""
+    """The end of a long division by `d` with quotient `q` and remainder `r` so far; `up`: whether it is above 0."""
     return _signed(_divide_on(state, shift, divisor_max), f"x.q + {_rounded_up('x.r', 'x.d')}")
 
 
@@ -93,8 +93,8 @@ _SPARK_SCALE = 39
 
 
 def divide(left: str, left_type: SqlType, right: str, right_type: SqlType, result: SqlType, *, divisor_max: int) -> str:
-    """A quotient that is no half is at least 1/(2·divisor) of the last digit away from one: below 10^39 in all, Spark's
-    first rounding cannot bridge that, and is left out."""
+    """A quotient that is not a half is at least 1/(2·divisor) of the last digit away from one: below 10^39 in all,
+    Spark's first rounding cannot bridge that, and is omitted."""
     shift = result.scale - left_type.scale + right_type.scale
     cut_at = _SPARK_SCALE - result.scale if divisor_max * 10**result.scale > 10**_SPARK_SCALE else 0
     sides = unscaled(left, left_type), unscaled(right, right_type)

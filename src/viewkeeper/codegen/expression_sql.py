@@ -30,7 +30,7 @@ _STRICT = {"+": "+", "-": "-", "*": "*", "=": "=", "<>": "<>", "<": "<", "<=": "
 
 
 def emit(expression: Expression, aggregates: Sequence[str] = ()) -> str:
-    """The SQL of `expression`; `aggregates` are the SQL texts of the aggregation's aggregates, where it refers to them."""
+    """The SQL of `expression`; `aggregates` are the SQL texts of the aggregates that it refers to, by position."""
     sql = _emit(expression, aggregates)
     if len(sql) > LENGTH_MAX:
         raise UnsupportedSql("the expression is too large", "split it over several views")
@@ -40,17 +40,17 @@ def emit(expression: Expression, aggregates: Sequence[str] = ()) -> str:
 def guarded(fields: Sequence[str], guard: str) -> str:
     """A struct of `v0`, `v1`, …: NULL when one of the fields fails, and only then. `guard` is a column without NULLs.
 
-    The CASE is no decoration: DuckDB lifts subexpressions that occur twice out of TRY, where they fail unguarded, but
-    it does not lift out of CASE.
+    The CASE is needed: DuckDB lifts subexpressions that occur twice out of TRY, where they fail unguarded, but not out
+    of CASE.
     """
     struct = ", ".join(f"'v{place}': {field}" for place, field in enumerate(fields))
     return f"CASE WHEN {guard} IS NOT NULL THEN {_TRY}{struct}}}) END"
 
 
 def unguarded(sql: str) -> str:
-    """SQL with `guarded` parts that fails as it would without them: for one who wants to know why.
+    """SQL with `guarded` parts, made to fail as it would without them: to find the reason of a failure.
 
-    No literal holds what is replaced here, because quotes inside of one are doubled.
+    No literal contains what is replaced here, because quotes inside a literal are doubled.
     """
     return sql.replace(f"{_TRY}'v0'", "({'v0'")
 
@@ -123,7 +123,7 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
         case "not":
             return f"(NOT {args[0]})"
         case "neg":
-            return f"CAST(- {args[0]} AS {call.type.duckdb})"  # of a constant DuckDB makes a wider one
+            return f"CAST(- {args[0]} AS {call.type.duckdb})"  # DuckDB widens a negated constant
         case "is null":
             return f"({args[0]} IS NULL)"
         case "in":
@@ -136,7 +136,7 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
 
 
 def _opaque(sql: str, arg: Expression) -> str:
-    """DuckDB turns x + 1 > 0 into x > -1, which no longer overflows; it does not look into a list."""
+    """DuckDB rewrites x + 1 > 0 to x > -1, which no longer overflows; it does not rewrite inside a list."""
     return f"[{sql}][1]" if arg.fallible and arg.type != types.BOOLEAN else sql
 
 
@@ -144,10 +144,10 @@ def _infix(call: Call, args: list[str]) -> str:
     if call.type.kind != "DECIMAL":
         return f"({args[0]} {_STRICT[call.name]} {args[1]})"
     if call.name == "*":
-        # Of two DECIMALs of up to 18 digits DuckDB makes a product of 18; a wide side gives it 38.
+        # DuckDB multiplies two DECIMALs of up to 18 digits in 18 digits; a wide operand makes it use 38.
         args = [f"CAST({args[0]} AS DECIMAL(38,{call.args[0].type.scale}))", args[1]]
     else:
-        # One scale on both sides: DuckDB then adds unscaled integers and checks 38 digits.
+        # The same scale on both sides: DuckDB then adds unscaled integers and checks 38 digits.
         args = [f"CAST({arg} AS {call.type.duckdb})" for arg in args]
     return f"CAST({args[0]} {call.name} {args[1]} AS {call.type.duckdb})"
 
@@ -181,7 +181,7 @@ def _quotient(call: Call, dividend: str, divisor: str) -> str:
         case ("%", "DECIMAL"):
             return decimals.remainder(dividend, left, divisor, right, call.type)
         case ("%", "INT" | "BIGINT"):
-            # DuckDB overflows at MIN % -1; a remainder by 1 is the same and does not.
+            # DuckDB overflows at MIN % -1; the remainder by 1 is the same and does not.
             one = f"CASE WHEN {divisor} = -1 THEN {literal(1, right)} ELSE {divisor} END"
             return f"({dividend} % {one})"
         case ("div", _):

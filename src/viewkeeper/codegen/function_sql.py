@@ -1,7 +1,7 @@
 """DuckDB SQL of functions.
 
-In: a bound call, and the SQL of its arguments. Out: SQL of the same value. Always: NULL arguments give NULL without a
-failure, in the order in which Spark looks at them; an argument that is long or may fail is written once, under a name.
+In: a bound call, and the SQL of its arguments. Out: SQL of the same value. Always: NULL arguments yield NULL without a
+failure, in Spark's order of evaluation; an argument that is long or may fail is written once, under a name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def emit_function(call: Call, sqls: Sequence[str]) -> str:
         raise InvariantBroken(f"no DuckDB SQL for {call.name}")
     if call.name in _NULLS_TAKEN:
         return template(call, *sqls)
-    order = range(len(sqls)) if call.name != "pmod" else (1, 0)  # Spark looks at the divisor first
+    order = range(len(sqls)) if call.name != "pmod" else (1, 0)  # Spark evaluates the divisor first
     short = call.name not in _NAMED and all(
         len(sql) <= _SHORT and not arg.fallible for sql, arg in zip(sqls, call.args, strict=True)
     )
@@ -45,7 +45,7 @@ def emit_function(call: Call, sqls: Sequence[str]) -> str:
 
 
 def _stops(args: Sequence[Expression], sqls: Sequence[str], order: Sequence[int]) -> list[str]:
-    """The arguments that, when they are NULL, keep later ones from failing."""
+    """The arguments that keep later ones from failing if they are NULL."""
     later = [any(args[place].fallible for place in order[rank + 1 :]) for rank in range(len(order))]
     return [sqls[place] for place, failing in zip(order, later, strict=True) if args[place].nullable and failing]
 
@@ -57,7 +57,7 @@ def _null_of(body: str, sqls: Sequence[str]) -> str:
 
 
 def _within(value: str, bounds: tuple[int, int], then: str, type_: SqlType) -> str:
-    """`then` where the value is within bounds, NULL of NULL, else a failure."""
+    """`then` if the value is within bounds, NULL for NULL, else a failure."""
     failure = f"CAST('out of range' AS {type_.duckdb})"
     return f"(CASE WHEN {value} BETWEEN {bounds[0]} AND {bounds[1]} THEN {then} WHEN {value} IS NOT NULL THEN {failure} END)"
 
@@ -128,9 +128,9 @@ def _length(call: Call, arg: str) -> str:
 
 
 def _substring(call: Call, arg: str, start: str, length: str | None = None) -> str:
-    """Spark counts from 1, from the end when negative, and 0 is 1; what lies before the string uses up length.
+    """Spark counts from 1, from the end if negative, and 0 is 1; positions before the string use up length.
 
-    No length is the greatest INT, which from far before the string may end within it.
+    Without a length it is the greatest INT, which from far before the string may end within it.
     """
     if all(isinstance(part, Literal) and int(str(part.value or 0)) > 0 for part in call.args[1:]):
         return f"substring({arg}, {start}{', ' + length if length else ''})"
@@ -153,7 +153,7 @@ def _right(call: Call, arg: str, count: str) -> str:
 
 
 def _pad(call: Call, arg: str, width: str, pad: str) -> str:
-    """DuckDB refuses an empty pad; Spark then only cuts."""
+    """DuckDB refuses an empty pad; Spark then only truncates."""
     cut = f"substring({arg}, 1, {width})"
     return f"(CASE WHEN {pad} = '' OR length({arg}) >= {width} THEN {cut} ELSE {call.name}({arg}, {width}, {pad}) END)"
 
@@ -187,7 +187,7 @@ def _substring_index(call: Call, arg: str, delimiter: str, count: str) -> str:
 
 
 def _split_part(call: Call, arg: str, delimiter: str, place: str) -> str:
-    """By an empty delimiter Spark does not split."""
+    """Spark does not split by an empty delimiter."""
     unsplit = arg if int(str(call.args[2].value)) in (1, -1) else f"substring({arg}, 1, 0)"  # type: ignore[union-attr]
     return f"(CASE WHEN {delimiter} = '' THEN {unsplit} ELSE split_part({arg}, {delimiter}, {place}) END)"
 
@@ -211,7 +211,7 @@ def _sqrt(call: Call, arg: str) -> str:
 
 
 def _whole(call: Call, arg: str) -> str:
-    """Spark gives 0 of NaN; what BIGINT does not hold fails."""
+    """Spark returns 0 for NaN; what does not fit BIGINT fails."""
     match call.args[0].type.kind:
         case "BIGINT":
             return arg
@@ -259,9 +259,9 @@ def _infix(operator: str) -> Callable[..., str]:
     return lambda call, left, right: f"({left} {operator} {right})"
 
 
-# A constant that fails must not stand in a WHEN, where DuckDB evaluates it before any row; a name is no constant.
+# A constant that fails must not be in a WHEN, where DuckDB evaluates it before any row; a name is not a constant.
 _NAMED = frozenset({"pmod"})
-# They see to NULL themselves.
+# They handle NULL themselves.
 _NULLS_TAKEN = frozenset({"concat_ws", "greatest", "least", "isnan"})
 _TEMPLATES: dict[str, Callable[..., str]] = {
     **{name: _field(name) for name in ("year", "month", "day", "quarter", "dayofyear", "hour", "minute", "second")},

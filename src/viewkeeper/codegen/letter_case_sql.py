@@ -1,8 +1,8 @@
 """DuckDB SQL of UPPER and LOWER.
 
-In: the SQL of a string, short enough to be written several times. Out: SQL of the string in upper or lower case. Always:
-Spark's answer for every string. DuckDB's own functions are fast, and used where no version of Unicode can differ; the
-tables take the rest.
+In: the SQL of a string, short enough to be written several times. Out: SQL of the string in upper or lower case.
+Always: Spark's result for every string. DuckDB's own functions are fast, and used where no version of Unicode can
+differ; tables do the rest.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def _mapped(sql: str, single: dict[str, str], several: dict[str, str]) -> str:
 
 
 def _small_sigmas(arg: str) -> str:
-    """Σ is ς at the end of a word: behind a letter, and none follows; accents and the like do not count.
+    """Σ is ς at the end of a word: after a letter and not before one; accents and the like are ignored.
 
-    `p` are the pieces between sigmas, `w` is one of them and `i` its place; a sigma is itself a letter for its neighbours.
+    `p` are the pieces between sigmas, `w` is one of them and `i` its index; a sigma is itself a letter for its
+    neighbours.
     """
     passed, cased = _pattern(f"[{letter_case.PASSED_OVER}]*"), _pattern(f"[{letter_case.CASED}]")
     before = rf"(regexp_matches(w, '{cased}{passed}\z') OR (i > 1 AND regexp_matches(w, '\A{passed}\z')))"

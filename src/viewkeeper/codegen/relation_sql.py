@@ -1,8 +1,9 @@
-"""DuckDB SQL of bound relations: what a query answers, computed from its tables as they are.
+"""DuckDB SQL of bound relations: the result of a query, computed from its tables.
 
-In: a bound relation, and the SQL of the tables it reads. Out: one SELECT whose columns are c0, c1, …. Always: one SELECT
-for each node, by the textbook, and each table read once where it stands; the user's characters appear only inside escaped
-literals. A row on which an expression fails stops the query: the engine must not evaluate it before the σ below it.
+In: a bound relation, and the SQL of the tables it reads. Out: one SELECT whose columns are c0, c1, …. Always: one
+SELECT for each node, as in the textbook, and each table read once for each scan; the user's characters appear only
+inside escaped literals. A row on which an expression fails stops the query: the engine must not evaluate it before the
+σ below it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ ScanSql = Callable[[Scan], str]
 
 
 def relation_sql(relation: Relation, scan: ScanSql) -> str:
-    """The SELECT; `scan` gives that of a table, and is called for each in the order in which they are walked."""
+    """The SELECT; `scan` returns that of a table, and is called for each in the order of the walk."""
     match relation:
         case Scan():
             return scan(relation)
         case Select(input=source, predicate=predicate):
             return f"SELECT * FROM ({relation_sql(source, scan)}) WHERE {emit(_over_aggregation(predicate, source))}"
         case Project(input=Top() | Sorted() as ordered) if _keeps_first(relation):
-            # one SELECT: an order inside of a subquery is no promise
+            # one SELECT: the order of a subquery is not guaranteed
             return _ordered(ordered, _columns(range(len(relation.outputs))), scan)
         case Project(input=source, outputs=outputs):
             shown = _named(emit(_over_aggregation(output.expression, source)) for output in outputs)
@@ -51,7 +52,7 @@ def _columns(places: Iterable[int]) -> str:
 
 
 def _over_aggregation(expression: Expression, source: Relation) -> Expression:
-    """Groups and aggregates as columns of the γ below; a σ may stand between."""
+    """Groups and aggregates as columns of the γ below; a σ may be in between."""
     while isinstance(source, Select):
         source = source.input
     groups = len(source.grouping.groups) if isinstance(source, Aggregation) else 0
@@ -75,12 +76,12 @@ def _aggregation(aggregation: Aggregation, scan: ScanSql) -> str:
     keys = [f"k{place}" for place in range(len(groups))]
     values = [aggregate_sql(call, [f"a{args.index(arg)}" for arg in arguments(call)]) for call in aggregates]
     by = f" GROUP BY {', '.join(keys)}" if keys else ""
-    # without groups there is one row, also where nothing is asked of it
+    # without groups there is one row, even if nothing is selected from it
     return f"SELECT {_named([*keys, *values]) or 'count(*) AS c0'} FROM ({below}){by}"
 
 
 def _join(join: Join, scan: ScanSql) -> str:
-    """Each side under the places that its columns have in the join, with its keys beside them."""
+    """Each side with its columns named by their positions in the join, and its keys."""
     sizes = [len(side.columns) for side in join.sides]
     starts = [sum(sizes[:number]) for number in range(len(sizes))]
     sides = [_side(join, number, starts[number], scan) for number in range(len(sizes))]
@@ -117,6 +118,6 @@ def _ordering(term: Ordering) -> str:
 
 
 def _keeps_first(project: Project) -> bool:
-    """Whether it shows the first columns of its input, in their places."""
+    """Whether it returns the first columns of its input, in their order."""
     places = [one.expression.position for one in project.outputs if isinstance(one.expression, ColumnRef)]
     return places == list(range(len(project.outputs)))

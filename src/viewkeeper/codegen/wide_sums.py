@@ -1,8 +1,8 @@
 """Sums of wide DECIMALs in DuckDB: two limbs of 128 bits, where one could overflow.
 
-In: SQL texts of DECIMAL values of more than 28 digits. Out: SQL of the limbs of their sum, which is high · 10^19 + low in
-units of the last digit, and of the sum and the average that limbs mean. Always: exact, whatever the number of rows; a limb is
-itself a sum, so limbs are added up and subtracted one by one.
+In: SQL texts of DECIMAL values of more than 28 digits. Out: SQL of the limbs of their sum, which is high · 10^19 + low
+in units of the last digit, and of the sum and the average that limbs represent. Always: exact, for any number of rows;
+a limb is itself a sum, so limbs are added and subtracted one by one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _BASE = power_of_ten(_BASE_DIGITS)
 
 
 def limbs(value: str, type_: SqlType) -> list[str]:
-    """The high and the low limb of the sum of `value`; NULL or 0 where there is nothing to add.
+    """The high and the low limb of the sum of `value`; NULL or 0 if there is nothing to add.
 
-    What has no more than 28 digits, that is, nearly everything, is added as it stands: DuckDB does that fast.
+    A value of up to 28 digits, as nearly all are, is added as it is: DuckDB does that fast.
     """
     small = _is_small(value, type_)
     high, low = (f"sum(CASE WHEN NOT ({small}) THEN {limb} END)" for limb in _split(value, type_))
@@ -29,7 +29,7 @@ def limbs(value: str, type_: SqlType) -> list[str]:
 
 
 def limbs_of_one(value: str, type_: SqlType) -> list[str]:
-    """The same of a single value."""
+    """The same for a single value."""
     small, (high, low) = _is_small(value, type_), _split(value, type_)
     return [
         f"CASE WHEN NOT ({small}) THEN {high} END",
@@ -53,13 +53,13 @@ def total(high: str, low: str) -> str:
 
 
 def average(high: str, low: str, count: str, *, shift: int) -> str:
-    """The sum · 10^shift over `count` (from 1 to 2^63), rounded half away from zero, as a HUGEINT; fails as `total` does."""
+    """The sum · 10^shift / `count` (from 1 to 2^63), rounded half away from zero, as a HUGEINT; fails as `total` does."""
     carried = let(
         f"{{'h': {high} + {low} // {_BASE}, 'l': {low} % {_BASE}, 'd': {count}}}",
         "{'h': x.h, 'l': x.l, 'd': x.d, 'up': x.h > 0 OR (x.h = 0 AND x.l >= 0)}",
     )
     size = let(carried, "{'h': abs(x.h), 'l': CASE WHEN x.up THEN x.l ELSE -x.l END, 'd': x.d, 'up': x.up}")
-    # the low limb may have the other sign than the whole
+    # the low limb may have the opposite sign of the whole
     lent = f"CASE WHEN x.l < 0 THEN {_BASE} ELSE CAST(0 AS HUGEINT) END"
     digits = let(size, f"{{'h': x.h - CASE WHEN x.l < 0 THEN 1 ELSE 0 END, 'l': x.l + {lent}, 'd': x.d, 'up': x.up}}")
     rest = f"(x.h % x.d * {_BASE} + x.l)"

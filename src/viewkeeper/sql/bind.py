@@ -1,8 +1,8 @@
-"""Binding of a query: that of a view, or one that is answered once.
+"""Binding of a query: that of a view, or a SELECT that runs once.
 
 In: the text of a query, and what a name of FROM means. Out: a tree of relations. Always: each column of the query has a
-type, and of a view a name of its own; what the tree says does not depend on how the text is spelled; a text that may be
-either means the same as both.
+type, and in a view a distinct name; the tree does not depend on the spelling of the text; a text that is valid as both
+a view and a SELECT means the same in both.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ RELATIONS_MAX = 2_000
 
 
 def bind_select(text: str, relation_named: Callable[[str], Relation]) -> Relation:
-    """Bind a SELECT that is answered once; see `bind_query`."""
+    """Bind a SELECT that runs once; see `bind_query`."""
     return _bind_nested(parse_query(text), Environment(relation_named, _bind_nested, open_block, once=True))
 
 
 def bind_query(text: str, relation_named: Callable[[str], Relation]) -> Relation:
-    """Bind a view's query; `relation_named` gives a table or view, and raises UnknownName where there is none."""
+    """Bind a view's query; `relation_named` returns a table or view, and raises UnknownName if there is none."""
     relation = _bind_nested(parse_query(text), Environment(relation_named, _bind_nested, open_block))
     seen: set[str] = set()
     for column in relation.columns:

@@ -1,7 +1,7 @@
 """Binding of one SELECT: FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT, ORDER BY and LIMIT.
 
-In: a SELECT and its environment. Out: a relation. Always: a clause without a rule is refused; WHERE keeps the order in
-which its conditions are written.
+In: a SELECT and its environment. Out: a relation. Always: a clause without a rule is refused; WHERE keeps its
+conditions in written order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Binding of expressions: from sqlglot's tree to ours.
 
-In: a node and a `Scope`. Out: a bound `Expression`. Always: a node without a rule here is refused, so nothing reaches a
-view whose meaning was not decided.
+In: a node and a `Scope`. Out: a bound `Expression`. Always: a node without a rule here is refused, so nothing with an
+undecided meaning reaches a view.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
 
 
 def _check_arguments(node: exp.Expression) -> None:
-    """sqlglot keeps some of the meaning in flags (NOT LIKE is a Like with `negate`); one we do not know is refused."""
+    """sqlglot keeps some of the meaning in flags (NOT LIKE is a Like with `negate`); an unknown flag is refused."""
     known = (_ARGUMENTS | functions.ARGUMENTS).get(type(node), ()) + ("this", "expression", "expressions")
     for name, value in node.args.items():
         if value and name not in known and type(node) in _RULED:
@@ -233,7 +233,7 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
 }
 _RULED = frozenset({*_RULES, *functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *_AGGREGATES})
 
-# The flags and operands that the rules above read, or that say nothing about the meaning under Spark's ANSI rules.
+# The flags and operands that the rules above read, or that have no meaning under Spark's ANSI rules.
 _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {
     exp.Column: ("table", "db", "catalog"),
     exp.Count: ("big_int",),

@@ -1,7 +1,7 @@
 """Binding of FROM: tables, views, subqueries and joins.
 
-In: the FROM of a SELECT and its environment. Out: a relation, and the names its columns go by. Always: a column's position
-is its place in FROM order; the columns of a side that may be absent are nullable.
+In: the FROM of a SELECT and its environment. Out: a relation, and the names of its columns. Always: columns are
+numbered in FROM order; the columns of a side that may be absent are nullable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONE_ROW = TableSchema(TableId(0), "", (), ())
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """`label` is what messages call it."""
+    """A bound FROM; `label` names it in messages."""
 
     relation: Relation
     label: str
@@ -138,7 +138,7 @@ def _under_alias(found: From, alias: exp.TableAlias) -> From:
 
 
 def column_aliases(alias: exp.TableAlias | None, columns: Sequence[str], what: str) -> tuple[str, ...]:
-    """The names that `AS t(a, b)` gives, else those that are there."""
+    """The names that `AS t(a, b)` gives, else the existing ones."""
     given = tuple(column.name for column in alias.columns) if alias is not None else ()
     if not given:
         return tuple(columns)
@@ -200,9 +200,9 @@ def _using(node: exp.Join, left: From, right: From) -> list[tuple[Name, Name]]:
 def _names_after(
     kind: str, left: tuple[Name, ...], right: tuple[Name, ...], pairs: Sequence[tuple[Name, Name]]
 ) -> tuple[Name, ...]:
-    """The names of a join: with USING each key is shown once and first, as Spark does.
+    """The names of a join: with USING each key appears once and first, as in Spark.
 
-    It is the left side's, with RIGHT JOIN the right side's, and with FULL JOIN whichever is there.
+    It is the left side's, with RIGHT JOIN the right side's, and with FULL JOIN whichever is not absent.
     """
     kept = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
     others = [name for name in left if name not in kept[0]]

@@ -25,7 +25,7 @@ def aggregates_in(expression: Expression) -> list[Aggregate]:
 
 
 def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
-    """HAVING may refer to aliases of the select list; one that is a column's name too would be ambiguous."""
+    """HAVING may refer to aliases of the select list; one that is also a column's name is ambiguous."""
     named = {item.name.lower(): item.expression for item in items}
     aliases = {}
     for column in node.find_all(exp.Column):
@@ -56,7 +56,7 @@ def bind_groups(group: exp.Group, items: Sequence[Output], scope: Scope) -> tupl
 
 
 def _bind_group(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
-    """A column of FROM, else an alias of the select list; a number is a place in the select list (Spark)."""
+    """A column of FROM, else an alias of the select list; a number is a position in the select list (Spark)."""
     if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
         place = int(node.this)
         if not 1 <= place <= len(items):
@@ -82,7 +82,7 @@ def aggregation(
     having: Expression | None = None,
     called: Callable[[ColumnRef], str] = lambda column: column.name,
 ) -> Relation:
-    """γ by `groups`, σ of HAVING, and π of `items`; `called` is what messages call a column."""
+    """γ by `groups`, σ of HAVING, and π of `items`; `called` returns a column's name for messages."""
     aggregates: list[Aggregate] = []
 
     def refer(node: Expression) -> Expression | None:
@@ -103,7 +103,7 @@ def aggregation(
 
 
 def aggregate_distinct(relation: Relation, items: Sequence[Output]) -> Relation:
-    """SELECT DISTINCT: the groups by all outputs; each is shown from the key."""
+    """SELECT DISTINCT: a grouping by all outputs, which are read from the key."""
     return aggregation(relation, tuple(dict.fromkeys(item.expression for item in items)), items)
 
 

@@ -1,8 +1,8 @@
-"""Binding of joins: what JOIN … ON says of two relations, and nothing of how that is best computed.
+"""Binding of joins: what JOIN … ON means, not how it is best computed.
 
-In: two relations and the conditions of ON, over their columns side by side. Out: one relation, its columns in FROM order.
-Always: an inner join is σ over the product of its sources, in one flat list. The equalities between the sides of any other
-join are its key, and what else ON says is its residual.
+In: two relations and the conditions of ON, over their columns side by side. Out: one relation, its columns in FROM
+order. Always: an inner join is σ over the product of its sources, in one flat list. In any other join the equalities
+between the sides are the key, and the rest of ON is the residual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viewkeeper.sql.relations import ON_SIDES, Join, Relation, Select, equality_
 
 
 def inner_join(left: Relation, right: Relation, on: Sequence[Expression], labels: tuple[str, str]) -> Relation:
-    """σ over the product; `labels` are what messages call the two."""
+    """σ over the product; `labels` name the two in messages."""
     first, second = _opened(left, labels[0]), _opened(right, labels[1])
     names = (*first.labels, *second.labels)
     product: Relation = Join("inner", (*first.sides, *second.sides), ((),) * len(names), labels=names)
@@ -36,7 +36,7 @@ def _opened(relation: Relation, label: str) -> Join:
 
 
 def _predicates(relation: Relation) -> list[Expression]:
-    """Those of the σ over a product, the lowest first; nothing else of FROM is a σ."""
+    """The predicates of the σ over a product, the lowest first; FROM contains no other σ."""
     found = []
     while isinstance(relation, Select):
         found.append(relation.predicate)
@@ -53,10 +53,10 @@ def outer_join(
     *,
     once: bool,
 ) -> Relation:
-    """A join whose sides cannot change places.
+    """A join whose sides cannot be swapped.
 
-    A view needs a key, and its residual must not fail, for no row could be set aside for it; a condition that only leaves
-    out rows of one side may. `called` gives a column under the name that messages call it by.
+    A view needs a key, and its residual must not fail, because no row could be set aside for it; a condition that only
+    filters one side may. `called` returns a column's name for messages.
     """
     keys: tuple[list[Expression], list[Expression]] = ([], [])
     residual = []

@@ -1,8 +1,8 @@
 """Binding of ORDER BY … LIMIT.
 
-In: a query's ORDER BY and LIMIT, and what it may order by. Out: a `Top`, or a `Sorted` that only a query answered `once`
-may be. Always: an order is by columns of the relation
-below, hidden ones where the query does not show them, so that a row whose order fails is set aside before it is ordered.
+In: a query's ORDER BY and LIMIT, and what it may order by. Out: a `Top`, or, for a query that runs `once`, a `Sorted`.
+Always: an order is by columns of the relation below, by hidden ones if they are not selected, so that a row whose order
+expression fails is set aside before it is ordered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Order:
 
 
 def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope, *, once: bool = False) -> Order | None:
-    """The order of a query whose select list is `items` over `scope`; a name is an output before it is a column."""
+    """The order of a query whose select list is `items` over `scope`; a name is an output first, then a column."""
     order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
     if order is None and limit is None and offset is None:
         return None
@@ -51,7 +51,7 @@ def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope, *, o
 
 
 def _require_whole(order: exp.Expression | None, limit: exp.Expression | None, offset: exp.Expression | None) -> None:
-    """Raise unless a view's order says which rows it keeps."""
+    """Raise unless a view's order determines which rows it keeps."""
     if offset is not None:
         raise refuse_clause("offset")
     if limit is None:
@@ -61,7 +61,7 @@ def _require_whole(order: exp.Expression | None, limit: exp.Expression | None, o
 
 
 def read_limit(limit: exp.Expression, *, least: int = 1) -> int:
-    """The number behind LIMIT or OFFSET."""
+    """The number after LIMIT or OFFSET."""
     count = limit.args.get("expression")
     if isinstance(count, exp.Literal) and not count.is_string and count.this.isdigit():
         if limit.args.get("offset") or limit.args.get("expressions"):
@@ -107,7 +107,7 @@ def _expression(node: exp.Expression, items: Sequence[Output], scope: Scope) -> 
 
 
 def with_hidden(items: Sequence[Output], order: Order | None) -> tuple[tuple[Output, ...], Order | None]:
-    """The select list with what it lacks for the order, and the order by columns of that list."""
+    """The select list with the columns that the order needs added, and the order over that list."""
     if order is None:
         return tuple(items), None
     extended = list(items)
@@ -125,14 +125,14 @@ def _ref(place: int, output: Output) -> ColumnRef:
 
 
 def top(relation: Relation, order: Order | None, shown: int) -> Relation:
-    """The first rows of `relation`, whose first `shown` columns are the query's."""
+    """The first rows of `relation`, whose first `shown` columns are those of the query."""
     if order is None:
         return relation
     return keep_columns(order.over(relation), range(shown))
 
 
 def order_relation(node: exp.Expression, relation: Relation, *, once: bool = False) -> Relation:
-    """ORDER BY … LIMIT of a query that is no SELECT of its own: by names and places of its columns."""
+    """ORDER BY … LIMIT of a set operation or a query in parentheses: by names and positions of its columns."""
     scope = Scope(names_of(relation.columns, None), (Source(None, "the query"),), barred="ORDER BY")
     items = [Output(ref.name, ref) for ref in column_refs(relation)]
     return order_over(relation, bind_order(node, items, scope, once=once))
@@ -146,7 +146,7 @@ def order_over(relation: Relation, order: Order | None) -> Relation:
 
 
 def speak_of_outputs(order: Order, items: Sequence[Output], relation: Relation) -> Order:
-    """The order of SELECT DISTINCT, whose rows are the outputs and nothing else, over the columns of `relation`."""
+    """The order of SELECT DISTINCT, whose rows have only the outputs, over the columns of `relation`."""
     refs = column_refs(relation)
 
     def refer(node: Expression) -> Expression | None:

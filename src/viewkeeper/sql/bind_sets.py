@@ -1,7 +1,7 @@
 """Binding of UNION, INTERSECT and EXCEPT.
 
-In: a set operation and its environment. Out: a relation. Always: all branches have the same number of columns, brought to
-common types; names are the first branch's; rows are the same where all columns are equal, NULL to NULL.
+In: a set operation and its environment. Out: a relation. Always: all branches have the same number of columns, cast
+to common types; names are the first branch's; rows are the same if all columns are equal, NULL to NULL.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _refuse_clauses(node: exp.SetOperation) -> None:
 
 
 def _branches(node: exp.Union) -> list[exp.Expression]:
-    """The branches of UNIONs side by side; under UNION DISTINCT it does not matter whether a branch is distinct."""
+    """The branches of nested UNIONs, flattened; under UNION DISTINCT it is irrelevant whether a branch is distinct."""
     distinct = bool(node.args.get("distinct"))
     found: list[exp.Expression] = []
     waiting: list[exp.Expression] = [node]
@@ -96,7 +96,7 @@ def _coerced(relation: Relation, wanted: Sequence[SqlType]) -> Relation:
 
 
 def _compare_sides(sides: Sequence[Relation], *, keep_common: bool) -> Relation:
-    """Rows of both sides, each counted by side: INTERSECT keeps those that both have, EXCEPT those of the first alone."""
+    """Rows of both sides, each counted by side: INTERSECT keeps those of both, EXCEPT those of the first only."""
     tagged = tuple(_tagged(side, place) for place, side in enumerate(sides))
     rows = Union(tagged)
     *refs, tag = column_refs(rows)

@@ -1,7 +1,7 @@
 """Binding of subqueries in WHERE: IN and EXISTS become semi and anti joins.
 
-In: the conditions of a WHERE, and the relation they are about. Out: that relation, joined. Always: NOT IN follows SQL's
-rules for NULL; a subquery that stands anywhere else is refused.
+In: the conditions of a WHERE, and the relation that they filter. Out: that relation, joined. Always: NOT IN follows
+SQL's rules for NULL; a subquery anywhere else is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class _Subquery:
-    """The rows of a subquery, its columns over them, and the conditions that tie it to the query around."""
+    """The rows of a subquery, its columns over them, and the conditions that correlate it with the outer query."""
 
     relation: Relation
     outputs: tuple[Expression, ...]
@@ -60,7 +60,7 @@ class _Ties:
 
 
 def split_where(node: exp.Expression) -> tuple[list[exp.Expression], list[Predicate]]:
-    """The conditions of a WHERE without subqueries, and those that are one."""
+    """The conditions of a WHERE without subqueries, and its subquery predicates."""
     parts = _conjuncts(node)
     found = [_predicate(part) for part in parts]
     predicates = [one for one in found if one is not None]
@@ -116,7 +116,7 @@ def _open(node: exp.Expression, env: Environment, *, for_exists: bool) -> _Subqu
     if isinstance(bare, exp.Select) and _is_plain(bare, for_exists=for_exists):
         env = bind_with(bare, env)
         block = env.open_block(bare, env)
-        # DISTINCT says nothing here: a row is in the subquery, however often.
+        # DISTINCT changes nothing here: how often a row is in the subquery does not matter.
         outputs = tuple(item.expression for item in select_items(bare, block.scope))
         return _Subquery(block.relation, outputs, block.correlated)
     if isinstance(bare, exp.Select) and bare.args.get("order") and not bare.args.get("limit") and not env.once:
@@ -126,7 +126,7 @@ def _open(node: exp.Expression, env: Environment, *, for_exists: bool) -> _Subqu
 
 
 def _closing(tree: exp.Expression) -> str:
-    """The clause because of which the subquery stands by itself."""
+    """The clause because of which the subquery cannot be correlated."""
     if not isinstance(tree, exp.Select):
         return "a set operation"
     found = [name for name in ("group", "having", "offset", "limit") if tree.args.get(name)]
@@ -134,7 +134,7 @@ def _closing(tree: exp.Expression) -> str:
 
 
 def _is_plain(tree: exp.Select, *, for_exists: bool) -> bool:
-    """Whether each row of FROM and WHERE is a row of the subquery; the first of some is as good as all for EXISTS."""
+    """Whether each row of FROM and WHERE is a row of the subquery; for EXISTS a LIMIT does not matter."""
     if any(tree.args.get(name) for name in ("group", "having", "offset")):
         return False
     limit = tree.args.get("limit")
@@ -177,14 +177,14 @@ def _outer_and_inner(condition: Expression) -> tuple[Expression, Expression] | N
 
 
 def _side_by_side(node: Expression, width: int) -> Expression | None:
-    """Columns of the query around stand first, those of the subquery behind them."""
+    """A column by its position where those of the outer query come first, then those of the subquery."""
     if isinstance(node, OuterRef):
         return ColumnRef(node.position, node.name, node.type, node.nullable)
     return replace(node, position=node.position + width) if isinstance(node, ColumnRef) else None
 
 
 def _compared(node: exp.In, inner: _Subquery, scope: Scope) -> list[tuple[Expression, Expression]]:
-    """The values before IN, each with the subquery's column, of equal types."""
+    """The values before IN, each paired with the subquery's column, of equal types."""
     bare = node.this.unnest()
     nodes = bare.expressions if isinstance(bare, exp.Tuple) else [node.this]
     if len(nodes) != len(inner.outputs):
@@ -206,9 +206,10 @@ def _join(relation: Relation, inner: _Subquery, ties: _Ties, predicate: Predicat
 def _not_in(
     relation: Relation, inner: _Subquery, ties: _Ties, pairs: Sequence[tuple[Expression, Expression]]
 ) -> Relation:
-    """NOT IN where a side may be NULL: x is left out when it is found, and when a NULL might be it.
+    """NOT IN where a side may be NULL: x is dropped if it is found, or if a NULL might equal it.
 
-    Beside the anti join one row for each tied group (or for all) says whether the subquery has rows there, and NULLs.
+    Besides the anti join, one row for each correlated group (or for all) states whether the subquery has rows, and
+    NULLs.
     """
     if len(pairs) > 1 or ties.residual:
         what = "of several columns that may be NULL" if len(pairs) > 1 else "tied by more than equalities"
@@ -222,13 +223,13 @@ def _not_in(
     decided = construct.negation(has_null)
     if value.nullable:
         decided = construct.logical("and", construct.negation(construct.is_null(value)), decided)
-    # A tied group without rows is not there at all, so that the left join gives NULL for it.
+    # A correlated group without rows does not exist, so the left join gives NULL for it.
     absent = construct.is_null(has_null) if keys else empty[0]
     return keep_columns(Select(together, construct.logical("or", absent, decided)), range(width))
 
 
 def _tell(relation: Relation, keys: Sequence[Expression], listed: Expression) -> Relation:
-    """For each key, or once: whether a value is NULL, and, where it is told once, whether there are no rows."""
+    """For each key, or once for all: whether a value is NULL, and, if once for all, whether there are no rows."""
     rows, values = construct.aggregate("count", ()), construct.aggregate("count", (listed,))
     is_empty = construct.compare("=", rows, Literal(0, types.BIGINT))
     items = [Output(key.text, key) for key in keys]

@@ -1,7 +1,7 @@
 """Binding of WITH: queries that are given a name.
 
-In: a query and its environment. Out: the environment in which the query's names are found too. Always: a query of WITH
-sees those before it, and never itself.
+In: a query and its environment. Out: the environment that also resolves the names of WITH. Always: a query of
+WITH sees those before it, and never itself.
 """
 
 from __future__ import annotations

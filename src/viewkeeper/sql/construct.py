@@ -25,12 +25,12 @@ from viewkeeper.sql.type_rules import (
     sum_type,
 )
 
-_SIGN_DIGITS_MAX = 34  # beyond that Spark rounds: it takes - and abs in a 34-digit context
+_SIGN_DIGITS_MAX = 34  # beyond that Spark rounds: it computes - and abs in a 34-digit context
 _INTEGER_MAX = {"INT": 2**31, "BIGINT": 2**63}
 
 
 def coerce(expression: Expression, type_: SqlType) -> Expression:
-    """The widening that Spark inserts by itself; it never fails."""
+    """The widening that Spark inserts implicitly; it never fails."""
     if expression.type == type_:
         return expression
     if expression.type == VOID:
@@ -67,14 +67,14 @@ def _integer(literal: Literal) -> int:
 
 
 def _narrow(expression: Expression, other: Expression) -> SqlType:
-    """Beside a DECIMAL, Spark gives an integer literal just the digits it has; other integers all of their type's."""
+    """Next to a DECIMAL, Spark gives an integer literal only the digits it has; other integers all of their type's."""
     if expression.type.is_integer and isinstance(expression, Literal) and other.type.kind == "DECIMAL":
         return decimal(len(str(abs(_integer(expression)))), 0)
     return as_decimal(expression.type)
 
 
 def magnitude_max(expression: Expression) -> int:
-    """What the unscaled value cannot exceed."""
+    """A bound on the unscaled value."""
     if isinstance(expression, Cast) and expression.implicit and expression.arg.type.is_integer:
         expression = expression.arg
     if expression.type.is_integer:
@@ -129,7 +129,7 @@ def _unary_number(name: str, arg: Expression) -> Expression:
 
 
 def _read_moment(expression: Expression, other: Expression) -> Expression:
-    """A string literal beside a DATE or TIMESTAMP is read as one, as Spark does."""
+    """A string literal next to a DATE or TIMESTAMP is read as one, as in Spark."""
     if isinstance(expression, Literal) and expression.type == types.STRING and other.type.kind in ("DATE", "TIMESTAMP"):
         return Literal(*text_as(str(expression.value), other.type))
     return expression
@@ -168,7 +168,7 @@ def is_in(arg: Expression, entries: Sequence[Expression]) -> Expression:
 
 
 def shared_type(expressions: Sequence[Expression], where: str) -> SqlType:
-    """The type that all are brought to."""
+    """The type that all are cast to."""
     type_ = VOID
     for expression in expressions:
         type_ = common_type(type_, expression.type, where)

@@ -1,7 +1,7 @@
 """Binding of functions over DATE and TIMESTAMP.
 
-In: bound arguments, or an interval literal of sqlglot's tree. Out: bound calls. Always: a result outside of the years 1
-to 9999 is a failure: Spark computes on there, but neither its documentation nor Python knows such dates.
+In: bound arguments, or an interval literal of sqlglot's tree. Out: bound calls. Always: a result outside the years 1
+to 9999 is a failure: Spark computes with such dates, but neither its documentation nor Python has them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def part(name: str, arg: Expression) -> Expression:
 
 
 def bind_extract(field: str, arg: Expression) -> Expression:
-    """EXTRACT(field FROM arg); the seconds have their fraction, other than in SECOND(arg)."""
+    """EXTRACT(field FROM arg); the seconds have a fraction, unlike SECOND(arg)."""
     name = _PART_NAMED.get(field.lower())
     if name is None:
         raise UnsupportedSql(f"EXTRACT({field} FROM …) is not supported", "write YEAR, MONTH, DAY, HOUR, …")
@@ -91,7 +91,7 @@ def _named_part(name: str) -> Rule:
 
 
 def _unit(arg: Expression, name: str, units: dict[str, str]) -> Literal:
-    """Spark answers NULL to a unit it does not know; here it is refused."""
+    """Spark returns NULL for an unknown unit; here it is refused."""
     written = fixed_text(arg, name)
     for unit, spellings in units.items():
         if str(written.value).lower() in spellings.split():  # type: ignore[union-attr]
@@ -131,7 +131,7 @@ def shift_by_days(operator: str, left: Expression, right: Expression) -> Express
 
 
 def shift_by_interval(operator: str, arg: Expression, interval: exp.Interval) -> Expression:
-    """arg + INTERVAL n unit, or arg - …, with the type Spark gives it."""
+    """arg + INTERVAL n unit, or arg - …, with Spark's type."""
     if arg.type not in (types.DATE, types.TIMESTAMP):
         raise TypeMismatch(f"an INTERVAL is added to DATE or TIMESTAMP, not to {arg.type}")
     count, unit = _read_interval(interval)

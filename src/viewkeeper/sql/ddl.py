@@ -1,6 +1,6 @@
-"""CREATE, ALTER and DROP, read by hand: their grammar is small, and hand-read headers give errors that help.
+"""CREATE, ALTER and DROP, parsed by hand: their grammar is small, and so the errors can be helpful.
 
-In: a cursor at CREATE, ALTER or DROP. Out: a frozen statement. Always: a table that is returned has a key, known types and
+In: a cursor at CREATE, ALTER or DROP. Out: a frozen statement. Always: a returned table has a key, known types and
 distinct legal names.
 """
 
@@ -200,7 +200,7 @@ def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, i
 
 
 def _column(cursor: Cursor) -> tuple[Column, bool]:
-    """One column of CREATE TABLE, and whether it says PRIMARY KEY."""
+    """One column of CREATE TABLE, and whether it has PRIMARY KEY."""
     name = cursor.name("column")
     type_ = _type(cursor, name)
     nullable, is_key = True, False

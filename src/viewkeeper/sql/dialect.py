@@ -1,10 +1,10 @@
-"""Dialect: Spark's SQL as sqlglot reads it, with the functions of views left as they are written.
+"""Dialect: Spark's SQL as sqlglot parses it, with the functions of views left as written.
 
 In: nothing. Out: `ViewSpark`, to parse and to print a view's text. Always: a function of `PLAIN` stays a call by its
-name over its arguments, and a WITH stays where it stands. sqlglot's own trees lose meaning: INSTR and LOCATE become one
-node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit 'month',
-DATE_SUB a product; and a WITH inside a query would be printed before it, beside others of the same names. Functions and
-types remember how they were written: sqlglot makes one node of MAX_BY and ARG_MAX, and forgets the length of VARCHAR(5).
+name over its arguments, and a WITH stays where it is. sqlglot's own trees lose meaning: INSTR and LOCATE become one
+node though Spark evaluates their arguments in different orders, the column in DATE_TRUNC(month, x) becomes the unit
+'month', DATE_SUB a product; and a WITH inside a query would be printed before it, where names may collide. Functions
+and types keep their spelling: sqlglot makes one node of MAX_BY and ARG_MAX, and drops the length of VARCHAR(5).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLAIN = frozenset(
     "upper ucase lower lcase greatest least nvl2 decode isnull isnotnull isnan nanvl sign signum floor ceil ceiling "
     "round sqrt pmod shiftleft shiftright".split()
 )
-# These have a syntax of their own beside the call: POSITION(a IN b).
+# These have a special syntax besides the call: POSITION(a IN b).
 WRITTEN = "written"
 _OWN_SYNTAX = frozenset({"POSITION"})
 

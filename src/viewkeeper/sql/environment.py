@@ -1,7 +1,7 @@
-"""Environment: what a query finds around it.
+"""Environment: what surrounds a query.
 
-In: nothing; each query hands it on to the queries inside. Out: relations by name, the way to bind a nested query, and the
-scope around. Always: a name of WITH goes before a table or view of the same name, the innermost first.
+In: nothing; each query passes it to the queries inside. Out: relations by name, the way to bind a nested query, and the
+outer scope. Always: a name of WITH hides a table or view of the same name, and an outer WITH.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUERY_DEPTH_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A relation as FROM finds it: what messages call it, and the names of its columns."""
+    """A relation as FROM finds it: its name in messages, and the names of its columns."""
 
     relation: Relation
     label: str
@@ -30,7 +30,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """FROM and WHERE of one SELECT; `correlated` are the conditions of WHERE that refer to the query around."""
+    """FROM and WHERE of one SELECT; `correlated` are the conditions of WHERE that refer to the outer query."""
 
     relation: Relation
     scope: Scope
@@ -38,7 +38,7 @@ class Block:
 
 
 def without_parentheses(node: exp.Expression) -> exp.Expression:
-    """The query inside of parentheses that say nothing of their own, such as ORDER BY."""
+    """The query inside parentheses that have no clause of their own, such as ORDER BY."""
     while isinstance(node, exp.Subquery) and not any(value for name, value in node.args.items() if name != "this"):
         node = node.this
     return node
@@ -48,9 +48,9 @@ def without_parentheses(node: exp.Expression) -> exp.Expression:
 class Environment:
     """`bind_nested` binds a whole query, `open_block` FROM and WHERE of one SELECT.
 
-    `outer` is the scope around a subquery; its WHERE may refer to it where `reaches_out`. `once`: the query is answered
-    once and not kept as a view, so it may be in any order and pair every row with every row. `closed_by` names the clause
-    that keeps a subquery from speaking of the query around.
+    `outer` is the scope around a subquery; its WHERE may refer to it where `reaches_out`. `once`: the query runs once
+    and is not maintained as a view, so it may have any order and pair every row with every row. `closed_by` names the
+    clause that keeps a subquery from referring to the outer query.
     """
 
     relation_named: Callable[[str], Relation]
@@ -64,7 +64,7 @@ class Environment:
     closed_by: str | None = None
 
     def named(self, name: str) -> Named:
-        """What FROM `name` reads; UnknownName when there is no such thing."""
+        """What FROM `name` reads; UnknownName if nothing has this name."""
         found = self.queries.get(name.lower())
         if found is not None:
             return found

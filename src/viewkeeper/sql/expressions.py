@@ -1,8 +1,8 @@
-"""Bound expressions: every name is a position, every node knows its type.
+"""Bound expressions: every name is a position, every node has a type.
 
 In: nothing; the binder makes them. Out: frozen trees. Always: equal expressions are equal values, `text` is the one
-canonical spelling, and a node that says `fallible` is False cannot raise under Spark's ANSI rules. A constant is not
-fallible: one that fails, fails whatever a row holds, and is refused when the view is defined.
+canonical spelling, and a node whose `fallible` is False cannot raise under Spark's ANSI rules. A constant is not
+fallible: one that fails does so for every row, and is refused when the view is defined.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INFIX = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of the base table, by position; `name` is for people only."""
+    """A column of the base table, by position; `name` is only for messages."""
 
     position: int
     name: str
@@ -58,7 +58,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function; `raises` says whether it can fail by itself, its arguments apart."""
+    """An operator or function; `raises` states whether it can fail by itself, apart from its arguments."""
 
     name: str
     args: tuple[Expression, ...]
@@ -138,9 +138,9 @@ class Aggregate:
 
     @property
     def fallible(self) -> bool:
-        """An exact sum may leave its type, and so may an average whose type has fewer whole digits than its argument.
+        """An exact sum may exceed its type, and so may an average whose type has fewer whole digits than its argument.
 
-        What happens to single rows is the arguments' own matter.
+        Failures of single rows belong to the arguments.
         """
         if self.function == "avg":
             return self.type.whole_digits < self.args[0].type.whole_digits
@@ -171,7 +171,7 @@ class AggregationRef:
 
     @property
     def fallible(self) -> bool:
-        # The group's value stands ready in the key: it was computed, row by row, before γ.
+        # The group's value is in the key: it was computed, row by row, before γ.
         return self.source == "aggregate" and self.of.fallible
 
     @property
@@ -208,7 +208,7 @@ def is_constant(expression: Expression) -> bool:
 
 
 def rewrite(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """The tree with each topmost node for which `change` answers replaced by that answer."""
+    """The tree in which each topmost node for which `change` returns a value is replaced by it."""
     changed = change(expression)
     if changed is not None:
         return changed
@@ -237,7 +237,7 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
 
 
 def implied(predicate: Expression) -> tuple[Expression, ...]:
-    """What is true whenever a disjunction is: the conditions that stand in all of its branches."""
+    """What is true whenever a disjunction is: the conditions that all of its branches have."""
     first, *others = _disjuncts(predicate)
     if not others:
         return ()
@@ -251,7 +251,7 @@ def _disjuncts(predicate: Expression) -> tuple[Expression, ...]:
 
 
 def _operand(expression: Expression) -> str:
-    """A text that can stand beside an operator."""
+    """A text that can be an operand."""
     inner = expression
     while isinstance(inner, Cast) and inner.implicit:
         inner = inner.arg

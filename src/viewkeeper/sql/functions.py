@@ -1,7 +1,7 @@
 """Functions of view SQL: which name, operator or special syntax has which rule.
 
-In: a node of sqlglot's tree (read by `ViewSpark`) and a way to bind its parts. Out: a bound expression. Always: a function
-is found by Spark's own name for it; what has no row here is refused.
+In: a node of sqlglot's tree (parsed by `ViewSpark`) and a way to bind its parts. Out: a bound expression. Always: a
+function is found by Spark's own name for it; what has no row here is refused.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SYNTAX: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.BitwiseNot: lambda node, bind: number_functions.bits("~", [bind(node.this)]),
     **dict.fromkeys((*_BITS, *_SHIFTS), _bind_bits),
 }
-# The operands, beside `this` and `expression`, that the rules above read.
+# The operands, besides `this` and `expression`, that the rules above read.
 ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {
     exp.Substring: ("start", "length"),
     exp.Trim: ("position",),

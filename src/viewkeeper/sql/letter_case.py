@@ -1,8 +1,8 @@
 """Letter case: upper and lower case as Spark 4 has them, by its ICU (Unicode 17).
 
-In: nothing. Out: for each case the characters that change, and the sets that decide on the final sigma. Always: the tables
-say it all, so the answer does not hang on the Unicode version of DuckDB or Python. `a-b/step:shift` is a run of
-characters that become others `shift` further on, all in hexadecimal.
+In: nothing. Out: for each case the characters that change, and the sets that decide on the final sigma. Always: the
+tables are complete, so the result does not depend on the Unicode version of DuckDB or Python. `a-b/step:shift` is a run
+of characters that become those `shift` further on, all in hexadecimal.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _LOWER = """
 _LOWER_MANY = """
     130=69+307
 """
-# Letters with a case, without those that are passed over.
+# Letters with a case, without those that are skipped.
 _CASED = """
     41-5a 61-7a aa b5 ba c0-d6 d8-f6 f8-1ba 1bc-1bf 1c4-293 296-2af 370-373 376-377 37b-37d 37f 386 388-38a 38c
     38e-3a1 3a3-3f5 3f7-481 48a-52f 531-556 560-588 10a0-10c5 10c7 10cd 10d0-10fa 10fd-10ff 13a0-13f5 13f8-13fd
@@ -134,8 +134,8 @@ _PASSED_OVER = """
     1e2ec-1e2ef 1e4eb-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5 1e6ff 1e8d0-1e8d6 1e944-1e94b 1f3fb-1f3ff
     e0001 e0020-e007f e0100-e01ef
 """
-# Latin, Greek, Cyrillic, signs, Han, Hangul, pictures: blocks that are complete, so that engines agree on them, apart
-# from what becomes several characters.
+# Latin, Greek, Cyrillic, signs, Han, Hangul, pictures: blocks that are complete, so that engines agree on them, except
+# for characters that become several.
 _COMMON = "1-17f 370-52f 2000-206f 20a0-20bf 3000-9fff ac00-d7a3 1f300-1faff"
 
 
@@ -169,7 +169,7 @@ def _escaped(code: int) -> str:
 
 
 def _without(table: str, left_out: str) -> str:
-    """The ranges of the table, without some characters."""
+    """The ranges of the table, without the characters `left_out`."""
     words = []
     for word in table.split():
         first, _, last = word.partition("-")

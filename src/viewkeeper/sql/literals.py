@@ -1,7 +1,7 @@
 """Literals: a constant of the text, as a Python value and a SQL type.
 
 In: a node of sqlglot's tree. Out: `(value, type)`, or None when the node is not a literal. Always: the type is the one
-Spark's parser gives the same characters.
+that Spark's parser gives to the same characters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viewkeeper.model.types import SqlType
 from viewkeeper.sql.dialect import WRITTEN
 from viewkeeper.sql.syntax import Value
 
-# NULL before its neighbours give it a type; no column ever has it.
+# The type of NULL until its context gives it one; no column ever has it.
 VOID = SqlType("VOID")
 
 _INT_MAX = 2**31 - 1
@@ -95,7 +95,7 @@ def _bytes(text: str) -> bytes:
 
 
 def target_type(node: exp.Cast) -> SqlType:
-    """The type a CAST names; the suffix of a number (1L) is a CAST too, that nobody wrote."""
+    """The type that a CAST names; the suffix of a number (1L) is a CAST too, one that the user did not write."""
     to = node.args["to"]
     return types.parse_type(to.meta.get(WRITTEN) or to.sql(dialect="spark"))
 
@@ -116,7 +116,7 @@ def _cast_literal(node: exp.Cast) -> tuple[Value, SqlType] | None:
 
 
 def text_as(text: str, type_: SqlType) -> tuple[Value, SqlType]:
-    """A string literal where a value of `type_` is meant; only the ISO forms that all engines read alike."""
+    """A string literal where a value of `type_` is expected; only the ISO forms that all engines read alike."""
     match type_.kind:
         case "STRING":
             return text, type_

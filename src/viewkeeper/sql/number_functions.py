@@ -1,6 +1,6 @@
 """Binding of functions over numbers, of bit operators, and of functions that choose among values.
 
-In: bound arguments. Out: bound calls, in plain CASE where that says it all. Always: what two engines compute to different
+In: bound arguments. Out: bound calls, or a plain CASE where that is enough. Always: what engines compute to different
 bits (powers, logarithms, rounding of DOUBLE) has no rule here.
 """
 
@@ -84,7 +84,7 @@ def shift(name: str, args: Sequence[Expression]) -> Expression:
 
 
 def _extreme(name: str) -> Rule:
-    """GREATEST and LEAST: NULLs are passed over."""
+    """GREATEST and LEAST: NULLs are skipped."""
 
     def bind(args: Sequence[Expression]) -> Expression:
         check_count(name, args, 2, None)
@@ -101,9 +101,9 @@ def _nvl2(args: Sequence[Expression]) -> Expression:
 
 
 def _decode(args: Sequence[Expression]) -> Expression:
-    """DECODE(x, a, value, b, value, …, other): NULL is found like any value.
+    """DECODE(x, a, value, b, value, …, other): NULL matches NULL.
 
-    Where `other` is left out Spark puts a NULL of type STRING, which changes the type of numbers.
+    Without `other` Spark uses a NULL of type STRING, which changes the type of numbers.
     """
     check_count("decode", args, 3, None)
     if len(args) % 2:
@@ -124,7 +124,7 @@ def _is_not_null(args: Sequence[Expression]) -> Expression:
 
 
 def _is_nan(args: Sequence[Expression]) -> Expression:
-    """FALSE of NULL."""
+    """FALSE for NULL."""
     check_count("isnan", args, 1, 1)
     return Call("isnan", (double(args[0], "isnan"),), types.BOOLEAN, nullable=False)
 

@@ -1,7 +1,7 @@
-"""Operands of functions: what an argument must be, and a table row for a function that is nothing but its types.
+"""Operands of functions: what an argument must be, and a table row for a function that is defined by its types alone.
 
-In: bound arguments. Out: the arguments in the types the function works on, and calls over them. Always: an argument of
-another type is refused with the function's name; only widenings that Spark makes by itself are made here.
+In: bound arguments. Out: the arguments in the types that the function takes, and calls over them. Always: an argument
+of another type is refused with the function's name; the only casts made here are Spark's implicit widenings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fixed_text(arg: Expression, name: str) -> Expression:
 
 
 def _read(arg: Expression, type_: SqlType) -> Expression:
-    """A string literal where a DATE or TIMESTAMP is meant is read as one, as Spark does."""
+    """A string literal where a DATE or TIMESTAMP is expected is read as one, as in Spark."""
     if isinstance(arg, Literal) and isinstance(arg.value, str):
         return Literal(*text_as(arg.value, type_))
     return arg
@@ -88,7 +88,7 @@ def _of(arg: Expression, name: str, taken: tuple[SqlType, ...], type_: SqlType, 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function that is NULL when an argument is. `name` is its canonical one; arguments from `least` on are optional."""
+    """A function that is NULL if an argument is. `name` is canonical; arguments from `least` on are optional."""
 
     name: str
     takes: tuple[Taker, ...]

@@ -66,7 +66,7 @@ def column_refs(relation: Relation) -> tuple[ColumnRef, ...]:
 
 
 def project(relation: Relation, outputs: Sequence[Output]) -> Relation:
-    """π; one that only moves columns goes into its neighbour, so that no two stand above each other for nothing."""
+    """π; one that only moves columns is merged with the π below it."""
     if isinstance(relation, Project) and (_only_moves(relation.outputs) or _keeps_all(relation, outputs)):
         below = [output.expression for output in relation.outputs]
 
@@ -85,7 +85,7 @@ def _only_moves(outputs: Sequence[Output]) -> bool:
 def _keeps_all(relation: Project, outputs: Sequence[Output]) -> bool:
     """Whether the outputs are all columns of `relation`, perhaps widened, and constants.
 
-    More must not go into π above γ: there a value that fails reads as NULL, here its row is set aside.
+    Nothing else may be merged into a π above γ: there a value that fails reads as NULL, here its row is set aside.
     """
     bare = [_without_widening(output.expression) for output in outputs]
     used = {one.position for one in bare if isinstance(one, ColumnRef)}

@@ -1,7 +1,8 @@
 """Queries: the text of a view to sqlglot's tree.
 
-In: text. Out: the tree of one query. Always: what Spark cannot read is refused, also where sqlglot does not mind: a comma too
-many, a clause without content, a string or a variable as a name. Words in backticks are names and never a clause.
+In: text. Out: the tree of one query. Always: what Spark cannot parse is refused, also where sqlglot accepts it: an
+extra comma, a clause without content, a string or a variable as a name. Words in backticks are names and never a
+clause.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.sql.tokens import Cursor, split_statements
 
-# behind these something must come that is no clause
+# after these something must follow that is not a clause
 _WANT_MORE = {
     "SELECT": "an expression",
     "SELECT DISTINCT": "an expression",
@@ -58,7 +59,7 @@ def _refuse_gaps(cursor: Cursor) -> None:
     start, tokens = cursor.place, cursor.tokens[cursor.place :]
     words = [word.text.upper() if word.kind == "word" else "a name or value" for word in tokens]
     is_number = [word.kind == "number" for word in tokens]
-    words += ["", ""]  # the end is a clause to what comes before it
+    words += ["", ""]  # the end of the text counts as a clause
     for place, word in enumerate(words[:-2]):
         following = words[place + 1]
         before = f"{words[place - 1]} {word}" if place and word == "DISTINCT" else word

@@ -1,7 +1,8 @@
 """Reads: what a query needs of each table that it reads.
 
-In: a bound relation. Out: for each `Scan`, in the order of the walk, the columns that anything refers to and the conditions
-that a row must meet to count. Always: leaving out other columns, and rows that do not meet a condition, changes no answer.
+In: a bound relation. Out: for each `Scan`, in the order of the walk, the columns that anything refers to and the
+conditions that a row must meet to count. Always: skipping other columns, and rows that fail a condition, changes no
+result.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def _reads(relation: Relation, needed: frozenset[int], conditions: Sequence[Expr
             for one in inputs:
                 yield from _reads(one, needed, conditions)
         case _:
-            # the first rows are the first of all: a condition above says nothing about which
+            # the first rows are the first of all rows: a condition above cannot be applied before
             yield from _reads(relation.input, needed | own, ())
 
 
 def _below(project: Project, conditions: Sequence[Expression]) -> list[Expression]:
-    """The conditions that speak only of columns which π hands on as they are."""
+    """The conditions that refer only to columns that π passes on unchanged."""
     moved = {
         place: output.expression.position
         for place, output in enumerate(project.outputs)

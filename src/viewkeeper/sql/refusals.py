@@ -1,7 +1,7 @@
-"""Refusals: what a view may not contain, and the way round it.
+"""Refusals: what a view may not contain, and what to write instead.
 
 In: a node of sqlglot's tree, or a clause's name. Out: an `UnsupportedSql` to raise. Always: the message names what was
-written, and the hint, where there is one, is something that works.
+written, and the hint, if there is one, is something that works.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOT_DETERMINISTIC = frozenset(
     "rand random randn uuid now getdate sysdate current_date current_timestamp current_time localtimestamp curdate "
     "monotonically_increasing_id input_file_name current_user session_user shuffle".split()
 )
-# What sqlglot makes of operators, by the words that a user writes.
+# The classes that sqlglot uses for operators, and the words that a user writes.
 _WORDS: dict[type[exp.Expression], str] = {
     exp.RegexpLike: "RLIKE or REGEXP",
     exp.SimilarTo: "SIMILAR TO",
@@ -66,7 +66,7 @@ _PLACES: dict[type[exp.Expression], str] = {
 
 
 def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
-    """The refusal of a subquery that is not a condition of WHERE by itself; it names the place."""
+    """The refusal of a subquery that is not a condition of WHERE by itself; it names the clause."""
     if isinstance(node, (exp.Any, exp.All)):
         hint = "use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with"
         return UnsupportedSql(f"{node.key.upper()} over a subquery is not supported", hint)

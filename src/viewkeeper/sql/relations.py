@@ -1,7 +1,7 @@
 """Bound relations: what a query means, as a tree of σ, π, γ, ⋈ and ∪ over tables.
 
 In: nothing; the binder makes them. Out: frozen trees. Always: an expression refers to its input's columns by position
-(`ColumnRef`), and directly above γ of its groups and aggregates (`FoldRef`); equal trees are equal values.
+(`ColumnRef`), and directly above γ to its groups and aggregates (`AggregationRef`); equal trees are equal values.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Output:
 
     @property
     def column(self) -> Column:
-        # A value of a group that fails reads as NULL; a row whose value fails is not there.
+        # A value of a group that fails reads as NULL; a row whose value fails is absent.
         fails = self.expression.fallible and any(isinstance(part, AggregationRef) for part in walk(self.expression))
         return Column(self.name, self.expression.type, self.expression.nullable or fails)
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """γ: group expressions in GROUP BY order (none: one group, always there), and the distinct aggregates."""
+    """γ: group expressions in GROUP BY order (none: exactly one group), and the distinct aggregates."""
 
     groups: tuple[Expression, ...]
     aggregates: tuple[Aggregate, ...]
@@ -60,7 +60,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """γ: one row for each group; its columns are the groups, then the aggregates. DISTINCT is a γ without aggregates."""
+    """γ: one row for each group; columns are the groups, then the aggregates. DISTINCT is a γ without aggregates."""
 
     input: Relation
     grouping: Grouping
@@ -73,7 +73,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """π: the columns shown."""
+    """π: the output columns."""
 
     input: Relation
     outputs: tuple[Output, ...]
@@ -92,11 +92,12 @@ WHERE_SIDES: dict[str, tuple[int, ...]] = {"left": (0,), "right": (1,), "full": 
 class Join:
     """⋈ on equal keys: `keys[i]` are expressions over the columns of `sides[i]`, of equal types side by side.
 
-    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above it;
-    without a key it is the product of its sides. `left` keeps every row of the first side, `right` of the second, `full` of
-    both, with NULLs for the columns of the other; `semi` gives the rows of the first side that have a match, `anti` those
-    that have none, with the first side's columns alone. `residual`: a further condition on what matches, over the columns
-    of both sides. A NULL in a key matches nothing. `labels` are what messages call the sides of a product.
+    `inner` may have more than two sides, all on the same key, and has no `residual`: further conditions are a σ above
+    it; without a key it is the product of its sides. `left` keeps every row of the first side, `right` of the second,
+    `full` of both, with NULLs for the columns of the other; `semi` returns the rows of the first side that have a
+    match, `anti` those that have none, with only the first side's columns. `residual`: a further condition on what
+    matches, over the columns of both sides. A NULL in a key matches nothing. `labels` name the sides of a product in
+    messages.
     """
 
     kind: str
@@ -107,12 +108,12 @@ class Join:
 
     @property
     def keeps_first(self) -> bool:
-        """Whether it gives rows of the first side alone."""
+        """Whether it returns rows of the first side only."""
         return self.kind in ("semi", "anti")
 
     @property
     def shown_sides(self) -> tuple[Relation, ...]:
-        """The sides whose columns it gives."""
+        """The sides whose columns it returns."""
         return self.sides[:1] if self.keeps_first else self.sides
 
     @property
@@ -129,7 +130,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """∪ of bags (UNION ALL): as many columns of the same types from each input; names are the first one's."""
+    """∪ of bags (UNION ALL): all inputs have equally many columns of the same types; names are the first one's."""
 
     inputs: tuple[Relation, ...]
 
@@ -148,7 +149,7 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """ORDER BY … LIMIT: the first `limit` rows; rows that the order leaves equal stand in the order of their keys."""
+    """ORDER BY … LIMIT: the first `limit` rows; ties are ordered by key."""
 
     input: Relation
     order: tuple[Ordering, ...]
@@ -169,7 +170,7 @@ class Index:
 
     @property
     def key(self) -> tuple[int, ...]:
-        """The positions of its row key: what is indexed, then what of the table's key is not."""
+        """The positions of its row key: the indexed columns, then the rest of the table's key."""
         table = self.input.table
         base = (table.position(name) for name in table.key)
         return (*self.indexed, *(position for position in base if position not in self.indexed))
@@ -181,7 +182,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class ViewRows:
-    """The rows of the view `view`, whose text means `input`: what that view keeps is read, not computed again."""
+    """The rows of the view `view`, whose text means `input`: its records are read, not computed again."""
 
     view: TableId
     input: Relation
@@ -193,7 +194,7 @@ class ViewRows:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """ORDER BY, LIMIT and OFFSET of a SELECT that is answered once, each of which may be absent; a view has `Top`."""
+    """ORDER BY, LIMIT and OFFSET of a SELECT that runs once, each of which may be absent; a view has `Top`."""
 
     input: Relation
     order: tuple[Ordering, ...]
@@ -247,7 +248,7 @@ def is_product(join: Join) -> bool:
 
 
 def starts_of(sides: Sequence[Relation]) -> list[int]:
-    """For each side the position of its first column, where their columns stand side by side."""
+    """For each side the position of its first column among the columns of all sides."""
     return list(accumulate((len(side.columns) for side in sides[:-1]), initial=0))
 
 
@@ -268,7 +269,7 @@ class Equality:
     right_sides: frozenset[int]
 
     def by_side(self) -> dict[int, Expression]:
-        """Of an equality between two sides: what it says of each."""
+        """For an equality between two sides: the expression of each."""
         return {min(self.left_sides): self.left, min(self.right_sides): self.right}
 
 
@@ -284,7 +285,7 @@ def equality_of(condition: Expression, sides: Sequence[Relation]) -> Equality | 
 
 
 def tables_of(relation: Relation) -> tuple[TableSchema, ...]:
-    """The base tables that are read, each once, in the order in which they stand."""
+    """The base tables that are read, each once, in the order of the tree."""
     found = {part.table.id: part.table for part in walk_relations(relation) if isinstance(part, Scan)}
     return tuple(found.values())
 

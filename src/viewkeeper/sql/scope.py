@@ -1,7 +1,7 @@
 """Scope: what a name means inside a query.
 
-In: the columns of FROM in order, under the names they go by. Out: the expression that a name stands for. Always: a name
-that could mean two columns is an error and never a guess; a column of the query around a subquery is an `OuterRef`.
+In: the columns of FROM in order, with their names. Out: the expression that a name refers to. Always: a name that could
+mean two columns is an error and never a guess; a column of the query around a subquery is an `OuterRef`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viewkeeper.sql.expressions import ColumnRef, Expression, rewrite
 
 @dataclass(frozen=True, slots=True)
 class OuterRef(ColumnRef):
-    """A column of the query around, by its position there; none is left when the subquery has become a join."""
+    """A column of the outer query, by its position there; none is left once the subquery has become a join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What FROM reads: the name it goes by, if any, and what messages call it."""
+    """What FROM reads: its name, if any, and its name in messages."""
 
     qualifier: str | None
     label: str
@@ -49,10 +49,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean. `barred` names the place where aggregates may not stand, if any.
+    """What names mean. `barred` names the clause in which aggregates are not allowed, if any.
 
-    `aliases` are names that stand for expressions bound already. `outer` is the query around a subquery; its columns
-    may be referred to where `reaches_out`, and not where a clause of the subquery (`closed_by`) stands in the way.
+    `aliases` are names of expressions that are already bound. `outer` is the query around a subquery; names may refer
+    to its columns where `reaches_out`, unless a clause of the subquery (`closed_by`) forbids it.
     """
 
     names: tuple[Name, ...]
@@ -65,7 +65,7 @@ class Scope:
     closed_by: str | None = None
 
     def find(self, node: exp.Column) -> Name:
-        """The column that `node` names, here or, where that is allowed, in the query around."""
+        """The column that `node` names, here or, where that is allowed, in the outer query."""
         found = self._lookup(node)
         if found is not None:
             return found
@@ -77,7 +77,7 @@ class Scope:
         raise self._around(node.table)._unknown(node)
 
     def called(self, column: ColumnRef) -> str:
-        """What messages call a column: with its table, where FROM has several."""
+        """A column's name in messages: with its table, if FROM has several."""
         found = next((one for one in self.names if one.expression == column), None)
         return column.name if found is None or len(self.sources) < 2 else _dotted(found.name, found.qualifier)
 
@@ -133,7 +133,7 @@ class Scope:
         return UnknownName(f"no table of FROM has a column {node.name}", f"the columns are {', '.join(columns)}")
 
     def hint_of_sources(self) -> str:
-        """How the tables of FROM are called."""
+        """The names of the tables of FROM."""
         names = [source.qualifier for source in self.sources if source.qualifier is not None]
         if not names:
             return "write the column's name alone"
@@ -152,7 +152,7 @@ def names_of(
 
 
 def ambiguous(name: str, qualifiers: Sequence[str | None]) -> SqlError:
-    """The refusal of a name that two columns go by."""
+    """The refusal of a name that two columns have."""
     distinct = list(dict.fromkeys(_dotted(name, qualifier) for qualifier in qualifiers))
     if len(distinct) == 1:
         return SqlError(f"{name} is ambiguous", f"two columns are called {distinct[0]}; give one another name with AS")

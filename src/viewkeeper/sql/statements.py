@@ -1,7 +1,7 @@
 """From text to statements.
 
 In: a text of several statements, with comments. Out: a list of frozen statements, in order. Always: the whole text is
-read before anything runs, so a mistake in the last statement leaves the first undone.
+parsed before anything runs, so a mistake in the last statement prevents the first.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _REFUSED = {
 
 
 def parse_statements(text: str) -> list[Statement]:
-    """The statements of `text`; SqlError or a subclass when one of them cannot be read."""
+    """The statements of `text`; SqlError or a subclass when one of them cannot be parsed."""
     return [_parse_one(cursor) for cursor in split_statements(text)]
 
 

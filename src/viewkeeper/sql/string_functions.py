@@ -1,7 +1,7 @@
 """Binding of functions over STRING.
 
-In: bound arguments. Out: bound calls. Always: a character is a code point, as in Spark; where a function's meaning hangs
-on an argument (a pattern, a delimiter, a length of padding), that argument is a literal and has been looked at.
+In: bound arguments. Out: bound calls. Always: a character is a code point, as in Spark; where a function's meaning
+depends on an argument (a pattern, a delimiter, a length of padding), that argument is a literal and has been checked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from viewkeeper.sql.expressions import Call, Expression, Literal
 from viewkeeper.sql.operands import Function, Rule, check_count, fixed_text, integer, long, number, strict, text
 
 _INT_MAX = 2**31 - 1
-_WIDTH_MAX = 10_000  # of padding and repetition: a row is no place for gigabytes
+_WIDTH_MAX = 10_000  # of padding and repetition: a row must not grow to gigabytes
 _TRIM_NAMES = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
@@ -112,7 +112,7 @@ def _concat_ws(args: Sequence[Expression]) -> Expression:
 
 
 def _substring_index(args: Sequence[Expression]) -> Expression:
-    """Spark finds delimiters that overlap; one that cannot overlap with itself needs no such care."""
+    """Spark finds delimiters that overlap; one that cannot overlap with itself is simpler."""
     check_count("substring_index", args, 3, 3)
     delimiter = str(fixed_text(args[1], "substring_index").value)  # type: ignore[union-attr]
     if any(delimiter[:size] == delimiter[-size:] for size in range(1, len(delimiter))):

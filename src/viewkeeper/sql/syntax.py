@@ -1,4 +1,4 @@
-"""Statements as values: what a text asks for, before any name is looked up.
+"""Statements as values: what a text requests, before any name is looked up.
 
 In: nothing. Out: one frozen dataclass for each kind of statement. Always: names keep the user's spelling, and texts of
 queries are the user's own characters.
@@ -112,7 +112,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """`columns` is empty when the statement names none: the table's order is meant."""
+    """`columns` is empty if the statement names none: then the table's order applies."""
 
     table: str
     columns: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Tokens: a text cut into statements, and a cursor over one statement's tokens.
+"""Tokens: a text split into statements, and a cursor over one statement's tokens.
 
-In: SQL text. Out: `Cursor`s whose tokens know their place in the text. Always: an error names line and column of the
+In: SQL text. Out: `Cursor`s whose tokens have a position in the text. Always: an error names line and column of the
 whole text, and no exception of sqlglot leaves this module.
 """
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class _Tokenizer(Spark.Tokenizer):
-    """Spark's tokens, without sqlglot's habit to take all behind SHOW as one string."""
+    """Spark's tokens; unlike sqlglot's, the text after SHOW is not one string."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -31,7 +31,7 @@ class _Tokenizer(Spark.Tokenizer):
 def tokenize(text: str) -> tuple[str, list[Token]]:
     """The tokens of `text`, and the text as sqlglot should read it."""
     try:
-        # sqlglot's Spark tokenizer has no end for an unclosed comment; Spark refuses it.
+        # sqlglot's Spark tokenizer accepts an unclosed comment; Spark refuses it.
         tokens = _Tokenizer(dialect="spark").tokenize(text)
     except (TokenError, ValueError) as error:
         raise SqlError("the text ends inside a string, name or comment", "close the quote") from error
@@ -100,7 +100,7 @@ def split_statements(text: str) -> list[Cursor]:
 
 @dataclass
 class Cursor:
-    """A place in one statement's tokens; `text` is the user's, `readable` what sqlglot is given."""
+    """A position in one statement's tokens; `text` is the user's, `readable` what sqlglot gets."""
 
     text: str
     readable: str
@@ -185,7 +185,7 @@ class Cursor:
 
 
 def quoted(name: str) -> str:
-    """The name as a statement takes it: in backticks where it is a word of SQL."""
+    """The name as a statement takes it: in backticks if it is an SQL keyword."""
     (token,) = tokenize(name)[1]
     return name if token.token_type == TokenType.VAR else f"`{name}`"
 
@@ -197,7 +197,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
-    """The tree of `readable[start:stop]`; what stands before becomes blanks, so that line and column stay right."""
+    """The tree of `readable[start:stop]`; what precedes it becomes blanks, so that line and column stay right."""
     blank = re.sub(r"[^\n]", " ", readable[:start])
     try:
         trees = sqlglot.parse(blank + readable[start:stop], read=ViewSpark)

@@ -1,6 +1,6 @@
-"""Type rules: which type an operator gives, and which operands it takes.
+"""Type rules: which type an operator returns, and which operands it takes.
 
-In: the operands' types. Out: the types Spark's ANSI analyzer gives. Always: where 128-bit integers cannot hold what
+In: the operands' types. Out: the types of Spark's ANSI analyzer. Always: where 128-bit integers cannot hold what
 Spark computes in a wider number, the expression is refused, never rounded differently.
 """
 
@@ -22,7 +22,7 @@ def as_decimal(type_: SqlType) -> SqlType:
 
 
 def common_type(left: SqlType, right: SqlType, where: str) -> SqlType:
-    """The type both sides are brought to, for comparisons, CASE, COALESCE and IN."""
+    """The type that both sides are cast to, for comparisons, CASE, COALESCE and IN."""
     if left == right or right == VOID:
         return left
     if left == VOID:
@@ -35,7 +35,7 @@ def common_type(left: SqlType, right: SqlType, where: str) -> SqlType:
 
 
 def _common_number(left: SqlType, right: SqlType) -> SqlType:
-    """Of two DECIMALs one that has all their whole digits, and as many behind the point as then fit (Spark rounds)."""
+    """For two DECIMALs one with all their whole digits, and as many decimals as then fit (Spark rounds)."""
     if "DOUBLE" in (left.kind, right.kind):
         return types.DOUBLE
     if left.is_integer and right.is_integer:
@@ -168,7 +168,7 @@ def cast_allowed(source: SqlType, target: SqlType) -> bool:
 
 
 def cast_may_fail(source: SqlType, target: SqlType) -> bool:
-    """Whether a value of `source` may have no place in `target`."""
+    """Whether a value of `source` may not fit `target`."""
     if source.kind in ("DOUBLE", "STRING"):
         return source != target and (source.kind == "STRING" or target.is_integer)
     if not (source.is_exact and target.is_exact) or source == target:

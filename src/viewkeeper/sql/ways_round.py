@@ -1,6 +1,6 @@
-"""Ways round: what to write instead of a function or clause that is refused.
+"""Alternatives: what to write instead of a function or clause that is refused.
 
-In: a name in lower case. Out: a hint, or None. Always: what a hint says to write is accepted.
+In: a name in lower case. Out: a hint, or None. Always: what a hint suggests is accepted.
 """
 
 from __future__ import annotations
