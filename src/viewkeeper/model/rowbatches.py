@@ -1,6 +1,6 @@
-"""Row batches: the format of `rows`, over Arrow arrays.
+"""Row batches: the format of `rowcodec`, over Arrow arrays.
 
-In: one Arrow array per column, or an array of row bytes. Out: the other. Always: the same bytes as `rows` makes for
+In: one Arrow array per column, or an array of row bytes. Out: the other. Always: the same bytes as `rowcodec` makes for
 each row, and a NULL among row bytes (no row) decodes to NULL in every column.
 """
 

@@ -1,7 +1,8 @@
 """γ: one record for each group, maintained from the contributions of rows.
 
 In: deltas, then contributions. Out: records of groups, of PRE-AGGREGATIONs and of groups that pass HAVING. Always:
-contributions are a function of the multiset of rows (`fold`), records a function of contributions (`groups`).
+contributions are a function of the multiset of rows (`contributions`), records a function of contributions
+(`aggregate_groups`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From the layout of a γ to its node: the SQL by which rows contribute to groups.
 
-In: a layout and the rows of the relation that is grouped. Out: a `FoldNode`. Always: contributions of failing rows are left
-out; one node takes the rows of all branches of a union.
+In: a layout and the rows of the relation that is grouped. Out: an `AggregateNode`. Always: contributions of failing
+rows are left out; one node takes the rows of all branches of a union.
 """
 
 from __future__ import annotations

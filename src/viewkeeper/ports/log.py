@@ -42,7 +42,7 @@ class LogSource(Protocol):
         ...
 
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
-        """Ascending positions from `start` to `stop`, which cut that range in up to `count` pieces of about equal size."""
+        """Ascending positions from `start` to `stop` that cut the range in up to `count` pieces of about equal size."""
         ...
 
     def log_entries(self) -> int:

@@ -147,7 +147,7 @@ class VersionedTables(Protocol):
         ...
 
     def close_views(self, owner: str) -> None:
-        """After a pipeline's last write: mark the views as durable, unless the epoch record has another owner by now."""
+        """After a pipeline's last write: mark the views as durable, unless the epoch record has a new owner."""
         ...
 
     def sync_views(self) -> None:
