@@ -100,7 +100,7 @@ def _write(database: Database, schema: TableSchema, chosen: np.ndarray, groups: 
 
 
 def _write_at_once(database: Database, schema: TableSchema, groups: Sequence[RowWrites]) -> Part:
-    """One transaction; rows that exist already are counted where they are found."""
+    """One transaction, which also counts the rows that are new to the table."""
     added = 0
 
     def counted(group: RowWrites) -> RowWrites:

@@ -53,7 +53,7 @@ class EpochRecord:
     aborted: tuple[int, ...]
     filled: dict[int, int]  # backfill -> the epoch from which on its tables are readable
     filling: dict[int, BackfillProgress]  # backfill -> its progress
-    rebuilt: Positions  # from here on DELTA holds the whole base; a gap occurs only after a power loss
+    rebuilt: Positions  # from here on DELTA holds the whole base; set only after a power loss
     stopped: dict[int, str]  # table of a node -> why it is no longer maintained
     pins: dict[str, tuple[int, int]]  # reader -> the epoch that it reads, and the stamp until which that is kept
     inflight: Inflight | None

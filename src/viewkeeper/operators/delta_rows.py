@@ -47,7 +47,7 @@ class Delta:
 def delta_of_changes(
     schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int], *, rows_max: int
 ) -> Delta:
-    """The delta rows of log changes, decoded by so many rows.
+    """The delta rows of log changes, decoded `rows_max` at a time.
 
     Of the two delta rows of a change, the old row has the smaller `ord`.
     """
@@ -104,7 +104,7 @@ def _present(
     sign: int,
     wanted: Sequence[int],
 ) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
-    """The relation of the rows that are there, and their keys."""
+    """The relation of the rows that are present, and their keys."""
     if rows.null_count:
         there = rows.is_valid()
         keys, rows, order = keys.filter(there), rows.filter(there), order[np.asarray(there)]

@@ -123,9 +123,9 @@ class AggregateNode:
     `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on inserted and
     on deleted rows, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes.
     States are never NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by
-    itself: `sign`, `k0…`, `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`.
-    `doubles` are the arguments (indexes among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same from
-    counted rows, where possible.
+    itself: `sign`, `k0…`, `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`.
+    `exact_sums` are the arguments (indexes among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same
+    from counted rows, where possible.
 
     `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many),
     `lo0…` and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its

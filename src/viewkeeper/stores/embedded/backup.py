@@ -1,6 +1,6 @@
 """Backup: the whole store as it was at one moment, while writers and the pipeline go on.
 
-    DEST/backup.json                          the manifest, written last: what was copied, with sizes and digests
+    DEST/backup.json                            the manifest, written last: what was copied, with sizes and digests
     DEST/meta.mdb, node-N.mdb, partition-N.mdb  the environments, compacted
 
 In: an open store and a new directory. Out: a backup, or nothing that looks like one. Always: its parts belong together

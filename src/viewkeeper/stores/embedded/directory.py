@@ -183,8 +183,8 @@ def enter_directory(layout: Layout) -> Directory:
 def _set_inherited_aside() -> None:
     """In a forked child, because LMDB forbids using handles there.
 
-    Closing one would free the slots of the parent's readers, and py-lmdb refuses a second open beside it. So the error
-    asks to open the store in the child itself, forked off before the parent opened it, or in a process of its own.
+    Closing one would free the slots of the parent's readers, and py-lmdb refuses a second open beside it. So the child
+    gets an error: it must open the store itself, forked before the parent opened it, or in a spawned process.
     """
     global _ENTERING
     _ENTERING = threading.RLock()

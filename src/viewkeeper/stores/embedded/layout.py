@@ -3,7 +3,7 @@
     store.json      format, nodes, partitions, kind of log, incarnation; written last, so a store exists or does not
     meta/           catalog, epoch record, clock
     node-N/         base rows and log of node N
-    partition-N/        view records
+    partition-N/    view records
     pipeline.lock   held by the living pipeline
 
 In: a URL `embedded:PATH[?nodes=N&before_images=off&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the
