@@ -4,9 +4,8 @@ In: the path of a data file. Out: nothing, or CorruptStore. Always: every page t
 otherwise the first missing page of a truncated file would end the process by SIGBUS.
 
     page            number u64 | pad u16 | flags u16 | lower u16, upper u16 (or, of an overflow page, pages u32) | …
-    pages 0 and 1   … | magic u32 | version u32 | address, size of the map u64 | two trees: free pages, main | last page
-    u64
-                    | transaction u64
+    pages 0 and 1   … | magic u32 | version u32 | address, size of the map u64 | two trees: free pages, main
+                    | last page u64 | transaction u64
     tree            page size u32 | flags, depth u16 | branch, leaf, overflow pages, entries u64 | root u64
 """
 
