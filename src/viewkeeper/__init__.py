@@ -129,7 +129,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load the module that is the home of a public name, and keep the name here for the next use."""
+    """Load the module of a public name, and keep the name here for the next use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "viewkeeper.errors")), name)

@@ -1,4 +1,4 @@
-"""The error tree: one root, and each branch answers "who can put it right?".
+"""The error tree: one root, and each branch states who can put it right.
 
     ViewKeeperError
     ├── InputError            the caller: the statement, row, key or argument is wrong; nothing was written
@@ -15,14 +15,14 @@
     │   ├── CorruptStore
     │   ├── NewerFormat
     │   ├── StoreFull
-    │   ├── StoreInUse        others have the store open, and what was asked for needs it alone
-    │   ├── StoreBusy         somebody holds a lock, or all reader slots, for too long
-    │   ├── StoreUnavailable  the store did not answer
+    │   ├── StoreInUse        others have the store open, and the operation needs it alone
+    │   ├── StoreBusy         another process holds a lock, or all reader slots, for too long
+    │   ├── StoreUnavailable  the store did not respond
     │   ├── StoreReplaced     the store's files were removed or replaced while it was open: connect again
     │   ├── DamagedBackup
     │   ├── PipelineRunning   a second pipeline while the first lives
     │   ├── JavaMissing       no Java 17 where Spark is needed
-    │   └── SparkLost         Spark's JVM has ended under a running pipeline
+    │   └── SparkLost         Spark's JVM has ended during a run of the pipeline
     ├── ReadError             the reader: wait, run the pipeline, or ask for less
     │   ├── StaleRead
     │   ├── NotReady
@@ -85,7 +85,7 @@ class NameInUse(InputError):
 
 
 class NotOffered(InputError):
-    """This kind of store does not do what was asked for; the hint says which one does."""
+    """This kind of store cannot do what was asked for; the hint names one that can."""
 
 
 class BadRow(InputError):
@@ -113,19 +113,19 @@ class StoreFull(StoreError):
 
 
 class StoreInUse(StoreError):
-    """Others have the store open, and what was asked for needs it alone."""
+    """Others have the store open, and the operation needs it alone."""
 
 
 class StoreBusy(StoreError):
-    """Somebody holds a lock, or all reader slots, for too long; nothing was written."""
+    """Another process holds a lock, or all reader slots, for too long; nothing was written."""
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer: what was asked of it may be done, or be done later, or not."""
+    """The store did not respond: the request may be done, or be done later, or not."""
 
 
 class StoreReplaced(StoreError):
-    """The store's files were removed or replaced while it was open; nothing was written to those that are there now."""
+    """The store's files were removed or replaced while it was open; nothing was written to the new ones."""
 
 
 class DamagedBackup(StoreError):
@@ -145,7 +145,7 @@ class SparkLost(StoreError):
 
 
 class ReadError(ViewKeeperError):
-    """The read cannot be answered as asked, now."""
+    """The read is not possible as asked, now."""
 
 
 class StaleRead(ReadError):

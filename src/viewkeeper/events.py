@@ -1,7 +1,7 @@
 """Events: one stream of what the pipeline did.
 
-In: facts. Out: whoever listens: the live line, benchmarks, later metrics and the dashboard. Always: an event is a frozen
-value of a class of its own, made after the fact that it tells of.
+In: facts. Out: the listeners: the live line, benchmarks, later metrics and the dashboard. Always: an event is a frozen
+value of a class of its own, made after the fact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """An epoch could not finish and was given up."""
+    """An epoch could not finish and was aborted."""
 
     epoch: int
     reason: str
@@ -48,7 +48,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Backfilling:
-    """So many backfills are under way, with so many rows in of about `total`."""
+    """So many backfills are under way, with so many rows done of about `total`."""
 
     backfills: int
     rows: int
@@ -57,7 +57,7 @@ class Backfilling:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The pipeline waits for something to pass: a full disk, a writer that does not let go."""
+    """The pipeline waits for a condition to pass: a full disk, a writer that holds its lock."""
 
     reason: str
 

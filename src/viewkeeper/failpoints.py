@@ -15,7 +15,7 @@ _FOLDER = os.environ.get("VIEWKEEPER_FAILPOINT_DIR")
 
 
 def failpoint(name: str) -> None:
-    """Die here when armed and when it is the hit that was asked for."""
+    """Die here if armed, at the hit that was asked for."""
     if _FOLDER:
         _hit(Path(_FOLDER), name)
 

@@ -1,6 +1,6 @@
 """Settings: every threshold that decides how much is done at once, where, and when.
 
-In: what an operator sets. Out: frozen values with the defaults. Always: no setting changes an answer, only its price.
+In: what an operator sets. Out: frozen values with the defaults. Always: no setting changes a result, only its cost.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class EpochLimits:
-    """How large an epoch may be, and when one is given up."""
+    """How large an epoch may be, and when one is aborted."""
 
     changes: int = 1_000_000
     rows: int = 1_000_000  # of backfills
     bytes: int = 512 << 20
     attempts_max: int = 2  # at an epoch that fails: a lost worker is worth another try, a broken plan is not
     smallest_work: int = (
-        1_000  # changes and rows; an epoch that cannot do these will not do fewer, unless they are large
+        1_000  # changes and rows; an epoch that fails with these will fail with fewer, unless they are large
     )
     smallest_bytes: int = 1 << 20
 
     def times(self, share: float) -> EpochLimits:
-        """A share of the sizes, of each one at least."""
+        """A share of the sizes, each at least one."""
         changes, rows, size = (max(1, int(most * share)) for most in (self.changes, self.rows, self.bytes))
         return replace(self, changes=changes, rows=rows, bytes=size)
 
@@ -31,13 +31,11 @@ class EpochLimits:
 class WorkSettings:
     """Pieces in which a task does its work: large enough to be worth a query, small enough for its memory."""
 
-    decoded_rows: int = 65_536  # of changes that are decoded at once: what that takes is several times what it gives
-    rolled_up_rows: int = (
-        32_768  # from so many rows on, views of one grain may share a grouping; the first ones tell whether
-    )
-    side_rows: int = 50_000  # of a join's side that are read before they meet the other
-    pairs: int = 500_000  # in one piece of what a join gives
-    rows_handed_on: int = 500_000  # what a stage gives is handed on in pieces of about this many
+    decoded_rows: int = 65_536  # changes decoded at once: decoding needs several times the memory of its result
+    rolled_up_rows: int = 32_768  # from so many rows on, views of one grain may share a grouping; the first rows decide
+    side_rows: int = 50_000  # of a join's side, read before they meet the other
+    pairs: int = 500_000  # in one piece of a join's output
+    rows_handed_on: int = 500_000  # a stage's output is handed on in pieces of about this many
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,8 @@ class EngineSettings:
 
     # One process does about a million in a second, and a job costs about half a second before it does any.
     small_work: int = 100_000
-    # One process has done this much, of one epoch or of many, in about the time and at the price of a start of Spark: what
-    # is less is not worth it, and beside a JVM that starts it would only take longer.
+    # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
+    # not worth it, and would only take longer beside a starting JVM.
     meanwhile_work: int = 10_000_000
     work: WorkSettings = WorkSettings()
 
@@ -56,6 +54,6 @@ class EngineSettings:
 class GcSettings:
     """How long the log is kept, and how much is removed at once."""
 
-    log_kept_seconds: float = 300.0  # a check compares with the base as of a committed epoch, and needs the log since
+    log_kept_seconds: float = 300.0  # a check reads the base as of a committed epoch, and needs the log since then
     seconds_max: float = 1.0
     entries_max: int = 5_000  # in one transaction

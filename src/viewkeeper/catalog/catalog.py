@@ -1,7 +1,7 @@
 """The catalog: which tables and views a store has.
 
-In: statements' pieces. Out: frozen catalogs; every change gives a new one with a higher version. Always: tables and
-views share one namespace, names are found in any case and keep their spelling, and an id is never used again.
+In: pieces of statements. Out: frozen catalogs; every change makes a new one with a higher version. Always: tables and
+views share one namespace, names are case-insensitive and keep their spelling, and an id is never reused.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SWAPS_KEPT = 8
 class ViewDefinition:
     """A view: its text as written, and which columns of which records it shows.
 
-    `names` says which table or view each name in the text means, so that a later RENAME changes nothing about it. `needs`
-    are the tables of the stored nodes that it is computed by, its own last; `node` is that one. `replaces` are the views in
-    whose place it is, or will be once it is filled; the last is the one before it.
+    `names` maps each name in the text to its table or view, so that a later RENAME does not change its meaning. `needs`
+    are the tables of the stored nodes that compute it, its own last; `node` is that one. `replaces` are the views that
+    it replaces, or will replace once it is filled; the last is its direct predecessor.
     """
 
     id: TableId
@@ -41,7 +41,7 @@ class ViewDefinition:
 
     @property
     def key(self) -> tuple[Column, ...]:
-        """The key columns, under the names they are shown by, else their own."""
+        """The key columns, under their output names, else their own."""
         names = {shown.index: shown.column.name for shown in reversed(self.shown) if shown.part == "key"}
         return tuple(
             Column(names.get(place, column.name), column.type, column.nullable)
@@ -81,12 +81,13 @@ class ViewDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records wait to be removed, with the
-    epoch at which they were dropped.
+    """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records are still to be removed,
+    with the epoch at which they were dropped.
 
-    `replacements` are views that are filled beside those they will replace; readers do not know them yet. `swaps` are the
-    nonces of the newest swaps: one who lost the answer looks for its own. `rules_off` are the optimizer's rules that no plan
-    of the store is made by; a store has them from the beginning, for stored nodes are found by the texts that rules give.
+    `replacements` are views that are filled beside those they will replace; readers cannot see them yet. `swaps` are
+    the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the optimizer rules
+    that are off for all plans of the store; they are set when it is made, because stored nodes are found by the texts
+    that rules make.
     """
 
     version: int = 0
@@ -101,7 +102,7 @@ class Catalog:
 
     @property
     def kept(self) -> tuple[ViewDefinition, ...]:
-        """All views that the pipeline keeps, in order of id."""
+        """All views that the pipeline maintains, in order of id."""
         return tuple(sorted((*self.views, *self.replacements), key=lambda view: view.id))
 
     def table(self, name: str) -> TableSchema:
@@ -140,7 +141,7 @@ class Catalog:
         return next(entry for entry in entries if entry.id == meant)
 
     def bases_of(self, view: ViewDefinition) -> tuple[TableId, ...]:
-        """The base tables that a view is computed from, also by way of other views."""
+        """The base tables that a view is computed from, directly or through other views."""
         own = {node.table: node for node in self.nodes}
         read = {source for table in view.needs for source in own[table].reads}
         return tuple(sorted(read - own.keys()))
@@ -156,14 +157,14 @@ class Catalog:
         return frozenset(view.needs) - others
 
     def as_of(self, view: TableId) -> Catalog:
-        """The tables as a view with that id was written for them: `SELECT *` means the columns of then."""
+        """The tables as they were when the view with that id was written: `SELECT *` means the columns of then."""
         return replace(self, tables=tuple(table.as_of(view) for table in self.tables))
 
     def has(self, name: str) -> bool:
         return _find(self.tables, name) is not None or _find(self.views, name) is not None
 
     def kind_of(self, name: str) -> str | None:
-        """What is called so: a table, a view or an index; None when nothing is."""
+        """What has that name: a table, a view or an index; None when nothing has."""
         if _find(self.tables, name) is not None:
             return "table"
         view = _find(self.views, name)
@@ -184,11 +185,11 @@ class Catalog:
         return self.with_explained(view, nodes)
 
     def with_explained(self, view: ViewDefinition, nodes: Sequence[StoredNode]) -> Catalog:
-        """The same for a view that shall only be looked at, whatever it is called."""
+        """The same for a view that is only explained, whatever its name."""
         return self._with_nodes(view, nodes, views=(*self.views, view))
 
     def with_replacement(self, view: ViewDefinition, nodes: Sequence[StoredNode], epoch: int) -> Catalog:
-        """Let a view be filled beside the one of its name, to take its place; one that was on its way there goes."""
+        """Fill a view beside the one of its name, to replace it; an earlier unfinished replacement is dropped."""
         old = self.view(view.name)
         self._check_id(view.id, view.name)
         self._refuse_changing(view)
@@ -211,7 +212,7 @@ class Catalog:
         return replace(self, nodes=kept, dropped=(*self.dropped, *gone))
 
     def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
-        """Put the replacements that are filled in the place of what they replace; the same catalog when there are none."""
+        """Put the filled replacements in place of what they replace; the same catalog when there are none."""
         ready = {view.replaces[-1]: view for view in self.replacements if view.node.backfill in filled}
         if not ready:
             return self
@@ -223,7 +224,7 @@ class Catalog:
         )._without_unneeded(epoch)
 
     def with_name(self, name: str, new: str, *, is_table: bool) -> Catalog:
-        """Give a table or view another name; those that read it know it by its id."""
+        """Rename a table or view; its readers refer to it by id."""
         entry = self.table(name) if is_table else self.view(name)
         if new.lower() != entry.name.lower():
             self._refuse_taken(new, "choose another name")
@@ -233,7 +234,7 @@ class Catalog:
         return replace(self, version=self.version + 1, tables=tables, views=views, replacements=waiting)
 
     def with_columns(self, name: str, columns: tuple[Column, ...]) -> Catalog:
-        """Add columns to a table, behind all it has. The change takes an id, so that views made before keep theirs."""
+        """Add columns to a table, after all it has. The change takes an id, so that views made before keep theirs."""
         table = self.table(name)
         taken = {column.name.lower(): column.name for column in table.columns}
         for column in columns:
@@ -261,11 +262,11 @@ class Catalog:
         return replace(self, version=self.version + 1, views=views, replacements=kept)._without_unneeded(epoch)
 
     def swapped_by(self, nonce: str) -> Catalog:
-        """The same catalog, about to be swapped in by the one who knows the nonce."""
+        """The same catalog, about to be swapped in by the writer with that nonce."""
         return replace(self, swaps=(nonce, *self.swaps)[:_SWAPS_KEPT])
 
     def without_dropped(self, ids: Iterable[int]) -> Catalog:
-        """Forget dropped tables whose records are removed."""
+        """Forget dropped tables whose records have been removed."""
         gone = frozenset(ids)
         left = tuple(entry for entry in self.dropped if entry[0] not in gone)
         return replace(self, version=self.version + 1, dropped=left)
@@ -307,7 +308,7 @@ class Catalog:
     @staticmethod
     @remembered
     def from_json(value: dict) -> Catalog:
-        if not value:  # a store that has none yet
+        if not value:  # a store without a catalog yet
             return Catalog()
         nodes = tuple(StoredNode.from_json(node) for node in value["nodes"])
         by_table: dict[int, StoredNode] = {node.table: node for node in nodes}

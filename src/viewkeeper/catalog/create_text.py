@@ -1,7 +1,7 @@
 """The statement that makes a table, view or index as it is now.
 
-In: a catalog and one of its entries. Out: SQL. Always: executed in a store that has what it reads, it makes the same; a
-view's text is the user's own, changed only where a table was renamed or has columns that the view does not know.
+In: a catalog and one of its entries. Out: SQL. Always: run in a store that has what it reads, it makes the same; a
+view's text is the user's own, changed only where a table was renamed or has columns added after the view.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _query_text(catalog: Catalog, view: ViewDefinition) -> str:
-    """The text with what FROM reads as it is called now, and without columns that came later."""
+    """The text with the current names of what FROM reads, and without columns added later."""
     tree, text = parse_query(view.text), view.text
     meant = dict(view.names)
     has_star = tree.find(exp.Star) is not None
@@ -73,7 +73,7 @@ def _tables(tree: exp.Expression) -> Iterator[exp.Table]:
 
 
 def _is_query_of_with(table: exp.Table) -> bool:
-    """Whether the name is one of WITH: a query of WITH sees those before it, and not itself."""
+    """Whether the name refers to a query of WITH: such a query sees those before it, and not itself."""
     inside: exp.Expression = table
     around = table.parent
     while around is not None:

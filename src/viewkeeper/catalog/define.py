@@ -1,7 +1,7 @@
-"""Defining a view: from its text to what the catalog keeps.
+"""Defining a view: from its text to its catalog entry.
 
-In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id; the relation and the nodes of
-one that is there. Always: pure; the same catalog and text give the same definition.
+In: a catalog, a name and a text. Out: a `ViewDefinition` under the catalog's next id; the relation and the nodes of an
+existing view. Always: pure; the same catalog and text give the same definition.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
 def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collection[int] = ()) -> Defined:
     """The view that `CREATE MATERIALIZED VIEW name AS query_text` makes, and the stored nodes that it needs.
 
-    `without`: tables of stored nodes that it does not use, for they are stopped, or to be made anew.
+    `without`: tables of stored nodes that it must not use, because they are stopped or will be made anew.
     """
     names: dict[str, TableId] = {}
 
@@ -86,7 +86,7 @@ def refuse_unkept(relation: Relation) -> None:
 
 
 def kind_of(relation: Relation) -> str:
-    """What a view is called: by what stands on top of it."""
+    """The kind of a view, named after its topmost operator."""
     below = relation.input if isinstance(relation, Project) else relation
     predicates = 0
     while isinstance(below, (Select, Project, ViewRows)):
@@ -105,7 +105,7 @@ def kind_of(relation: Relation) -> str:
 
 
 def _shows_groups(relation: Relation, grouping: Grouping) -> bool:
-    """Whether all groups, and nothing else, are shown: SELECT DISTINCT, or as good as that."""
+    """Whether exactly the groups are shown: SELECT DISTINCT, or an equivalent."""
     outputs = relation.outputs if isinstance(relation, Project) else ()
     shown = {output.expression.position for output in outputs if isinstance(output.expression, AggregationRef)}
     return shown == set(range(len(grouping.groups)))

@@ -1,8 +1,8 @@
-"""Stored nodes: what the catalog knows of the plan's nodes that keep records.
+"""Stored nodes: the catalog's entries for the plan's nodes that keep records.
 
-In: nothing; `assign` makes them. Out: frozen values that go to JSON and back. Always: a stored node is known by its own
-table and found by its canonical text; it belongs to no view, and is there for as long as a view needs it. Its SQL is not
-here: that is made anew whenever a plan is.
+In: nothing; `assign` makes them. Out: frozen values that go to JSON and back. Always: a stored node is identified by
+its own table and found by its canonical text; it belongs to no view, and exists for as long as a view needs it. Its SQL
+is not here: that is made anew with every plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StoredNode:
     """`table` holds its records, `key` → `row`. `reads` are the base tables and nodes that it reads.
 
     `tables` are all that it writes, in the order in which lowering asks for them. `backfill` is the id of the view with
-    which it was made: what was made together is filled together.
+    which it was made: nodes made together are filled together.
     """
 
     table: TableId

@@ -1,7 +1,8 @@
 """Blocks: the SELECTs of a query over base tables, and what their parts are.
 
-In: a query that was spelled out. Out: for each SELECT in it what belongs to it and not to a query inside it. Always: a
-block's FROM can be understood by itself, so its columns and the types of what is computed from them are those of our binder.
+In: a query whose views and WITHs are expanded. Out: for each SELECT in it what belongs to it and not to a query inside
+it. Always: a block's FROM can be bound by itself, so our binder knows its columns and the types of expressions over
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from viewkeeper.sql.bind import bind_select
 from viewkeeper.sql.dialect import ViewSpark
 from viewkeeper.sql.relations import Relation, Scan
 
-_SUMMED_DIGITS_MAX = 28  # of a DECIMAL: with ten more than it has, as in Spark, its sum has room in 38
+_SUMMED_DIGITS_MAX = 28  # of a DECIMAL: Spark adds ten digits for the sum, and 38 is the maximum
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class Block:
 
     @property
     def groups(self) -> list[exp.Expression]:
-        """What GROUP BY stands for: of a position, or of an alias, the selected expression."""
+        """The expressions of GROUP BY: for a position, or an alias, the selected expression."""
         group = self.tree.args.get("group")
         return [] if group is None else [self.meant(item) for item in group.expressions]
 
     def meant(self, item: exp.Expression) -> exp.Expression:
-        """The expression that a position, or an alias, stands for; a column goes before an alias."""
+        """The expression that a position, or an alias, refers to; a column takes precedence over an alias."""
         if isinstance(item, exp.Literal) and item.is_int:
             return self.tree.expressions[int(item.this) - 1].unalias()
         if isinstance(item, exp.Column) and not item.table and item.name.lower() not in self.columns:
@@ -77,7 +78,7 @@ class Block:
 
     @property
     def sums_wide_decimals(self) -> bool:
-        """Whether Spark may stop on its way to a sum that fits."""
+        """Whether Spark may stop at an intermediate result of a sum that fits."""
         return any(type_.kind == "DECIMAL" and type_.precision > _SUMMED_DIGITS_MAX for _, type_ in self.sums)
 
     def bound(self, items: Sequence[exp.Expression], joins: Sequence[exp.Join] | None = None) -> Relation:
@@ -89,7 +90,7 @@ class Block:
 
 
 def blocks_of(tree: exp.Expression, tables: Tables) -> list[Block]:
-    """All blocks; one comes before those inside it, so that its FROM is as written when it is changed."""
+    """All blocks; a block comes before those inside it, so that its FROM is unchanged when the block is rewritten."""
     return [Block(node, tables) for node in tree.find_all(exp.Select)]
 
 
@@ -104,7 +105,7 @@ def _is_query(node: exp.Expression) -> bool:
 
 
 def columns_named(tree: exp.Expression, columns: Sequence[Column]) -> list[Column]:
-    """Those of a table's columns that a query can refer to: all, where it takes columns without naming them."""
+    """The columns of a table that a query can refer to: all, where it takes columns without naming them."""
     stars = [star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
     if stars or any(table.args["alias"].args.get("columns") for table in tree.find_all(exp.Table)):
         return list(columns)

@@ -1,9 +1,9 @@
-"""Care: a question on which Spark does not stop where a view has an answer.
+"""Care: a query on which Spark does not stop where a view has a result.
 
-In: the blocks of a query. Out: the same blocks, changed in place: what can fail stands in a TRY, and a row of which a part
-fails is asked to be left out. Always: as a view has it (`docs/sql.md`): a row on which an expression fails is absent from the
-block that computes it, a value of a group that fails is NULL, a group that HAVING fails on is not shown. Which rows these are
-is Spark's own judgement: nothing here asks what the pipeline set aside.
+In: the blocks of a query. Out: the same blocks, changed in place: what can fail is wrapped in a TRY, and a row of which
+a part fails is left out. Always: as in a view (`docs/sql.md`): a row on which an expression fails is absent from the
+block that computes it, a value of a group that fails is NULL, a group that HAVING fails on is not shown. Spark alone
+decides which rows these are: what the pipeline set aside is not used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viewkeeper.check.parsing import parsed, text_of
 from viewkeeper.errors import EpochFailed, ViewKeeperError
 
 TRY = "viewkeeper_try"  # Catalyst's TryEval: NULL where its argument fails
-# What never fails by itself; anything else may.
+# What never fails by itself; anything else may fail.
 _SAFE = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Star, exp.Paren, exp.Alias, exp.Tuple,
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
@@ -28,7 +28,7 @@ _SAFE = (
 
 
 def take_care(block: Block) -> None:
-    """Let nothing in the block stop Spark."""
+    """Make sure that nothing in the block stops Spark."""
     guards = [*_join_guards(block), *_where_guards(block)]
     if block.is_grouped:
         guards += _guard_groups(block)
@@ -46,7 +46,7 @@ def can_fail(node: exp.Expression | None) -> bool:
 
 
 def _unguarded(node: exp.Expression | None) -> Iterator[exp.Expression]:
-    """The parts of an expression that no TRY is around."""
+    """The parts of an expression outside any TRY."""
     if node is None or isinstance(node, exp.Query):
         return
     yield node
@@ -70,12 +70,12 @@ def _holds(guards: Iterable[exp.Expression]) -> exp.Expression:
 
 
 def _tried_conjuncts(condition: exp.Expression) -> exp.Expression:
-    """The same nodes where nothing can fail: queries inside are changed where they stand."""
+    """The same nodes where nothing can fail: queries inside are changed in place."""
     return exp.and_(*(_tried_condition(part) for part in _conjuncts(condition)), copy=False)
 
 
 def _tried_condition(condition: exp.Expression) -> exp.Expression:
-    """A condition that is not true where it fails; an equality stays one, that Spark may join by it."""
+    """A condition that is not true where it fails; an equality stays one, so that Spark can join by it."""
     if any(isinstance(part, exp.Query) for part in condition.walk()):
         return _tried_operands(condition)
     if isinstance(condition, exp.EQ):
@@ -84,7 +84,7 @@ def _tried_condition(condition: exp.Expression) -> exp.Expression:
 
 
 def _tried_operands(condition: exp.Expression) -> exp.Expression:
-    """[NOT] IN (query) with its operands tried: a predicate over a query cannot stand in a TRY."""
+    """[NOT] IN (query) with its operands tried: a predicate over a query cannot be inside a TRY."""
     for part in list(parts_of(condition)):
         if isinstance(part, exp.In) and part.args.get("query"):
             operands = part.this.expressions if isinstance(part.this, exp.Tuple) else [part.this]
@@ -94,7 +94,7 @@ def _tried_operands(condition: exp.Expression) -> exp.Expression:
 
 
 def _where_guards(block: Block) -> list[exp.Expression]:
-    """The operands of IN (query): NOT IN would keep a row whose operand is NULL, where the query is empty."""
+    """The operands of IN (query): where the query is empty, NOT IN would keep a row whose operand is NULL."""
     where = block.tree.args.get("where")
     operands = [part.this for part in parts_of(where) if isinstance(part, exp.In) and part.args.get("query")]
     flat = [one for part in operands for one in (part.expressions if isinstance(part, exp.Tuple) else [part])]
@@ -113,7 +113,7 @@ def _guard_items(block: Block) -> list[exp.Expression]:
 
 
 def _guard_groups(block: Block) -> list[exp.Expression]:
-    """Groups and arguments are computed of rows, which they may take out; what is computed of groups may be NULL."""
+    """Groups and arguments are computed from rows, and may remove them; what is computed from groups may be NULL."""
     tree = block.tree
     groups = [group.copy() for group in block.groups if can_fail(group)]
     guards = groups + [argument for call in list(block.aggregates()) for argument in _guard_arguments(call)]
@@ -123,7 +123,7 @@ def _guard_groups(block: Block) -> list[exp.Expression]:
                 node.replace(_tried(node))
     order = tree.args.get("order")
     kept = [part.this for part in (order.expressions if order else []) if can_fail(part.this)]
-    if kept:  # a group that has no place in the order is not among the first
+    if kept:  # a group without a place in the order is not among the first
         tree.having(_holds(part.copy() for part in kept), copy=False)
     having = tree.args.get("having")
     for node in [*(item.unalias() for item in tree.expressions), *kept, *([having.this] if having else [])]:
@@ -136,7 +136,7 @@ def _guard_groups(block: Block) -> list[exp.Expression]:
 
 
 def _guard_arguments(call: exp.AggFunc) -> list[exp.Expression]:
-    """The arguments of a call, tried; with FILTER they are evaluated for the rows that pass it alone."""
+    """The arguments of a call, tried; with FILTER they are evaluated only for the rows that pass it."""
     whole = call.parent if isinstance(call.parent, exp.Filter) else call
     condition = whole.expression.this if isinstance(whole, exp.Filter) else None
     arguments = call.this.expressions if isinstance(call.this, exp.Distinct) else [call.this]
@@ -154,7 +154,7 @@ def _guard_arguments(call: exp.AggFunc) -> list[exp.Expression]:
 
 
 def _join_guards(block: Block) -> list[exp.Expression]:
-    """Let no ON fail; the keys of rows that a join keeps without a match, for a NULL key would not take them out."""
+    """Let no ON fail; returns the keys of rows that a join keeps without a match: a NULL key would not remove them."""
     guards: list[exp.Expression] = []
     inside = block.tree.walk(prune=lambda node: isinstance(node, exp.Select) and node is not block.tree)
     for join in [node for node in inside if isinstance(node, exp.Join)]:
@@ -169,7 +169,7 @@ def _join_guards(block: Block) -> list[exp.Expression]:
 
 
 def _kept_keys(block: Block, join: exp.Join) -> list[exp.Expression]:
-    """The keys of an outer join that can fail on a side whose rows stay without a match."""
+    """The keys of an outer join that can fail, on a side whose rows are kept without a match."""
     place = next((i for i, other in enumerate(block.joins) if other is join), None)
     later = [] if place is None else block.joins[place + 1 :]
     if place is None or any(other.side in ("RIGHT", "FULL") for other in later):
@@ -182,7 +182,7 @@ def _kept_keys(block: Block, join: exp.Join) -> list[exp.Expression]:
 
 
 def _is_of(block: Block, key: exp.Expression, joins: list[exp.Join]) -> bool:
-    """Whether an expression refers to what stands before a join."""
+    """Whether an expression refers to tables before a join."""
     try:
         block.bound([exp.alias_(key.copy(), "x")], joins)
     except ViewKeeperError:

@@ -1,8 +1,8 @@
 """Comparing: recomputed records against stored ones.
 
-In: two directories of Parquet files. Out: findings. Always: NULL equals NULL, NaN equals NaN, −0.0 equals 0.0, a DOUBLE that
-comes from sums agrees within its bound, and all else is equal bit for bit. Rows without a key are compared as often as they
-are there: those that show the same are told apart by a number. What does not fit a bounded memory is kept in files.
+In: two directories of Parquet files. Out: findings. Always: NULL equals NULL, NaN equals NaN, −0.0 equals 0.0, a DOUBLE
+that is computed from sums agrees within its bound, and all else is equal bit for bit. Rows without a key are compared
+as a bag: equal ones are numbered. What does not fit a bounded memory is kept in files.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _NEAR = "1e-9"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is compared: the values `c0`, `c1`, … of both sides, shown under names; `doubles` are those that are DOUBLE.
+    """What is compared: the values `c0`, `c1`, … of both sides, under their names; `doubles` are those that are DOUBLE.
 
-    `expected_key` and `found_key` are the places of the key on each side, where it is unique; None: rows are a bag. The
-    expected side tells at `bounds`, by the place of a value, how far that may be off. `is_near`: any DOUBLE by a billionth.
+    `expected_key` and `found_key` are the indexes of the key on each side, where it is unique; None: rows are a bag.
+    `bounds` maps the index of a value to the column of the expected side that holds its tolerance. `is_near`: any
+    DOUBLE may be off by a billionth.
     """
 
     view: str
@@ -38,7 +39,7 @@ class Shape:
 
     @property
     def exact(self) -> list[int]:
-        """The values that are equal or are not."""
+        """The values that must be equal."""
         return [place for place in range(len(self.values)) if place not in self.doubles]
 
     @property
@@ -68,7 +69,7 @@ def compare(shape: Shape, expected: Path, found: Path, scratch: Path) -> tuple[i
 
 
 def _keyed(shape: Shape, side: str, key: tuple[int, ...] | None) -> str:
-    """A side with its key; that of a bag is all that is no DOUBLE, and a number in the order of the rest."""
+    """A side with its key; the key of a bag is every value that is no DOUBLE, and a number in the order of the rest."""
     if shape.expected_key is not None and key is not None:
         keys = [f"c{place} AS k{part}" for part, place in enumerate(key)]
         return f"SELECT {', '.join([*keys, '*'])}, true AS there FROM {side}"
@@ -88,7 +89,7 @@ def _differs(shape: Shape, place: int) -> str:
     if place not in shape.doubles or not allowed:
         return differs
     near = f"isfinite({expected}) AND abs({expected} - {found}) <= {' + '.join(allowed)}"
-    if place in shape.bounds:  # without end where the sum of magnitudes itself has left the range of DOUBLE
+    if place in shape.bounds:  # unbounded where the sum of magnitudes itself has left the range of DOUBLE
         near = f"({near}) OR ({found} IS NOT NULL AND {expected} IS NOT NULL AND NOT isfinite({bound}))"
     return f"({differs} AND NOT coalesce({near}, FALSE))"
 

@@ -1,7 +1,7 @@
-"""Exact questions: what Spark computes with rounding though it need not is asked in another form.
+"""Exact queries: where Spark rounds though it need not, the query is put in another form.
 
-In: the blocks of a query. Out: the same blocks, changed in place. Always: an average of integers is their exact sum, as a
-double, over their count, as a view keeps it; Spark's own AVG adds up doubles, which beyond 2^53 lose digits.
+In: the blocks of a query. Out: the same blocks, changed in place. Always: an average of integers is their exact sum, as
+a double, over their count, as in a view; Spark's own AVG adds up doubles, which lose digits beyond 2^53.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _INTEGERS = ("INT", "BIGINT")
 
 
 def make_exact(block: Block, *, wide: bool) -> None:
-    """`wide`: integers are summed as DECIMAL; Spark stops where a sum leaves 64 bits, also on its way to one that fits."""
+    """`wide`: sum integers as DECIMAL; Spark stops where an intermediate sum leaves 64 bits, though the result fits."""
     for call, type_ in block.sums:
         if type_.kind not in _INTEGERS:
             continue

@@ -1,8 +1,8 @@
 """Expansion: the text of a view over base tables alone.
 
-In: a view whose text may name other views. Out: a query in which every view, and every name of a WITH, stands as the subquery
-that it is, and every table under a name of its own. Always: the users' own words, not what our planner made of them; a name
-means what it meant when the view was written, whatever it is called today, and a table has the columns it had then.
+In: a view whose text may name other views. Out: a query in which every view, and every name of a WITH, is replaced by
+its subquery, and every table has a name of its own. Always: the users' own text, not our planner's; a name means what
+it meant when the view was written, whatever it means now, and a table has the columns it had then.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def spelled_out(catalog: Catalog, view: ViewDefinition) -> tuple[exp.Query, Tabl
 
 
 def name_of(table: TableSchema) -> str:
-    """What a table is called where it stands for itself; views of another age may see fewer columns of it."""
+    """The name of a table in the query; views of another age may see fewer columns of it."""
     return f"__table_{table.id}_{len(table.columns)}"
 
 
@@ -34,21 +34,21 @@ def _expanded(catalog: Catalog, view: ViewDefinition, tables: Tables) -> exp.Que
     tree = sqlglot.parse_one(view.text, dialect=ViewSpark)
     if not isinstance(tree, exp.Query):
         raise InvariantBroken(f"view {view.name} is stored with a text that is no query")
-    for clause in reversed(list(tree.find_all(exp.With))):  # what stands inside comes first, so no name hides another
+    for clause in reversed(list(tree.find_all(exp.With))):  # inner ones first, so no name hides another
         _inline(clause)
     for node in list(tree.find_all(exp.Table)):
         entry = then.by_id(meant[node.name.lower()])
         if isinstance(entry, TableSchema):
             tables[name_of(entry)] = entry
             _put(node, exp.Table(this=exp.to_identifier(name_of(entry), quoted=True)))
-        else:  # where the view's text gives no name, ours need not be Spark's
+        else:  # where the view's text gives no name, ours may differ from Spark's
             names = [exp.to_identifier(shown.column.name, quoted=True) for shown in entry.shown]
             _put(node, exp.Subquery(this=_expanded(then, entry, tables)), names)
     return tree
 
 
 def _inline(clause: exp.With) -> None:
-    """Let the queries of a WITH stand where they are named, the last first: it may name those before it, not the others."""
+    """Replace the names of a WITH by its queries, the last first: a query may name those before it, not the others."""
     query = clause.parent
     if query is None:
         raise InvariantBroken("a WITH stands before no query")
@@ -60,10 +60,10 @@ def _inline(clause: exp.With) -> None:
 
 
 def _put(node: exp.Table, source: exp.Expression, columns: list[exp.Identifier] | None = None) -> None:
-    """Put `source` in the place of a table, under the name that this has in the text; its columns too, where it gives any."""
+    """Replace a table by `source`, under the table's name in the text; with its column names, where it gives any."""
     given = node.args.get("alias")
     named = [] if given is None else given.args.get("columns") or []
     alias = exp.to_identifier(node.alias or node.name, quoted=True)
     source.set("alias", exp.TableAlias(this=alias, columns=named or columns or []))
-    source.set("joins", node.args.get("joins"))  # of a join in parentheses: they hang on its first table
+    source.set("joins", node.args.get("joins"))  # of a join in parentheses: they are attached to its first table
     node.replace(source)

@@ -1,8 +1,8 @@
-"""Questions: what another engine is asked, to judge a view.
+"""Questions: the queries by which another engine judges a view.
 
-In: a view's original text. Out: the same query in Spark SQL, with the view's key and, for sums and averages that Spark adds
-up in doubles, how far they may be off. Always: the text's own expressions are asked for, not what our planner made of them;
-nothing of `views` or `engine` is used.
+In: a view's original text. Out: the same query in Spark SQL, with the view's key and, for sums and averages that Spark
+adds up in doubles, their tolerances. Always: it uses the text's own expressions, not our planner's; nothing of
+`operators` or `engine` is used.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is wi
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """SQL over tables under their names; the answer has the shown values, then what is asked for beside them.
+    """SQL over tables under their names; the result has the values shown, then the extra columns asked for.
 
     Its columns are `c0`, `c1`, …; a TIMESTAMP is naive, and means UTC.
 
-    `key` are the places in the answer of the view's key, which is unique there; None where it cannot be asked for, and then
-    rows are compared as often as they are there. `bounds` are the places of how far a value may be off, by the value's place.
-    `is_near`: a DOUBLE may come from sums of doubles further below, and be off by a billionth.
+    `key` are the indexes of the view's key in the result, which is unique there; None where it cannot be selected, and
+    then rows are compared as a bag. `bounds` maps the index of a value to that of its tolerance. `is_near`: a DOUBLE
+    may come from sums of doubles further below, and be off by a billionth.
     """
 
     sql: str
@@ -42,11 +42,11 @@ class Question:
     key: tuple[int, ...] | None
     bounds: dict[int, int]
     is_near: bool
-    doubt: str | None  # why Spark's answer may be another though the view is right
+    doubt: str | None  # why Spark's result may differ though the view is right
 
 
 def question_for(catalog: Catalog, view: ViewDefinition, *, careful: bool) -> Question:
-    """What to ask. `careful`: in a way on which Spark does not stop where the view has an answer."""
+    """The query to run. `careful`: in a form on which Spark does not stop where the view has a result."""
     if view.kind == "INDEX":
         return _index_question(catalog, view)
     tree, tables = spelled_out(catalog, view)
@@ -90,7 +90,7 @@ def _index_question(catalog: Catalog, view: ViewDefinition) -> Question:
 
 
 def _ask_more(view: ViewDefinition, tree: exp.Query, tables: Tables) -> tuple[tuple[int, ...] | None, dict[int, int]]:
-    """Ask for the key and for bounds, where the outermost SELECT can tell; and where in the answer they are."""
+    """Add the key and tolerances, where the outermost SELECT allows it; returns their indexes in the result."""
     if not isinstance(tree, exp.Select):
         return None, {}
     block, width = Block(tree, tables), len(view.shown)
@@ -121,13 +121,13 @@ def _keys(view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
 
 
 def _shown_key(view: ViewDefinition) -> tuple[int, ...] | None:
-    """Where the key stands among the shown values."""
+    """The indexes of the key among the values shown."""
     places = {item.index: place for place, item in enumerate(view.shown) if item.part == "key"}
     return tuple(places[part] for part in range(len(places))) if len(places) == len(view.node.key) else None
 
 
 def _bounds(view: ViewDefinition, block: Block) -> dict[int, exp.Expression]:
-    """For shown values that come from sums of doubles, how far Spark's may be from the exact one."""
+    """For each value shown that is computed from sums of doubles, how far Spark's may be from the exact one."""
     items = [item.unalias() for item in block.tree.expressions]
     if len(items) != len(view.shown):  # a star over groups
         return {}
@@ -144,7 +144,7 @@ def _bound(value: exp.Expression, sums: Sequence[exp.Expression]) -> str:
     errors = [_error_of(part.parent if isinstance(part.parent, exp.Filter) else part) for part in sums]
     if value in sums or (isinstance(value, exp.Filter) and value.this in sums):
         return errors[0]
-    # what becomes of the error in an expression is not worked out: a billionth of the value, and of what was summed
+    # error propagation through an expression is not computed: a billionth of the value, and of what was summed
     return f"1E-9D * ABS(CAST({text_of(value)} AS DOUBLE)) + {' + '.join(errors)}"
 
 

@@ -1,7 +1,7 @@
 """The report of a check.
 
-In: what was expected and what was found. Out: frozen values that print and go to JSON. Always: `ok` says that nothing was
-found wrong, and every wrong, missing or extra record is named by its view and key.
+In: what was expected and what was found. Out: frozen values that print and go to JSON. Always: `ok` means that nothing
+was found wrong, and every wrong, missing or extra record is named by its view and key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A record that is not what recomputation says; `expected` is None for an extra one, `found` for a missing one."""
+    """A record that differs from its recomputation; `expected` is None for an extra one, `found` for a missing one."""
 
     view: str
     key: tuple[object, ...]
@@ -29,7 +29,7 @@ class CheckReport:
     views: tuple[str, ...]
     records: int  # how many were compared
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = ()  # what was not compared, and why; not `ok` where that could not be judged, or is all
+    notes: tuple[str, ...] = ()  # what was not compared, and why; not `ok` where it could not be judged, or is all
 
     def __bool__(self) -> bool:
         return self.ok

@@ -1,7 +1,7 @@
-"""Arguments: what callers pass, against what a call takes.
+"""Arguments: what callers pass, checked against what a call takes.
 
-In: a value and what it is called. Out: the value, in the type that the call goes on with. Always: a value of another type is
-an InputError that names the argument, never an AttributeError from somewhere inside.
+In: a value and its name. Out: the value, in the type that the call uses. Always: a value of another type is an
+InputError that names the argument, never an AttributeError from somewhere inside.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def take_text(name: str, value: object, hint: str | None = None) -> str:
 
 
 def take_path(name: str, value: object) -> Path:
-    """A path, also given as text."""
+    """A path, possibly given as text."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} is a path, not {_shown(value)}")
     return Path(value)

@@ -1,6 +1,6 @@
-"""Arrow answers: tables and views as Arrow tables.
+"""Arrow results: tables and views as Arrow tables.
 
-In: pairs of key and row bytes. Out: an Arrow table whose columns are those a reader sees. Always: decoded by whole
+In: pairs of key and row bytes. Out: an Arrow table with the columns that a reader sees. Always: decoded by whole
 columns; TIMESTAMP is aware and in UTC.
 """
 

@@ -1,4 +1,4 @@
-"""Batches: what a scan gives, as Arrow tables of some thousand rows."""
+"""Batches: what a scan returns, as Arrow tables of some thousand rows."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Groups = Callable[[np.ndarray], list[RowWrites]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A transaction of a bulk write that is done: of its rows `added` were not in the table before."""
+    """A committed transaction of a bulk write: of its rows, `added` were not in the table before."""
 
     token: Token
     rows: int
@@ -53,7 +53,7 @@ def put_rows(
     rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader,
     wrote: Wrote,
 ) -> Token:
-    """Write all rows; a token that covers them. `wrote` is told of each transaction, also of those before a failure."""
+    """Write all rows; returns a token for them. `wrote` is called for each transaction, also before a failure."""
     token = Token(database.store.incarnation)
     written = 0
     for keys, merge in _batches(schema, rows):
@@ -67,7 +67,7 @@ def put_rows(
 
 
 def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object], wrote: Wrote) -> Token:
-    """Delete the rows under all keys; a token that covers it. A list is checked in full before the first row goes."""
+    """Delete the rows under all keys; returns a token. A list is checked in full before the first row is deleted."""
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
         raise InputError(
             f"delete_many of {schema.name} takes many keys, not one {type(keys).__name__}", "pass a list of keys"
@@ -86,7 +86,7 @@ def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object],
 
 
 def _write(database: Database, schema: TableSchema, chosen: np.ndarray, groups: Groups, wrote: Wrote) -> Token:
-    """The chosen rows of a batch: at once, or one half after the other where that is too much for a transaction."""
+    """Write the chosen rows of a batch: at once, or in halves where that is too much for a transaction."""
     try:
         part = _write_at_once(database, schema, groups(chosen))
     except TooMuchAtOnce:
@@ -100,7 +100,7 @@ def _write(database: Database, schema: TableSchema, chosen: np.ndarray, groups: 
 
 
 def _write_at_once(database: Database, schema: TableSchema, groups: Sequence[RowWrites]) -> Part:
-    """One transaction; what the rows were is counted where they are found."""
+    """One transaction, which also counts the rows that are new to the table."""
     added = 0
 
     def counted(group: RowWrites) -> RowWrites:
@@ -126,10 +126,10 @@ def _batches(schema: TableSchema, rows: object) -> Iterator[tuple[list[bytes], M
         rows = pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
         prepared = [_arrow_batch(schema, part) for batch in rows.to_batches() for part in _slices(batch)]
-        return iter(prepared)  # all of a table is checked before the first row is written
+        return iter(prepared)  # a whole table is checked before the first row is written
     if isinstance(rows, pa.RecordBatchReader):
         return (_arrow_batch(schema, part) for batch in rows for part in _slices(batch))
-    if hasattr(rows, "__arrow_c_stream__"):  # polars, DuckDB and others that speak Arrow
+    if hasattr(rows, "__arrow_c_stream__"):  # polars, DuckDB and others that support Arrow
         return _batches(schema, pa.RecordBatchReader.from_stream(rows))
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise InputError(
@@ -194,7 +194,7 @@ def _arrow_batch(schema: TableSchema, batch: pa.RecordBatch) -> tuple[list[bytes
         for column, array in zip(values, new, strict=True):
             if array.null_count and not column.nullable:
                 raise null_refused(schema, column)
-        # what is behind the columns known here belongs to columns added since, and stays
+        # what follows the columns known here belongs to columns added since, and stays
         return encode_rows(values, new, len(chosen), tails_of(values, there)).to_pylist()
 
     return keys.to_pylist(), merge
@@ -219,17 +219,17 @@ def _fit(column: Column, array: pa.Array) -> pa.Array:
         if not fits:
             raise pa.ArrowInvalid(f"it is {kind}")
         if pa.types.is_integer(kind) and pa.types.is_decimal(wanted):
-            # Arrow wants room for every integer of the type; by way of 38 digits only the values that are there count
+            # Arrow requires room for every integer of the type; through 38 digits only the actual values count
             array = array.cast(pa.decimal128(38, wanted.scale))
         fitted = array.cast(wanted)
         fitted.validate(full=True)  # text that is not UTF-8
         if pa.types.is_temporal(wanted) and len(fitted) > fitted.null_count:
-            pc.min_max(fitted).as_py()  # a day that Python has no name for
+            pc.min_max(fitted).as_py()  # a day that Python cannot represent
         return fitted
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, ValueError) as error:
         reason = str(error).splitlines()[0]
         hint = f"cast it to Arrow's {wanted} first"
-        if pa.types.is_floating(kind) and pa.types.is_integer(wanted):  # what pandas makes of integers and a NULL
+        if pa.types.is_floating(kind) and pa.types.is_integer(wanted):  # pandas turns integers with a NULL into these
             hint += f'; in pandas that is .astype("{str(wanted).capitalize()}")'
         raise BadRow(f"column {column.name} is {column.type}: {reason}", hint) from None
 

@@ -1,7 +1,7 @@
 """Changes: what each committed epoch did to the records of a view.
 
-In: the steps of records, and the epochs asked for. Out: changes ordered by epoch and key. Always: only committed
-epochs that are not aborted; a version that shows a reader nothing new (an epoch whose effects cancel out, or that moved only
+In: the steps of records, and the epochs asked for. Out: changes ordered by epoch and key. Always: only committed epochs
+that are not aborted; a version that shows a reader nothing new (an epoch whose effects cancel out, or that changed only
 what the view does not show) is no change.
 """
 
@@ -21,7 +21,7 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One record in one epoch: `before` is None where the record is new, `after` where it is gone."""
+    """One record in one epoch: `before` is None if it was inserted, `after` if it was deleted."""
 
     epoch: int
     key: tuple[object, ...]
@@ -30,7 +30,7 @@ class Change:
 
 
 class Changes:
-    """The changes of the epochs behind `since` up to `epoch`; ask next time with `since=changes.epoch`."""
+    """The changes of the epochs after `since` up to `epoch`; ask next time with `since=changes.epoch`."""
 
     def __init__(self, since: int, epoch: int, steps: list[Step], decode: Callable[[Step], Change]) -> None:
         self.since = since
@@ -46,12 +46,12 @@ class Changes:
 
 
 def require_kept(label: str, since: object, moment: Moment, filled: int) -> int:
-    """`since`, if all that happened behind it is still known at `moment`."""
+    """`since`, if all changes after it are still kept at `moment`."""
     if not isinstance(since, int) or isinstance(since, bool) or since < 0:
         raise InputError(f"since={since!r} is not an epoch", "pass the epoch of a snapshot, or of earlier changes")
     if since > moment.epoch:
         raise InputError(f"epoch {since} is not committed yet, {moment.epoch} is", "pass an epoch that was read")
-    # what fills a view says nothing of the records that readers may have seen before it was filled anew
+    # a backfill does not show which records readers may have seen before the view was filled anew
     oldest = max(moment.horizon.floor, filled)
     if since < oldest:
         raise ChangesLost(

@@ -1,8 +1,8 @@
 """Check files: what a check compares, as Parquet files in a directory that only the user can read.
 
 In: a snapshot of a store, and which columns of which base tables are asked for. Out: base tables as of the snapshot's
-epoch, from the base with later changes taken back, or from DELTA where the log has no before-images; the records of views;
-and, where there is a DELTA, what it holds beside what the base holds. Always: a batch at a time is in memory.
+epoch, from the base with later changes undone, or from DELTA where the log has no before-images; the records of views;
+and, where there is a DELTA, its rows beside those of the base. Always: only one batch at a time is in memory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CheckFiles:
         tables: Sequence[tuple[TableSchema, Sequence[Column]]],
         deltas: Iterable[TableSchema],
     ) -> None:
-        """Write all; of a table that views of different ages read, the columns of the youngest."""
+        """Write all files; of a table that views of different ages read, the columns of the youngest."""
         for view in views:
             self._write_found(view)
         for table, columns in sorted(tables, key=lambda pair: len(pair[1])):
@@ -74,9 +74,9 @@ class CheckFiles:
             self._write_delta(table)
 
     def _write_delta(self, table: TableSchema) -> None:
-        """Both sides, without the rows that changed since the snapshot's epoch: what those were, the base cannot tell."""
+        """Both sides, without the rows that changed since the snapshot's epoch: the base no longer has those."""
         base = self._base_rows(table)
-        first = next(base)  # the base is held as it is: what changes it from here on is in the log when that is read
+        first = next(base)  # the base is held: its later changes are in the log when that is read
         changed = self._changed_keys(table)
         schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(table.columns)])
         sides = (itertools.chain([first], base), self._rows(table))

@@ -1,8 +1,8 @@
 """Checking: every view against its recomputation by Spark SQL, as of the committed epoch.
 
 In: a database and the names of views. Out: a report. Always: view records and base rows are those of one epoch, while
-writes and the pipeline go on; Spark SQL on the view's original text is the judge. Where old rows are kept in DELTA, which
-the judge then reads, that is held against the base.
+writes and the pipeline go on; Spark SQL on the view's original text is the judge. Where DELTA keeps old rows, which the
+judge then reads, DELTA is compared with the base.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _FEW_ROWS_BYTES = 2 << 30
 def check_views(
     database: Database, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None = None
 ) -> CheckReport:
-    """The report on the named views, or on all that are filled; `progress` hears how many of how many are judged."""
+    """The report on the named views, or on all that are filled; `progress` gets how many of how many are judged."""
     catalog = database.catalog()
     for name in names or ():
         catalog.view(name)
     for _ in range(_RETRIES_MAX):
-        with contextlib.suppress(PositionLost, StaleRead):  # the state went under a long check: judge a later epoch
+        with contextlib.suppress(PositionLost, StaleRead):  # a long check lost its state: judge a later epoch
             return _check_once(database, names, spark, progress)
     return _check_once(database, names, spark, progress)
 
@@ -54,7 +54,7 @@ def _check_once(
 ) -> CheckReport:
     with contextlib.ExitStack() as stack:
         snapshot = stack.enter_context(database.snapshot())
-        # the base as of an epoch comes from the log, or from the versions of a DELTA
+        # the base as of an epoch is read from the log, or from the versions of a DELTA
         if not database.store.capabilities.held_reads or any(table.delta for table in snapshot.catalog.tables):
             stack.enter_context(pinned(database.store, snapshot.epoch))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
@@ -97,7 +97,7 @@ def _prepared(
     *,
     java_options: str,
 ) -> SparkSession | None:
-    """Write the files while Spark starts; without a view there is nothing to ask it."""
+    """Write the files while Spark starts; without a view there is no query for it."""
     views, tables = [case.view for case in cases], columns_read(cases).values()
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(files.write, views, list(tables), deltas)
@@ -112,7 +112,7 @@ def _prepared(
 
 @contextlib.contextmanager
 def _quiet(session: SparkSession) -> Iterator[None]:
-    """A question that Spark cannot answer is told in the report, not in its stack traces."""
+    """A failed query is reported, without Spark's stack traces."""
     context, told = session.sparkContext, logging.getLogger("SQLQueryContextLogger")
     context.setLogLevel("OFF")
     was, told.disabled = told.disabled, True

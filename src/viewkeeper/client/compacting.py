@@ -1,6 +1,7 @@
-"""Compacting: first what nobody needs goes, then the space it took.
+"""Compacting: removes what is no longer needed, then returns its space.
 
-In: a database that nobody else has open. Out: sizes before and after. Always: a kill at any moment leaves a whole store.
+In: a database that no other process has open. Out: sizes before and after. Always: a kill at any moment leaves a whole
+store.
 """
 
 from __future__ import annotations
@@ -23,5 +24,5 @@ def compact(database: Database, progress: Callable[[int, int], None] | None) -> 
         before = store.bytes_used()
         entries = collect_all_garbage(store)
         store.compact(progress)
-        database.forget_catalog()  # changes of the new files are counted from 1
+        database.forget_catalog()  # the new files count changes from 1
         return Compacted(before, store.bytes_used(), entries)

@@ -1,7 +1,7 @@
-"""Key conditions: which keys the rows can have for which a WHERE is true.
+"""Key conditions: which keys rows can have for which a WHERE is true.
 
-In: the columns of a key, and conditions over a table's columns. Out: ranges of key bytes, in key order. Always: every row
-that meets the conditions lies in a range; what the ranges hold beside is left to who evaluates the conditions.
+In: the columns of a key, and conditions over a table's columns. Out: ranges of key bytes, in key order. Always: every
+row that meets the conditions lies in a range; the caller still evaluates the conditions on what the ranges hold.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ RANGES_MAX = 1_000
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Range = tuple[bytes, bytes | None]
-# An operator, and what a part of the key is compared with: its bytes.
+# An operator, and the bytes that a part of the key is compared with.
 Told = tuple[str, list[bytes]]
 
 
 def key_ranges(key: Sequence[Column], parts: Mapping[int, int], conditions: Sequence[Expression]) -> list[Range]:
-    """`parts` says which columns of the conditions are parts of the key."""
+    """`parts` maps columns of the conditions to parts of the key."""
     told: dict[int, list[Told]] = {}
     for condition in conditions:
         for part, one in _comparison(key, parts, condition):
@@ -39,7 +39,7 @@ def key_ranges(key: Sequence[Column], parts: Mapping[int, int], conditions: Sequ
 
 
 def _between(prefix: bytes, told: Sequence[Told]) -> Range:
-    """The keys that begin with `prefix`, as far as the comparisons of the part behind it allow."""
+    """The keys that begin with `prefix`, as far as the comparisons of the next part allow."""
     lows = [prefix + values[0] for operator, values in told if operator in (">", ">=", "=")]
     highs = [prefix + values[0] for operator, values in told if operator == "<"]
     highs += [after_prefix(prefix + values[-1]) or b"" for operator, values in told if operator in ("<=", "=")]
@@ -48,7 +48,7 @@ def _between(prefix: bytes, told: Sequence[Told]) -> Range:
 
 
 def _comparison(key: Sequence[Column], parts: Mapping[int, int], condition: Expression) -> Iterator[tuple[int, Told]]:
-    """What a condition says of a part of the key, if it is a comparison with a literal."""
+    """The constraint of a condition on a part of the key, if it is a comparison with a literal."""
     if not isinstance(condition, Call) or condition.name not in (*_MIRRORED, "in"):
         return
     name, (first, *others) = condition.name, condition.args

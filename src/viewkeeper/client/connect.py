@@ -1,4 +1,4 @@
-"""Connect: a database by URL, of a store that is there or of one made from a backup."""
+"""Connect: a database by URL, of an existing store or of one made from a backup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from viewkeeper.stores.open import open_store, restore_store
 
 
 def connect(url: str, *, read_only: bool = False) -> Database:
-    """Open the store at `url`, as in `embedded:./shop`; it is made when it is not there, unless `read_only`."""
+    """Open the store at `url`, as in `embedded:./shop`; it is made when it does not exist, unless `read_only`."""
     take_text("the URL of a store", url, "as in embedded:./shop")
     return Database(open_store(url, create=not read_only, read_only=read_only), read_only=read_only)
 

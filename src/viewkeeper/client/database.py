@@ -1,7 +1,7 @@
-"""The database: the public face of an open store.
+"""The database: the public interface of an open store.
 
-In: names, SQL. Out: tables, views, sessions, a pipeline. Always: any number of processes may hold a database of the same
-store; the catalog is looked up anew when its version has moved.
+In: names, SQL. Out: tables, views, sessions, a pipeline. Always: any number of processes may have the same store open;
+the catalog is read again when its version has changed.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store; what was made from this database cannot be used any more."""
+        """Close the store; what was made from this database can no longer be used."""
         if not self._closed:
             self._closed = True
             self._store.close()
 
     @property
     def store(self) -> Store:
-        """The store behind the database."""
+        """The store of the database."""
         if self._closed:
             raise InputError("the database is closed", "connect again")
         return self._store
@@ -74,17 +74,17 @@ class Database:
         return self.store.read_horizon().committed
 
     def execute(self, sql: str) -> Result:
-        """Run one or more SQL statements; the answer is the last one's."""
+        """Run one or more SQL statements; returns the result of the last one."""
         from viewkeeper.client.statements import execute
 
         return execute(self, take_text("a statement", sql))
 
     def table(self, name: str) -> Table:
-        """The base table called `name`."""
+        """The base table named `name`."""
         return Table(self, self.catalog().table(name))
 
     def view(self, name: str) -> View:
-        """The view or index called `name`."""
+        """The view or index named `name`."""
         return View(self, self.catalog().view(name))
 
     def load(
@@ -126,7 +126,7 @@ class Database:
         return WriteGroup(self)
 
     def write_rows(self, writes: Sequence[RowWrites], tables: Sequence[TableSchema]) -> Token:
-        """Write a group of rows, all or none; every base write takes this way, or `write_row_if`."""
+        """Write a group of rows, all or none; every base write goes through here or `write_row_if`."""
         self.require_writable()
         guarded = [self._guarded(writes[0], tables), *writes[1:]]
         return Token(self.store.incarnation, self.store.write(guarded))
@@ -138,9 +138,10 @@ class Database:
         return None if reached is None else Token(self.store.incarnation, reached)
 
     def _guarded(self, writes: RowWrites, tables: Sequence[TableSchema]) -> RowWrites:
-        """The same writes; whether the tables are still there is asked inside the transaction.
+        """The same writes; whether the tables still exist is checked inside the transaction.
 
-        Rows of a dropped table are removed in later ones, so none is written after the removal and stays for good.
+        Rows of a dropped table are removed in later transactions, so none is written after the removal and stays for
+        good.
         """
 
         def merge(befores: list[Image]) -> list[Image]:
@@ -159,7 +160,7 @@ class Database:
         return Snapshot(self)
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
-        """Return once all views hold what the token's write did; StaleRead after `timeout` seconds."""
+        """Return once all views include the token's write; StaleRead after `timeout` seconds."""
         token = Token.parse(token) if isinstance(token, str) else token
         if not isinstance(token, Token):
             raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
@@ -174,9 +175,9 @@ class Database:
         changes_per_epoch: int | None = None,
         events: EventSink | None = None,
     ) -> Pipeline:
-        """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is handed in.
+        """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is given.
 
-        Over a store that only this process reaches all work is done in it, without Spark.
+        Over a store that only this process reaches, this process does all work, without Spark.
         """
         from viewkeeper.engine.session import require_spark
 
@@ -221,15 +222,15 @@ class Database:
     def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Backup:
         """Write a backup of the whole store, as of this moment, to a new directory; `viewkeeper.restore` reads it.
 
-        Writers and the pipeline go on meanwhile. `progress` is told how many bytes are done, and how many are expected.
+        Writers and the pipeline go on meanwhile. `progress` is called with the bytes done, and the bytes expected.
         """
         return self.store.back_up(take_path("the backup", path), progress)
 
     def compact(self, *, progress: Callable[[int, int], None] | None = None) -> Compacted:
-        """Shorten the log, remove what was dropped, and give the space back to the disk.
+        """Shorten the log, remove what was dropped, and return the space to the disk.
 
-        Nobody else may have the store open, and nothing else may use this database meanwhile: StoreInUse, or
-        PipelineRunning, says who does. A kill at any moment leaves a whole store.
+        No other process may have the store open, and nothing else may use this database meanwhile: StoreInUse, or
+        PipelineRunning, names who does. A kill at any moment leaves a whole store.
         """
         from viewkeeper.client.compacting import compact
 
@@ -244,9 +245,9 @@ class Database:
         return draw_svg(told) if form == "svg" else told
 
     def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:
-        """Keep what `view.changes` tells for at least so many epochs, and so many seconds; from the next epoch on.
+        """Keep what `view.changes` returns for at least so many epochs, and so many seconds; from the next epoch on.
 
-        It holds for the store, whoever runs the pipeline, until it is set anew; 0 and 0 keep the last two epochs.
+        It applies to the store, whoever runs the pipeline, until it is set anew; 0 and 0 keep the last two epochs.
         """
         from viewkeeper.model.epochs import keep
         from viewkeeper.model.keeping import Keeping
@@ -264,19 +265,19 @@ class Database:
         return looked_at[1]
 
     def forget_catalog(self) -> None:
-        """Read the catalog anew when it is next asked for."""
+        """Read the catalog again at the next use."""
         self._catalog = self._looked_at = None
 
     def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
-        """Swap in what `change` makes of the catalog, again while others swap theirs in between."""
+        """Swap in the catalog that `change` returns; repeated while others swap theirs in between."""
         self.require_writable()
         self._catalog = swap_catalog(self.store, change)
         return self._catalog
 
     def view_as_of(self, definition: ViewDefinition, version: int) -> ViewDefinition | None:
-        """The view as of catalog `version`: the same, or what replaced it, unless it was dropped.
+        """The view as of catalog `version`: the same, or its replacement, unless it was dropped.
 
-        None when that catalog is no longer the one there is.
+        None when that catalog is no longer the current one.
         """
         catalog = self._catalog_at(version)
         if catalog.version != version:

@@ -1,7 +1,7 @@
 """Drawing: a graph in the language of Graphviz becomes an SVG picture, by Graphviz's own `dot`.
 
-In: the text of a graph. Out: the text of an SVG document. Always: `dot` runs as a process of its own and reads and writes
-nothing but what it is handed; where it is not installed, the error names the package and what to do without it.
+In: the text of a graph. Out: the text of an SVG document. Always: `dot` runs as a process of its own and reads and
+writes only what it is given; where it is not installed, the error names the package and an alternative.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""DataFrames: pandas at the border, in both directions.
+"""DataFrames: conversion to and from pandas.
 
 In: an Arrow table, or a DataFrame. Out: the other. Always: a column's dtype follows from its SQL type alone, never from
-the values that happen to be there, and no NULL turns an integer into a float; pandas is asked for only here, and named
-when it is not installed.
+the values in it, and no NULL turns an integer into a float; pandas is imported only here, and the error names it when
+it is not installed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def arrow_to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def is_frame(value: object) -> bool:
-    """Whether the value is a DataFrame; where pandas was never imported nothing is."""
+    """Whether the value is a DataFrame; without pandas imported, none is."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, pandas.DataFrame)
 

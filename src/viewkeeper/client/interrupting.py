@@ -1,8 +1,8 @@
 """Interrupting: work that Ctrl-C stops, although it runs in C or in another process.
 
-In: the work, and how to stop it. Out: what the work answers. Always: the work is done in a thread of its own, because Python
-hears of a signal in the main thread alone, and only between two of its own steps; after Ctrl-C the work has ended, or has
-been given some seconds for it, before KeyboardInterrupt is raised. A second Ctrl-C waits for nothing.
+In: the work, and how to stop it. Out: the result of the work. Always: the work is done in a thread of its own, because
+Python handles a signal only in the main thread, and only between two of its own steps; after Ctrl-C the work has ended,
+or has been given some seconds for it, before KeyboardInterrupt is raised. A second Ctrl-C waits for nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
-    """What `work` answers; Ctrl-C calls `interrupt`, again and again until the work has ended."""
+    """The result of `work`; Ctrl-C calls `interrupt`, repeatedly until the work has ended."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     answer: Future[T] = Future()
@@ -42,7 +42,5 @@ def interruptibly(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
             wait([answer], _TICK_SECONDS)
         raise
     finally:
-        if (
-            answer.done()
-        ):  # it lets go of what it held yet, and an interpreter that ends beside that is aborted by DuckDB
+        if answer.done():  # it still frees what it held, and DuckDB aborts an interpreter that ends meanwhile
             thread.join()

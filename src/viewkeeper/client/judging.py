@@ -1,7 +1,8 @@
-"""Judging: views asked anew of another engine, and compared with its answers.
+"""Judging: views recomputed by another engine, and compared with its results.
 
-In: cases, and files with the rows of base tables and the records of views. Out: a verdict on each. Always: a question that
-the engine stops at is asked once more, with care; one without an answer is told as such, which says nothing against the view.
+In: cases, and files with the rows of base tables and the records of views. Out: a verdict on each. Always: a query that
+the engine stops at is run once more, with care; one without a result is reported as such, which does not count against
+the view.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from viewkeeper.client.checkfiles import CheckFiles
 
 Progress = Callable[[int, int], None]
-_AT_ONCE = 3  # while Spark plans a question, its tasks answer others
+_AT_ONCE = 3  # while Spark plans one query, its tasks run others
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A view to be judged. `has_troubles`: rows of it are set aside or groups degraded, so it is asked for with care."""
+    """A view to be judged. `has_troubles`: it has rows set aside or groups degraded, so it is queried with care."""
 
     view: ViewDefinition
     question: Question
@@ -38,7 +39,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many records a view should have and what is wrong with those it has, or why nobody knows."""
+    """How many records a view should have and what is wrong with those it has, or why it is unknown."""
 
     records: int = 0
     findings: tuple[Finding, ...] = ()
@@ -46,9 +47,9 @@ class Verdict:
 
 
 def columns_read(cases: Sequence[Case]) -> dict[str, tuple[TableSchema, list[Column]]]:
-    """The tables of all questions by the names they have there, with the columns that any of them refers to."""
+    """The tables of all queries by their names there, with the columns that any of them refers to."""
     tables = {name: table for case in cases for name, table in case.question.tables.items()}
-    named: dict[int, set[str]] = {table.id: {table.key[0]} for table in tables.values()}  # never none: rows are counted
+    named: dict[int, set[str]] = {table.id: {table.key[0]} for table in tables.values()}  # not empty: rows are counted
     for case in cases:
         for name, columns in case.question.columns.items():
             named[tables[name].id] |= {column.name for column in columns}
@@ -61,7 +62,7 @@ def columns_read(cases: Sequence[Case]) -> dict[str, tuple[TableSchema, list[Col
 def judge(
     cases: Sequence[Case], catalog: Catalog, recompute: Recompute, files: CheckFiles, progress: Progress | None
 ) -> dict[int, Verdict]:
-    """The verdicts by view; an answer is compared, and forgotten, while the next ones are computed."""
+    """The verdicts by view; a result is compared, and deleted, while the next ones are computed."""
     for name, (table, columns) in columns_read(cases).items():
         recompute.register(name, columns, files.table(table))
     verdicts: dict[int, Verdict] = {}
@@ -84,14 +85,14 @@ def judge(
 
 
 def _answer(case: Case, catalog: Catalog, recompute: Recompute, files: CheckFiles) -> Question:
-    """Have the question answered; the one that was."""
+    """Run the query; returns the one that succeeded."""
     target = files.expected(case.view)
     if not case.has_troubles:
         try:
             recompute.answer(case.question.sql, target)
             return case.question
         except EpochFailed:
-            pass  # Spark evaluates what a view does not, and sums of integers may leave 64 bits on their way
+            pass  # Spark evaluates what a view does not, and intermediate sums of integers may leave 64 bits
     careful = question_for(catalog, case.view, careful=True)
     recompute.answer(careful.sql, target)
     return careful

@@ -1,7 +1,7 @@
-"""Pins: an epoch that a long read needs is kept readable (`epochs.md`, R4).
+"""Pins: keep an epoch that a long read needs readable (`epochs.md`, R4).
 
-In: a store and an epoch. Out: nothing; inside the block no version that the epoch needs is dropped. Always: a pin is leased,
-so that a reader who died holds nothing back for ever.
+In: a store and an epoch. Out: nothing; inside the block no version that the epoch needs is dropped. Always: a pin is
+leased, so that a dead reader does not hold anything back for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEASE_SECONDS = 900.0
 
 @contextmanager
 def pinned(store: Store, epoch: int) -> Iterator[None]:
-    """Keep `epoch` readable, unless nothing can change; for reads that go through versions in the store, not held ones."""
+    """Keep `epoch` readable, unless nothing can change; for reads of versions in the store, not held ones."""
     if not store.is_writable:
         yield
         return

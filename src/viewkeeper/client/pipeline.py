@@ -1,4 +1,4 @@
-"""The pipeline's face: run what is there, or keep running.
+"""The pipeline's interface: process what is waiting, or keep running.
 
 In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store, which claims it;
 stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
@@ -75,7 +75,7 @@ class Pipeline:
         self._runner.view_managers = managers
 
     def run_available(self) -> list[Committed]:
-        """Bring all views to what was written before the call; returns the epochs that were committed for it."""
+        """Bring all views up to what was written before the call; returns the epochs committed for it."""
         if self._loop:
             raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
         done = self._coordinator.catch_up()
@@ -85,7 +85,7 @@ class Pipeline:
     def start(self) -> None:
         """Keep running in the background, woken by Spark Structured Streaming once that is up, until `stop`.
 
-        A store that only this process reaches needs no Spark: a thread looks for changes by itself.
+        A store that only this process reaches needs no Spark: a thread polls for changes.
         """
         if self._loop is None:
             if self._database.store.capabilities.many_processes:
@@ -93,13 +93,13 @@ class Pipeline:
             self._loop = StreamingLoop(self._session, self._coordinator, self._database.store)
 
     def stop(self) -> None:
-        """Stop after the epoch that is under way."""
+        """Stop after the current epoch."""
         if self._loop:
             loop, self._loop = self._loop, None
             loop.stop()
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
-        """Return once all views hold what the token's write did."""
+        """Return once all views include the token's write."""
         if self._loop:
             self._loop.raise_failure()
         try:
@@ -115,11 +115,11 @@ class Pipeline:
             self._loop.raise_failure()
 
     def _clock(self) -> float:
-        """Seconds that stand still while Spark is waited for: its start belongs to no epoch."""
+        """Seconds, without those spent waiting for Spark: its start belongs to no epoch."""
         return time.monotonic() - self._session.waited_seconds
 
     def close(self) -> None:
-        """Stop, and let go of the store; the Spark session stays for the process, handed in or not."""
+        """Stop, and release the store; the Spark session stays for the process, given or not."""
         try:
             self.stop()
             if self._lock.is_held:

@@ -18,7 +18,7 @@ from viewkeeper.model.schema import Column
 def byte_range(
     name: str, columns: Sequence[Column], prefix: Sequence[object], start: object, stop: object
 ) -> tuple[bytes, bytes | None]:
-    """Bytes of the first key and of the first key behind the range."""
+    """Bytes of the first key and of the first key after the range."""
     low = key_bytes(name, columns, prefix, whole=False)
     high = after_prefix(low) if low else None
     rest = columns[len(prefix) :]

@@ -1,7 +1,7 @@
 """Which state a read sees: one committed epoch, or the newest of each record.
 
-In: a read mode. Out: a `Moment`: an epoch and the aborted epochs to look through. Always: after reading, the
-horizon is asked again; if the floor has passed the epoch the read starts anew (R4), so no answer is pieced together.
+In: a read mode. Out: a `Moment`: an epoch and the aborted epochs to look through. Always: after reading, the horizon is
+checked again; if the floor has passed the epoch the read starts over (R4), so no result mixes states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 10.0
 
 @runtime_checkable
 class Reaching(Protocol):
-    """A reader with demands of its own on the state it reads: a session."""
+    """A reader with its own requirements on the state it reads: a session."""
 
     def reaches(self, horizon: Horizon) -> bool: ...
 
@@ -37,7 +37,7 @@ ReadMode: TypeAlias = str | Bounded | Token | Reaching
 
 
 def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
-    """The moment that a read in `mode` is answered from, waited for when it is not there yet."""
+    """The moment that a read in `mode` sees; waits for it if necessary."""
     if mode == SNAPSHOT:
         return _snapshot(store.read_horizon())
     if mode == LATEST:
@@ -57,7 +57,7 @@ def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
 
 
 def wait_for(store: Store, token: Token, timeout: float) -> None:
-    """Return once the views hold what the token stands for."""
+    """Return once the views include the token's writes."""
     _wait(store, lambda horizon: token.is_covered_by(store.incarnation, horizon.positions), timeout, "at the token")
 
 

@@ -1,9 +1,8 @@
 """Reasons: why a view's SQL fails on a row that it sets aside.
 
-In: a view, one of its lists, and the key of a row. Out: what DuckDB says of that row when nothing catches the failure.
-Always: asked of single rows that are shown to somebody, so nothing is kept for it. A row that is well by now, and waits for
-the epoch that takes it up again, has no reason; nor has a row that no table holds: one of a join, or of groups inside a
-query.
+In: a view, one of its lists, and the key of a row. Out: DuckDB's error for that row when nothing catches the failure.
+Always: computed for single rows that are shown to a user, so nothing is stored for it. A row that no longer fails, and
+waits for the next epoch, has no reason; nor has a row that no table holds: one of a join, or of groups inside a query.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TYPES = {"INT32": "INT", "INT64": "BIGINT", "INT128": "BIGINT", "VARCHAR": "STR
 
 
 def reason_of(database: Database, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
-    """Why the row under `key` that a table of a view's lists as set aside cannot be taken up."""
+    """Why the row under `key`, which one of a view's lists holds as set aside, fails."""
     catalog = database.catalog()
     nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
     edge = next(edge for node in nodes for edge in node.edges if edge.aside == listed)
@@ -49,13 +48,13 @@ def reason_of(database: Database, view: ViewDefinition, listed: TableId, key: by
 
 
 def _in_words(error: duckdb.Error) -> str:
-    """The first line, without the name of DuckDB's kind of error, and with our names of types."""
+    """The first line, without the name of DuckDB's kind of error, and with our type names."""
     head, colon, rest = str(error).splitlines()[0].partition("Error: ")
     said = (rest if colon else head).strip().rstrip("!.")
     if _DIVISION in said.lower():
         return _DIVISION
     unread = re.match(r"Could not convert string .* to '?(\w+)", said)
-    if unread:  # the text in the message may be what our SQL made of it
+    if unread:  # the text in the message may come from our own SQL
         return f"a text is no {_TYPES.get(unread[1], unread[1])}"
     said = re.sub(r"\w+", lambda word: _TYPES.get(word[0], word[0]), said)
     return said[:1].lower() + said[1:]

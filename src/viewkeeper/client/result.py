@@ -1,7 +1,7 @@
-"""Results: what a statement answers.
+"""Results: what a statement returns.
 
-In: column names and rows. Out: an iterable, printable value. Always: a statement that returns nothing has no columns, and
-says in `message` what it did.
+In: column names and rows. Out: an iterable, printable value. Always: a statement that returns nothing has no columns,
+and states in `message` what it did.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """Columns and rows of a statement's answer."""
+    """Columns and rows of a statement's result."""
 
     columns: tuple[str, ...] = ()
-    answer: (
-        tuple[tuple[object, ...], ...] | pa.Table
-    ) = ()  # rows; or columns, which become rows when they are asked for
+    answer: tuple[tuple[object, ...], ...] | pa.Table = ()  # rows; or columns, which become rows on demand
     message: str = ""
 
     @cached_property
@@ -63,7 +61,7 @@ class Result:
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:
-    """Python values; of a TIMESTAMP in UTC as a table gives them."""
+    """Python values; a TIMESTAMP is in UTC, as in a table."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):

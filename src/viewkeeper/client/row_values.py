@@ -1,7 +1,7 @@
-"""Rows at the border: what callers pass and get, against what is stored.
+"""Row values: what callers pass and get, against what is stored.
 
 In: keys and columns as Python values. Out: key bytes, stored values, dicts. Always: checked before anything is written,
-with the table, the column and the way out in the error; column names are accepted in any case.
+with the table, the column and a hint in the error; column names are case-insensitive.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def null_refused(schema: TableSchema, column: Column) -> BadRow:
 
 
 def clear_columns(schema: TableSchema, before: bytes | None, names: Sequence[str]) -> bytes | None:
-    """The row after a delete of some columns: NULL in each; a row that is not there stays away."""
+    """The row after a delete of some columns: NULL in each; a row that does not exist is not made."""
     return None if before is None else merge_row(schema, before, dict.fromkeys(names))
 
 
@@ -100,5 +100,5 @@ def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] |
 
 
 def to_dict(columns: Sequence[Column], stored: Sequence[Stored]) -> dict[str, object]:
-    """A row as its reader gets it."""
+    """A row as a reader gets it."""
     return {column.name: from_stored(column, value) for column, value in zip(columns, stored, strict=True)}

@@ -1,7 +1,7 @@
 """Scans: what a SELECT reads of tables and views, as streams of Arrow batches.
 
-In: reads, and the moment of which they are. Out: for each a stream whose columns are called by their positions. Always: rows
-are read and decoded when they are asked for, in pieces that grow, and of them only the columns that are needed.
+In: reads, and their moment. Out: for each a stream whose columns are named by their positions. Always: rows are read
+and decoded on demand, in pieces that grow, and only the columns that are needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Where the columns of a table or view are: in the key or in the row, at which place."""
+    """Where the columns of a table or view are: in the key or in the row, at which index."""
 
     key: tuple[Column, ...]
     row: tuple[Column, ...]
@@ -53,7 +53,7 @@ def stream(read: Read, snapshot: Snapshot, rows: HeldRows) -> pa.RecordBatchRead
     columns = [schema.columns[place] for place in read.columns]
     names = [f"c{place}" for place in read.columns]
     fields = [(name, column.type.arrow) for name, column in zip(names, columns, strict=True)]
-    # a stream without columns could not say how many rows there are
+    # a stream without columns could not tell how many rows there are
     shape = pa.schema(fields or [("there", pa.bool_())])
     places = [stored.places[place] for place in read.columns]
     batches = (pa.record_batch(_decode(stored, places, *piece), schema=shape) for piece in found)

@@ -1,9 +1,9 @@
-"""SELECT: queries over tables and views that are answered once.
+"""SELECT: queries over tables and views that are run once.
 
 In: a SELECT's text. Out: a `Result`. Always: the text goes through the parser and the binder of views and means what it
-would mean as a view; DuckDB sees the SQL that is made of the bound query, and nothing but the streams it reads. All views
-are read at one committed epoch, all tables as they are at one moment of each node. A row on which an expression fails is
-an error.
+would mean as a view; DuckDB sees only the SQL made from the bound query, and the streams it reads. All views are read
+at one committed epoch, all tables as they are at one moment of each node. A row on which an expression fails is an
+error.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from viewkeeper.sql.syntax import Select
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
-# An expression must not be evaluated on a row that a σ below it leaves out: it might fail there. Nor may DuckDB, which knows
-# nothing of a stream's length, choose what to hold in memory: it would hold the many pairs of a join against one more table.
+# An expression must not be evaluated on a row that a σ below it leaves out: it might fail there. Nor may DuckDB, which
+# does not know a stream's length, choose what to hold in memory: it would hold the many pairs of a join against one
+# more table.
 _KEEP_ORDER = ("filter_pullup", "filter_pushdown", "reorder_filter", "join_order", "build_side_probe_side")
 _MEMORY_SHARE = 0.5  # of the machine's
 _NAMED_MAX = 3
 
 
 def select(database: Database, statement: Select) -> Result:
-    """The answer of a SELECT."""
+    """The result of a SELECT."""
     with database.snapshot() as snapshot, closing(database.store.hold_rows()) as rows:
         bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
         refuse_failing_constants(bound)
@@ -99,7 +100,7 @@ def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) 
 
 
 def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.RecordBatchReader:
-    """The same stream; what fails in it is kept, because DuckDB would hand on only its words."""
+    """The same stream; its errors are kept, because DuckDB would pass on only their text."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
@@ -112,7 +113,7 @@ def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.Reco
 
 
 def _failed(relation: Relation, error: duckdb.Error) -> SqlError:
-    """What went wrong on some row, and which expressions could have been it."""
+    """The error on some row, and the expressions that may have caused it."""
     parts = [part for node in walk_relations(relation) for one in expressions_of(node) for part in walk(one)]
     risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
     sums = [part for part in parts if isinstance(part, Aggregate) and part.fallible]

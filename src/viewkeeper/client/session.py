@@ -1,7 +1,8 @@
 """Sessions and snapshots: several reads that belong together.
 
-In: an open database. Out: tables and views bound to the session or to one epoch. Always: a session's view reads hold the
-session's own writes and never go back in time; a snapshot's reads all see the same epoch, for as long as it is open.
+In: an open database. Out: tables and views bound to the session or to one epoch. Always: a session's view reads include
+the session's own writes and never go back in time; a snapshot's reads all see the same epoch, for as long as it is
+open.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Session:
         return self._database.view(name).in_mode(self)
 
     def wrote(self, token: Token) -> None:
-        """Take a token of a write into the session."""
+        """Add the token of a write to the session."""
         if not isinstance(token, Token):
             raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
         self.token |= token
@@ -62,7 +63,7 @@ class Session:
 
 
 class Snapshot:
-    """One committed epoch of all views, held until closed; `catalog` says which views these are."""
+    """One committed epoch of all views, held until closed; `catalog` defines these views."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -90,7 +91,7 @@ class Snapshot:
         return View(self._database, self.catalog.view(name), (self._held, self._moment))
 
     def keys_of(self, table: int) -> Iterator[bytes]:
-        """The keys of the records of a table beside the views, in order."""
+        """The keys of the records of an auxiliary table, in order."""
         partitions = range(self._database.store.partitions)
         return (key for key, _ in self._held.scan(partitions, table, b"", None))
 

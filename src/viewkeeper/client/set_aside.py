@@ -1,7 +1,7 @@
 """Set aside: rows set aside, and groups whose value does not fit.
 
-In: an open store and a committed epoch. Out: how many there are, and their keys. Always: both are records of tables beside
-the view, kept by the same epochs, so a row or group that is well again is gone from here with the epoch that made it well.
+In: an open store and a committed epoch. Out: how many there are, and their keys. Always: both are records of auxiliary
+tables, maintained by the same epochs, so a row or group leaves the list with the epoch that repairs it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """How many keys a list holds, and the first of them; of rows set aside also why each of these is, where it is known."""
+    """How many keys a list holds, and the first of them; for rows set aside also the reason of each, where known."""
 
     count: int
     keys: tuple[tuple[object, ...], ...]
@@ -41,7 +41,7 @@ def set_aside(
 ) -> Listed:
     """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped.
 
-    `why` is asked, with the table that lists a row, for the reason of those that are shown.
+    `why` is called, with the table that lists a row, for the reason of those that are shown.
     """
     return _together(
         _listed(snapshot.keys_of(listed.table), listed.key, partial(why, listed.table) if why else None)
@@ -50,7 +50,7 @@ def set_aside(
 
 
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
-    """The groups of which a value does not fit its type and reads NULL."""
+    """The groups with a value that does not fit its type and reads NULL."""
     lists = _exceptions(snapshot, view, "degraded")
     return _together(_listed(snapshot.keys_of(listed.table), listed.key) for listed in lists)
 

@@ -28,7 +28,7 @@ _WHAT = {"table": "a table", "view": "a view", "index": "an index"}
 
 
 def execute(database: Database, text: str) -> Result:
-    """Run the statements of `text`; the answer is the last one's."""
+    """Run the statements of `text`; returns the result of the last one."""
     result = Result()
     for answer in execute_each(database, text):
         result = answer
@@ -36,7 +36,7 @@ def execute(database: Database, text: str) -> Result:
 
 
 def execute_each(database: Database, text: str) -> Iterator[Result]:
-    """Run the statements of `text`, and give the answer of each once it is done."""
+    """Run the statements of `text`, and yield the result of each once it is done."""
     for statement in parse_statements(text):
         yield _run(database, statement)
 
@@ -127,7 +127,7 @@ def _replace_view(database: Database, statement: sql.CreateView) -> Result:
     def change(catalog: Catalog) -> Catalog:
         nonlocal there
         there = catalog.has(name)
-        # what it replaces is made anew, also by the same text; what other views need besides is not
+        # what it replaces is made anew, even from the same text; nodes that other views also need are not
         own = catalog.own_nodes(catalog.view(name)) if there else ()
         view, nodes = define_view(catalog, name, statement.query_text, without={*record.stopped, *own})
         if not there:
@@ -164,7 +164,7 @@ def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result
 
 
 def _require_kind(catalog: Catalog, name: str, kind: str, statement: str) -> None:
-    """Raise where a name was called something that it is not."""
+    """Raise where a name is of another kind."""
     found = catalog.kind_of(name)
     if found is None and kind == "index":
         raise UnknownName(f"there is no index {name}")
@@ -173,7 +173,7 @@ def _require_kind(catalog: Catalog, name: str, kind: str, statement: str) -> Non
 
 
 def _require_same_kind(catalog: Catalog, name: str, kind: str) -> None:
-    """IF NOT EXISTS: what is there must be what was to be made."""
+    """IF NOT EXISTS: what exists must be of the kind to be made."""
     found = catalog.kind_of(name)
     if found is not None and found != kind:
         raise DuplicateName(f"{name} is {_WHAT[found]}, not {_WHAT[kind]}", "choose another name")
@@ -204,7 +204,7 @@ def _describe(database: Database, name: str) -> Result:
     if isinstance(entry, TableSchema):
         columns = entry.columns
         parts = [entry.key.index(column.name) if column.name in entry.key else None for column in columns]
-    else:  # by where a column stands, for both sides of a join may have one of its name
+    else:  # by position, because both sides of a join may have a column of that name
         columns = tuple(shown.column for shown in entry.shown)
         parts = [shown.index if shown.part == "key" else None for shown in entry.shown]
     key = entry.key_columns if isinstance(entry, TableSchema) else entry.key
@@ -246,7 +246,7 @@ def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.De
 
 
 def _row_of(schema: TableSchema, pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """Literals as their columns take them: 1.5 is a DECIMAL in SQL, and becomes a DOUBLE where the column is one."""
+    """Literals as their columns take them: 1.5 is a DECIMAL in SQL, and becomes a DOUBLE in a DOUBLE column."""
     row = {}
     for name, value in pairs:
         column = schema.column(name)
@@ -260,7 +260,7 @@ def _rows(count: int) -> str:
 
 
 def _key_values(schema: TableSchema, where: Sequence[tuple[str, object]]) -> list[object]:
-    """The key that a WHERE names: every key column, and nothing but key columns."""
+    """The key that a WHERE names: every key column, and only key columns."""
     given = {schema.column(name).name: value for name, value in where}
     for name in given:
         if name not in schema.key:

@@ -1,7 +1,7 @@
 """Status: where the pipeline is, in numbers.
 
-In: an open database. Out: a frozen value, printed by the CLI and given as JSON. Always: read without a lock, so it may be
-asked at any time; it warns while the log grows because nothing consumes it.
+In: an open database. Out: a frozen value, printed by the CLI and returned as JSON. Always: read without a lock, so it
+may be called at any time; it warns while the log grows because nothing consumes it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ LAG_WARNING_CHANGES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """One view: `ready` says from which epoch on it can be read, None before.
+    """One view: `ready` is the epoch from which on it can be read, None before.
 
-    `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is not kept up any more.
-    `replacement`: how far the version is that will take its place.
+    `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is no longer maintained.
+    `replacement`: how far the version is that will replace it.
     """
 
     name: str
@@ -153,7 +153,7 @@ def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...]) -> tuple
 
 
 def _keys(listed: Listed) -> str:
-    """The first keys, as one would write them."""
+    """The first keys, in SQL notation."""
     shown = [", ".join(map(str, key)) if key else "the only record" for key in listed.keys]
     shown = [f"({text})" if len(key) > 1 else text for text, key in zip(shown, listed.keys, strict=True)]
     return ", ".join(shown) + (", …" if listed.count > len(shown) else "")

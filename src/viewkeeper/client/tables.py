@@ -1,7 +1,7 @@
 """Tables: put, get, delete and scan of base rows.
 
 In: keys and columns as Python values. Out: dicts, tokens. Always: a write is durable and in the log when its token is
-returned; it knows nothing of views, so it costs the same with a hundred of them and with none.
+returned; it does not involve views, so it costs the same with a hundred of them and with none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
-        """The table as it is now: an ALTER TABLE, of whichever process, adds columns to it."""
+        """The table as it is now: an ALTER TABLE by any process adds columns to it."""
         self._schema = self._database.current_table(self._schema)
         return self._schema
 
@@ -85,7 +85,7 @@ class Table:
         return self._write(encoded, lambda before: clear_columns(schema, before, names))
 
     def delete_if(self, *key: object, expect: Mapping[str, object]) -> bool:
-        """Delete a row only if it is there and equal in the columns given; returns whether it was. `{}` is any row."""
+        """Delete a row only if it exists and equals the columns given; returns whether it did. `{}` is any row."""
         schema = self.schema
         encoded = key_bytes(f"table {self.name}", schema.key_columns, key)
         return self._write_if(encoded, _stored(schema, expect), lambda before: None)
@@ -140,7 +140,7 @@ class Table:
         limit: int | None = None,
         reverse: bool = False,
     ) -> Iterator[pa.Table]:
-        """The rows that `scan` gives, as Arrow tables, some thousand rows at a time."""
+        """The rows of `scan`, as Arrow tables, some thousand rows at a time."""
         from viewkeeper.client.arrow import table_to_arrow
         from viewkeeper.model.pairs import pieces
 
@@ -149,7 +149,7 @@ class Table:
         return (table_to_arrow(schema, piece) for piece in pieces(pairs))
 
     def to_arrow(self, *prefix: object, start: object = None, stop: object = None) -> pa.Table:
-        """The rows that `scan` gives, as an Arrow table."""
+        """The rows of `scan`, as an Arrow table."""
         from viewkeeper.client.arrow import table_to_arrow
 
         schema = self.schema
@@ -157,7 +157,7 @@ class Table:
         return table_to_arrow(schema, self._database.store.scan(schema.id, *bounds))
 
     def to_pandas(self, *prefix: object, start: object = None, stop: object = None) -> pd.DataFrame:
-        """The rows that `scan` gives, as a DataFrame with nullable types."""
+        """The rows of `scan`, as a DataFrame with nullable types."""
         from viewkeeper.client.frames import arrow_to_frame
 
         return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop))
@@ -176,7 +176,7 @@ class Table:
         return itertools.islice(self._database.store.scan(schema.id, *bounds, reverse=reverse), limit)
 
     def _write(self, key: bytes, merge: Callable[[bytes | None], bytes | None]) -> Token:
-        # The schema is of a moment ago. Columns that others added since are kept by the merge (`rows.tail_of`).
+        # The schema may be outdated. The merge keeps columns that others added since (`rowcodec.tail_of`).
         writes = RowWrites(self._schema.id, [key], lambda befores: [merge(befores[0])])
         token = self._database.write_rows([writes], (self._schema,))
         self._written(token)
@@ -185,7 +185,7 @@ class Table:
     def _write_if(
         self, key: bytes, wanted: Mapping[str, Stored] | None, merge: Callable[[bytes | None], bytes | None]
     ) -> bool:
-        """Write if the row is as wanted when it is written; whether it was."""
+        """Write if the row is as wanted at the time of the write; returns whether it was."""
         schema = self._schema
         writes = RowWrites(schema.id, [key], lambda befores: [merge(befores[0])])
         token = self._database.write_row_if(writes, schema, lambda before: _is_as_expected(schema, key, before, wanted))
@@ -238,14 +238,14 @@ class WriteGroup:
             self._commit()
 
     def put(self, table: str, *key_and_columns: object) -> None:
-        """As `Table.put`, at the end of the block."""
+        """Like `Table.put`, at the end of the block."""
         self._require_open()
         schema = self._database.table(table).schema
         key, columns = split_put(schema, key_and_columns)
         self._steps.append((schema, key, lambda before: merge_row(schema, before, columns)))
 
     def delete(self, table: str, *key: object, columns: Sequence[str] | None = None) -> None:
-        """As `Table.delete`, at the end of the block."""
+        """Like `Table.delete`, at the end of the block."""
         self._require_open()
         schema = self._database.table(table).schema
         encoded = key_bytes(f"table {schema.name}", schema.key_columns, key)
@@ -267,7 +267,7 @@ class WriteGroup:
         self.token = self._database.write_rows(self._groups(), tuple(schemas))
 
     def _groups(self) -> list[RowWrites]:
-        """One write for each row: the steps of a row run one after the other on what the one before left."""
+        """One write for each row: the steps of a row run in order, each on the result of the one before."""
         rows: dict[tuple[int, bytes], list[Callable[[bytes | None], bytes | None]]] = {}
         for schema, key, step in self._steps:
             rows.setdefault((schema.id, key), []).append(step)

@@ -1,8 +1,8 @@
 """Views: reads of materialized records by key and in key order.
 
 In: keys and a read mode. Out: dicts, Arrow tables. Always: a read in any mode but "latest" sees one committed epoch for
-all of its records, and the view as it was defined then, also when another took its place since it was opened; a view that
-is not filled yet says so instead of answering with a part.
+all of its records, and the view as it was defined then, even if it was replaced since it was opened; a view that is not
+filled yet raises instead of returning a part.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class View:
     def __init__(self, database: Database, definition: ViewDefinition, held: tuple[Held, Moment] | None = None) -> None:
         self._database = database
         self._definition = definition
-        self._held = held  # a snapshot's records: every read is answered from them
+        self._held = held  # a snapshot's records: every read uses them
         self._mode: ReadMode = SNAPSHOT
 
     @property
@@ -82,7 +82,7 @@ class View:
     ) -> Iterator[dict[str, object]]:
         """Records in key order whose key begins with `prefix`, from `start` to before `stop`."""
         check_limit(limit)
-        _bounds(self._current(), prefix, start, stop)  # what is no key is refused here, not with the first record
+        _bounds(self._current(), prefix, start, stop)  # what is no key is refused here, not at the first record
         return itertools.islice(self._scan(prefix, start, stop, reverse, read, timeout), limit)
 
     def batches(
@@ -95,7 +95,7 @@ class View:
         read: ReadMode | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> Iterator[pa.Table]:
-        """The records that `scan` gives, as Arrow tables, some thousand records at a time."""
+        """The records of `scan`, as Arrow tables, some thousand records at a time."""
         from viewkeeper.client.arrow import records_to_arrow
 
         check_limit(limit)
@@ -110,7 +110,7 @@ class View:
         read: ReadMode | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> pa.Table:
-        """The records that `scan` gives, as an Arrow table."""
+        """The records of `scan`, as an Arrow table."""
         from viewkeeper.client.arrow import records_to_arrow
 
         definition, keys, rows = self._records(prefix, start, stop, read, timeout)
@@ -124,13 +124,13 @@ class View:
         read: ReadMode | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> pd.DataFrame:
-        """The records that `scan` gives, as a DataFrame with nullable types."""
+        """The records of `scan`, as a DataFrame with nullable types."""
         from viewkeeper.client.frames import arrow_to_frame
 
         return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop, read=read, timeout=timeout))
 
     def changes(self, since: int, *, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS) -> Changes:
-        """What each epoch behind `since` did to the records; ChangesLost when not all of it is kept any more."""
+        """What each epoch after `since` did to the records; ChangesLost when not all of it is kept any more."""
         from viewkeeper.client.changes import Changes, require_kept
 
         held, moment, definition, partitions = self._hold((), read, timeout)
@@ -153,7 +153,7 @@ class View:
         return self._batches((), None, None, False, None, TIMEOUT_SECONDS, keys_and_values)
 
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Keys and rows of the records in some ranges of keys, some thousand at a time; of a snapshot's view only."""
+        """Keys and rows of the records in some ranges of keys, some thousand at a time; only for a snapshot's view."""
         if self._held is None:
             raise InputError("only a view of a snapshot is read in pieces", "use db.snapshot().view(name)")
         (held, moment), definition = self._held, self._definition
@@ -164,7 +164,7 @@ class View:
         yield from held.batches(definition.node.table, spans)
 
     def in_mode(self, mode: ReadMode) -> View:
-        """This view, read in `mode` unless a read says otherwise."""
+        """This view, read in `mode` unless a read states another."""
         other = View(self._database, self._definition, self._held)
         other._mode = mode
         return other
@@ -215,7 +215,7 @@ class View:
     def _records(
         self, prefix: Sequence[object], start: object, stop: object, read: ReadMode | None, timeout: float
     ) -> tuple[ViewDefinition, pa.Array, pa.Array]:
-        """Keys and rows of the records in a range, as Arrow arrays; with what the view is."""
+        """Keys and rows of the records in a range, as Arrow arrays; with the view's definition."""
         import pyarrow as pa
 
         held, moment, definition, partitions = self._hold(prefix, read, timeout)
@@ -233,7 +233,7 @@ class View:
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
     ) -> tuple[Held, Moment, ViewDefinition, Sequence[int]]:
-        """The records of the partitions that a prefix may lie in, as of one moment."""
+        """The records of the partitions that may hold a prefix, as of one moment."""
         store = self._database.store
         while True:
             moment, definition = self._look(read, timeout)
@@ -256,7 +256,7 @@ class View:
         return self._database.store.get_record(partition, table, key, moment)
 
     def _look(self, read: ReadMode | None, timeout: float) -> tuple[Moment, ViewDefinition]:
-        """The moment to read, and what the view was then."""
+        """The moment to read, and the view's definition then."""
         if self._held:
             return self._held[1], self._definition
         while True:
@@ -270,9 +270,9 @@ class View:
         return self._definition if self._held else self._look(SNAPSHOT, 0)[1]
 
     def _still(self, moment: Moment) -> Horizon | None:
-        """The horizon now, unless what was read since `moment` may not be of it.
+        """The horizon now, unless what was read since `moment` may not belong to it.
 
-        Versions may be purged (R4), and a view that another took the place of may be gone.
+        Versions may be purged (R4), and a view that was replaced may be gone.
         """
         now = self._database.store.read_horizon()
         is_same = now.catalog_version == moment.horizon.catalog_version
@@ -287,7 +287,7 @@ class View:
         return [store.partition_of(key_bytes(_label(definition), node.key[:1], prefix[:1]))]
 
     def _partitions_of(self, definition: ViewDefinition, low: bytes, high: bytes | None) -> Sequence[int]:
-        """The partitions that the keys of a range may lie in: one, where all have the same first part."""
+        """The partitions that may hold the keys of a range: one, where all have the same first part."""
         store, key = self._database.store, definition.node.key
         if not key:
             return [store.partition_of(b"")]
@@ -306,7 +306,7 @@ class View:
         return _to_dict(definition, key, rows[0]) if rows else None
 
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
-        """What a view holds before its first epoch: over an empty base that is known, else it is not ready."""
+        """What a view holds before its first epoch: known over an empty base, else it is not ready."""
         from viewkeeper.catalog.define import lower
         from viewkeeper.plan.nodes import AggregateNode
 
@@ -333,7 +333,7 @@ class View:
 
 
 def why_stopped(definition: ViewDefinition, record: EpochRecord) -> str | None:
-    """Why a view is not kept up any more, if it is not."""
+    """Why a view is no longer maintained; None if it is."""
     return next((record.stopped[table] for table in definition.needs if table in record.stopped), None)
 
 

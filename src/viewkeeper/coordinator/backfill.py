@@ -1,7 +1,8 @@
 """Backfill: which rows the next epoch brings into views that are not filled yet (`epochs.md`, R12).
 
-In: the plan and the epoch record. Out: chunks for the begin record. Always: a bounded number of rows for each epoch, so that
-base writes and the other views go on; what is committed is never read again, so a fill goes on where a crash cut it.
+In: the plan and the epoch record. Out: chunks for the begin record. Always: each epoch reads a bounded number of rows,
+so base writes and the other views go on; committed rows are never read again, so a backfill resumes where a crash cut
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def plan_chunks(
     record: EpochRecord,
     limits: EpochLimits,
 ) -> tuple[Chunk, ...]:
-    """The rows to fill from next; backfills that have come equally far with a source share a chunk."""
+    """The rows to fill from next; backfills at the same cursor of a source share a chunk."""
     together: dict[tuple[int, tuple], list[int]] = {}
     for backfill in plan.backfills:
         if backfill in record.filled:
@@ -41,7 +42,7 @@ def plan_chunks(
     chunks: dict[tuple[int, tuple], Chunk] = {}
     rows_max, bytes_max = limits.rows, limits.bytes
     left = rows_max, bytes_max
-    for place, key in enumerate(together):  # what small tables leave over is for the larger ones behind them
+    for place, key in enumerate(together):  # what small tables leave over goes to the larger ones after them
         chunks[key] = chunk(key, _shares(*left, len(together) - place))
         left = left[0] - chunks[key].rows, left[1] - chunks[key].bytes
     larger = [key for key, one in chunks.items() if not _reaches_the_end(one)]
@@ -52,7 +53,7 @@ def plan_chunks(
 
 
 def _ended(keys: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
-    """Borders of a part; behind the empty key, that of a total, stands no other: it would be taken for the start."""
+    """Borders of a key range; none follows the empty key (that of a total), because it would be taken for the start."""
     return (START, None) if keys[-1] == START else keys
 
 
@@ -77,7 +78,7 @@ def _chunk(
     rows_max: int,
     bytes_max: int,
 ) -> Chunk:
-    """The next rows of a source: of the base by part, or by partition those of its DELTA, or of a node."""
+    """The next rows of a source: base rows by key range, DELTA or node rows by partition."""
     stored = plan.stored_in(source)
     in_base = stored is None
     read = source if stored is None else stored

@@ -1,7 +1,7 @@
 """The coordinator: moves a store's views from epoch to epoch, one after the other (`epochs.md`, sections 1 and 2).
 
-In: the store, and a runner that does an epoch's work. Out: committed epochs. Always: `steps` decides, here it is done; the
-store's epoch record is the truth (R5, R9); the syncs stand where R10 puts them.
+In: the store, and a runner that does an epoch's work. Out: committed epochs. Always: `steps` decides, this module acts;
+the store's epoch record is the truth (R5, R9); syncs happen where R10 requires them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Runner(Protocol):
 
 
 class Coordinator:
-    """The one who moves a store's views from epoch to epoch."""
+    """Moves a store's views from epoch to epoch."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Coordinator:
         return self._follow(steps.Found(self._store.read_epoch_record()))
 
     def catch_up(self) -> list[Committed]:
-        """Steps until everything written before the call is committed."""
+        """Step until everything written before the call is committed."""
         self._require_same_log(self.require_ownership())
         goal = self._store.ends()
         done = []
@@ -78,7 +78,7 @@ class Coordinator:
         return done
 
     def require_ownership(self) -> EpochRecord:
-        """The epoch record, in which this coordinator is the one who moves the views; raises when another one is."""
+        """The epoch record, if this coordinator owns it; raises if another one does."""
         record = self._store.read_epoch_record()
         if record.owner != self._state.owner:
             raise Fenced("another pipeline took this store over", "stop this one")
@@ -92,15 +92,15 @@ class Coordinator:
         return record.inflight is None and is_filled and covers(record.positions, goal)
 
     def tell(self, event: Event) -> None:
-        """Tell those who listen."""
+        """Send the event to all listeners."""
         self._events(event)
 
     def close(self) -> None:
-        """After the last step: an orderly end, which no crash needs."""
+        """Shut down in order after the last step; recovery from a crash does not need this."""
         self._store.close_views(self._state.owner)
 
     def _follow(self, fact: steps.Fact) -> Committed | None:
-        """Do what the fact leads to, and what that leads to, until nothing is left to do."""
+        """Do what the fact leads to, and what follows from that, until nothing is left to do."""
         done = None
         self._state, actions = steps.step(fact, self._state)
         waiting = deque(actions)
@@ -141,18 +141,19 @@ class Coordinator:
         return steps.Claimed(record, *self._store.written_epochs())
 
     def _plan(self, record: EpochRecord, limits: EpochLimits) -> steps.Planned:
-        """Where the next epoch ends, what it runs, and the tables of the views that it keeps.
+        """Where the next epoch ends, what it runs, and the tables of the views that it maintains.
 
-        The catalog is read after the cut: a table that has a change before it is in there, and DELTA hears of every one.
+        The catalog is read after the cut: it holds every table that has a change before the cut, and DELTA gets every
+        change.
         """
         self._require_same_log(record)
         is_read, known = True, None
         while True:
-            # what nobody reads may be passed over at once
+            # what nobody reads can be skipped at once
             most = (limits.changes, limits.bytes) if is_read else (ALL, ALL)
             stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
             found = self._store.read_catalog()
-            if found != known:  # the first time, or because it changed between two cuts
+            if found != known:  # the first time, or after a change between two cuts
                 known, catalog = found, Catalog.from_json(found)
                 plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped)
                 chunks = plan_chunks(self._store, plan, record, limits)
@@ -208,7 +209,7 @@ class Coordinator:
         return steps.CommittedInRecord(epoch, record, counts, self._clock() - self._started)
 
     def _replace_views(self, record: EpochRecord) -> None:
-        """Between two epochs: views that are filled take the place of those they replace."""
+        """Between two epochs: replace views by their replacements that are filled."""
         catalog = Catalog.from_json(self._store.read_catalog())
         if catalog.with_replaced(record.filled, record.committed) is not catalog:
             failpoint("replace.ready")

@@ -1,8 +1,8 @@
-"""Garbage collection: what lies before the committed epoch and nobody needs is removed.
+"""Garbage collection: removes what lies before the committed epoch and is no longer needed.
 
-In: the store. Out: a shorter log, no old versions, no records of dropped tables, no pages held for readers that were killed.
-Always: bounded work for each call, in bounded transactions, done between epochs and never while one is in flight; a crash in
-the middle leaves work for the next call and nothing else.
+In: the store. Out: a shorter log, no old versions, no records of dropped tables, no pages held for readers that were
+killed. Always: bounded work for each call, in bounded transactions, between epochs and never while one is in flight; a
+crash in the middle only leaves work for the next call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from viewkeeper.settings import GcSettings
 
 
 def collect_all_garbage(store: Store) -> int:
-    """Everything that can go, by one who has the store alone; returns how many log entries went."""
+    """Remove everything removable; the caller has the store alone. Returns how many log entries were deleted."""
     return collect_garbage(store, GcSettings(log_kept_seconds=0, seconds_max=math.inf), is_alone=True)
 
 
@@ -30,9 +30,9 @@ def collect_garbage(
     is_alone: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Truncate the log behind the committed positions, and remove what was dropped; returns how many entries went.
+    """Truncate the log up to the committed positions, and remove dropped tables; returns how many entries were deleted.
 
-    The log is truncated until that is done, or for about as long as is set: more in a second than writers can write in one.
+    Truncation runs until done, or for about the time set: it deletes more in a second than writers can write in one.
     """
     store.clear_stale_readers()
     record = store.read_epoch_record()
@@ -55,7 +55,7 @@ def collect_garbage(
 
 
 def _remove_dropped(store: Store, floor: float) -> None:
-    """Remove tables that were dropped before the floor: a reader of an older epoch may be at their records (R4)."""
+    """Remove tables dropped before the floor; later ones may still be read at an older epoch (R4)."""
     catalog = Catalog.from_json(store.read_catalog())
     gone = [table for table, epoch in catalog.dropped if epoch < floor]
     for table in gone:

@@ -1,8 +1,8 @@
 """The coordinator's decisions: what to do next, given what has happened (`epochs.md`, sections 1 and 2).
 
-In: a state and a fact. Out: the state after it, and actions. Always: no I/O; whoever finds an epoch in flight runs that one,
-unchanged; an epoch is committed only after a run with all receipts (R18a); one that cannot finish is given up (R8), so that
-it does not hold every view for ever. A coordinator that dies is replaced by one in its first state.
+In: a state and a fact. Out: the next state, and actions. Always: no I/O; an epoch found in flight is run unchanged,
+whoever began it; an epoch is committed only after a run with all receipts (R18a); one that cannot finish is aborted
+(R8), so that it does not block every view for ever. A coordinator that dies is replaced by one in its first state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from viewkeeper.settings import EpochLimits
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a coordinator remembers beside the epoch record: nothing that a new one could not do without."""
+    """What a coordinator remembers besides the epoch record; a new coordinator can do without it."""
 
     owner: str
     limits: EpochLimits
@@ -40,7 +40,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much an epoch's input is: changes, rows of backfills, and the bytes of both."""
+    """The size of an epoch's input: changes, rows of backfills, and the bytes of both."""
 
     changes: int
     rows: int
@@ -61,7 +61,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The epoch record, as it stands between two actions."""
+    """The epoch record between two actions."""
 
     record: EpochRecord
 
@@ -84,7 +84,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """All receipts of the epoch in flight are there."""
+    """All receipts of the epoch in flight have arrived."""
 
     epoch: Inflight
     counts: Counts
@@ -118,7 +118,7 @@ class CommittedInRecord:
 Fact = Claimed | Found | Planned | Begun | Ran | RunFailed | GivenUp | CommittedInRecord
 
 
-# Actions: what the shell shall do.
+# Actions: what the shell has to do.
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceViews:
-    """Let views that are filled take the place of those they replace."""
+    """Replace views by their replacements that are filled."""
 
     record: EpochRecord
 
@@ -166,7 +166,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Go no further: the operator, or another pipeline, is next."""
+    """Stop: the operator or another pipeline must act."""
 
     error: ViewKeeperError
 
@@ -177,7 +177,7 @@ Decision = tuple[State, tuple[Action, ...]]
 
 @singledispatch
 def step(fact: Fact, state: State) -> Decision:
-    """The state after a fact, and what to do about it. Nothing to do: the step is over."""
+    """The state after a fact, and the actions to take; without actions the step is over."""
     raise NotImplementedError(type(fact).__name__)
 
 
@@ -196,7 +196,7 @@ def _(fact: Claimed, state: State) -> Decision:
                 f"views were written by a later epoch than {record.last}, the last in the epoch record", _WHOLE
             ),
         )
-    # one that died after its commit may have left views to be replaced
+    # a coordinator that died after its commit may have left views to replace
     replaced: tuple[Action, ...] = (ReplaceViews(record),) if record.inflight is None else ()
     return state, (*replaced, Publish(TookOver(state.owner)))
 
@@ -231,11 +231,11 @@ def _(fact: Ran, state: State) -> Decision:
 
 @step.register
 def _(fact: RunFailed, state: State) -> Decision:
-    """Try again, or give the epoch up; or stop where that helps nobody.
+    """Try again, abort the epoch, or stop where neither helps.
 
-    A view whose own work fails is stopped, and the next epoch goes on without it. For anything else the next epoch is
-    smaller: the machine may lack memory for this one. The smallest epoch that fails is the operator's, unless it is known
-    whose work is too large: that view is stopped.
+    A view whose own work fails is stopped, and the next epoch goes on without it. After any other failure the next
+    epoch is smaller: the machine may lack memory for this one. If the smallest epoch fails, the operator must act,
+    unless the view whose work is too large is known: that view is stopped.
     """
     error, epoch, limits = fact.error, fact.epoch, state.limits
     if state.attempts < limits.attempts_max and not isinstance(error, EpochTooLarge):
@@ -252,7 +252,7 @@ def _(fact: RunFailed, state: State) -> Decision:
 
 @step.register
 def _(fact: GivenUp, state: State) -> Decision:
-    if not isinstance(fact.failure, ViewFailed):  # it is as large as before without that view, and may do well
+    if not isinstance(fact.failure, ViewFailed):  # without that view an epoch of the same size may succeed
         share = max(
             fact.size.changes / state.limits.changes,
             fact.size.rows / state.limits.rows,
@@ -285,7 +285,7 @@ def _stop(state: State, error: ViewKeeperError) -> Decision:
 
 
 def _was_given_up(state: State, epoch: Inflight) -> bool:
-    """Whether the same came out when a smaller one was asked for: a transaction is never cut."""
+    """Whether a smaller epoch was asked for and the same one resulted: a transaction is never cut."""
     return state.given_up is not None and _input(state.given_up) == _input(epoch)
 
 

@@ -1,8 +1,8 @@
-"""Swaps: epoch record and catalog replaced by test-and-set, also where an answer gets lost (`epochs.md`, R5).
+"""Swaps: epoch record and catalog replaced by test-and-set, even where a reply gets lost (`epochs.md`, R5).
 
-In: a store, and a function from what stands there to what shall stand there. Out: what stands there. Always: behind a swap
-that was answered with no, or with an error, the store is read again: one that was applied is not tried a second time, and
-one that somebody else came before is tried anew on what they left.
+In: a store, and a function from the current value to the new one. Out: the value now stored. Always: after a swap that
+was refused or failed, the store is read again. A swap that was applied is not tried again; one that lost to another
+writer is retried on what that writer stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def swap_record(store: Store, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
-    """Swap in what the owner's `change` makes of the epoch record."""
+    """Swap in the epoch record that the owner's `change` returns."""
     while True:
         record = store.read_epoch_record()
         tried, failure = change(record), None
@@ -37,7 +37,7 @@ def swap_record(store: Store, change: Callable[[EpochRecord], EpochRecord]) -> E
 
 
 def swap_catalog(store: Store, change: Callable[[Catalog], Catalog]) -> Catalog:
-    """Swap in what `change` makes of the catalog, unless it changes nothing."""
+    """Swap in the catalog that `change` returns, unless it changes nothing."""
     nonce = uuid.uuid4().hex
     while True:
         catalog = Catalog.from_json(store.read_catalog())

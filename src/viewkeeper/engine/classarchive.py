@@ -1,8 +1,8 @@
 """The class archive: Spark's Java classes, loaded and verified, kept from one start of a JVM to the next.
 
-In: the Java and the PySpark that are here. Out: options for the JVM. Always: the first JVM writes the archive as it ends, and
-later ones map it, which halves what Spark's start costs. It holds classes and no data, lies in the user's cache directory
-for its owner alone, and where it cannot be written, or does not fit, Spark starts as it would without.
+In: the installed Java and PySpark. Out: options for the JVM. Always: the first JVM writes the archive when it ends, and
+later ones map it, which halves the cost of starting Spark. It holds classes and no data, lies in the user's cache
+directory, readable only by its owner, and where it cannot be written, or does not fit, Spark starts without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUIET = "-Xlog:cds*=off -Xlog:class+path*=off"
 
 
 def archive_options(java: str) -> str:
-    """Options for a JVM of `java`: to map the archive, to write it where nobody else is about to, or none."""
+    """Options for a JVM of `java`: to map the archive, to write it where no other process is about to, or none."""
     try:
         archive = _folder() / f"spark-{version('pyspark')}-{_fingerprint(java)}.jsa"
         written = archive.with_suffix(".part")
@@ -35,7 +35,7 @@ def archive_options(java: str) -> str:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written.touch()
         return f'-XX:ArchiveClassesAtExit="{written}" {_QUIET}'
-    except (OSError, RuntimeError):  # no home, no room, no right; or another process was quicker
+    except (OSError, RuntimeError):  # no home, no space, no permission; or another process was faster
         return ""
 
 
@@ -45,7 +45,7 @@ def _folder() -> Path:
 
 
 def _fingerprint(java: str) -> str:
-    """Tells apart what an archive depends on: which Java, and which jars."""
+    """Identifies what an archive depends on: which Java, and which jars."""
     spark = find_spec("pyspark")
     assert spark is not None and spark.origin is not None
     jars = Path(spark.origin).parent / "jars"
@@ -63,7 +63,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _forget_others(archive: Path) -> None:
-    """Those of other Javas and Sparks stay while they are few."""
+    """Delete old archives; a few of other Javas and Sparks are kept."""
     found = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
     for file in found[_KEPT_MAX:]:
         if file != archive:

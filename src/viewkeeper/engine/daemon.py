@@ -1,9 +1,10 @@
-"""The process that Spark forks Python workers off, with what tasks need already imported.
+"""The process from which Spark forks Python workers, with what tasks need already imported.
 
-In: what `pyspark.daemon` is given. Out: workers that begin at once and share the imported code's memory. Always: no thread
-runs when a worker is forked off, for threads would not come along.
+In: the input of `pyspark.daemon`. Out: workers that begin at once and share the imported code's memory. Always: no
+thread runs when a worker is forked, because threads are not copied.
 
-Spark ends a worker that idled for a minute. The next large epoch would begin with a second or two of imports in every worker.
+Spark ends a worker that idled for a minute. The next large epoch would begin with a second or two of imports in every
+worker.
 """
 
 # ruff: noqa: F401
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-# read while they are imported: each of these libraries would start a thread
+# read during import: each of these libraries would start a thread
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 

@@ -1,7 +1,7 @@
 """The exchange of Spark: each task in an executor's Python worker, and a shuffle between stages.
 
-In: an epoch's program, the store's URL and incarnation, all as plain values. Out: the receipts of its tasks. Always: the
-work itself is `operators.program`; here its messages are only carried in and out of Spark.
+In: an epoch's program, the store's URL and incarnation, all as plain values. Out: the receipts of its tasks. Always:
+the work itself is `operators.program`; this module only carries its messages in and out of Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from viewkeeper.operators.receipts import Failure, Receipt
 from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_shared
 
-_BATCH_BYTES = 4 << 20  # small messages travel together, for Spark's price is by the batch
+_BATCH_BYTES = 4 << 20  # small messages travel together, because Spark's cost is per batch
 _SCHEMA = "manager int, kind string, table int, channel string, stage int, number int, body binary"
 
 

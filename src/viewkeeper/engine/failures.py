@@ -1,7 +1,7 @@
-"""Failures: what went wrong in Spark or on the driver, as errors of ours.
+"""Failures: errors of Spark or of the driver, as errors of ours.
 
-In: an exception of any kind; what a task failed of is in its receipt, and comes as an error of ours already. Out: one of
-`errors.py`. Always: a JVM that has ended gives no epoch up; a job that failed is an epoch that failed (R8).
+In: an exception of any kind; a task's own error is in its receipt, and is one of ours already. Out: one of `errors.py`.
+Always: a JVM that has ended aborts no epoch; a job that failed is an epoch that failed (R8).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def translate(error: Exception, epoch: int) -> ViewKeeperError:
 
 @contextmanager
 def spark_lost_told() -> Iterator[None]:
-    """Within the block, SparkLost in place of what a call to a JVM that has ended fails of."""
+    """Within the block, raise SparkLost where a call to a JVM that has ended fails."""
     try:
         yield
     except Exception as error:
@@ -36,10 +36,10 @@ def spark_lost_told() -> Iterator[None]:
 
 
 def is_jvm_gone(error: Exception) -> bool:
-    """Whether a call to Spark failed because its JVM is no longer there."""
+    """Whether a call to Spark failed because its JVM has ended."""
     if isinstance(error, ConnectionError):
         return True
-    if "pyspark" not in sys.modules:  # then nobody has called it
+    if "pyspark" not in sys.modules:  # then it was never called
         return False
     from py4j.protocol import Py4JNetworkError
     from pyspark import SparkContext
@@ -52,7 +52,7 @@ def is_jvm_gone(error: Exception) -> bool:
 
 
 def spark_lost() -> SparkLost:
-    """What to tell of a JVM that has ended."""
+    """The error for a JVM that has ended."""
     return SparkLost(
         "Spark's JVM has ended", "start the pipeline in a new process: nothing is lost, it takes up what was in flight"
     )

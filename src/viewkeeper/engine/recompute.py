@@ -1,7 +1,7 @@
 """Recomputation by Spark SQL: the judge of `check`.
 
-In: Spark SQL text over tables in Parquet files. Out: the answer as Parquet files. Always: a session of its own, with settings
-for batch SQL; nothing of the user's session is changed.
+In: Spark SQL text over tables in Parquet files. Out: the result as Parquet files. Always: a session of its own, with
+settings for batch SQL; the user's session is not changed.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _PARTITIONS_MAX = 200
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.subexpressionElimination.enabled": "false",  # what stands in a TRY and elsewhere would be computed before it
+    "spark.sql.subexpressionElimination.enabled": "false",  # else what is also outside a TRY is computed before it
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "lz4_raw",
 }
-# Few rows are asked for in many ways: optimizing the code takes longer than running it as it is.
+# Many queries over few rows: optimizing the code takes longer than running it as it is.
 FEW_ROWS_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TRY = "viewkeeper_try"
 _TRY_CLASS = "org.apache.spark.sql.catalyst.expressions.TryEval"
 
 
 class SparkRecompute:
-    """The port `Recompute` over a Spark session; `size_bytes` is about how much its tables hold."""
+    """The port `Recompute` over a Spark session; `size_bytes` is the approximate size of its tables."""
 
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
         self._session = session.newSession()
         partitions = min(1 + size_bytes // _BYTES_PER_PARTITION, _PARTITIONS_MAX)
         sized = {
-            # what AQE finds out while a query runs pays for the stages it adds where there is much to find out
+            # what AQE learns during a query pays for the stages it adds only where there is much to learn
             "spark.sql.adaptive.enabled": str(partitions > 1).lower(),
             "spark.sql.shuffle.partitions": str(partitions),
         }
@@ -56,7 +56,7 @@ class SparkRecompute:
         try:
             self._session.sql(sql).write.mode("overwrite").parquet(target.as_uri())
         except Exception as error:
-            if "CANCELLED" in str(error):  # by whoever interrupts: nothing is to be asked any more
+            if "CANCELLED" in str(error):  # by an interrupt: no more queries follow
                 raise InputError("Spark's jobs were cancelled", "run it again") from error
             raise EpochFailed(f"Spark could not recompute the view: {str(error).splitlines()[0][:300]}") from error
 
@@ -65,7 +65,7 @@ class SparkRecompute:
 
 
 def _add_try(session: SparkSession) -> None:
-    """Let SQL say `viewkeeper_try(x)`: Catalyst has such an expression, but no name for it."""
+    """Make `viewkeeper_try(x)` known to SQL: Catalyst has such an expression, but no name for it."""
     jvm = session._jvm
     kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(_TRY_CLASS))
     functions = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase

@@ -1,9 +1,9 @@
 """Runners: an epoch on the driver, or as one Spark job.
 
-In: the plan and the epoch in flight. Out: what was done, once every receipt is in hand. Always: both run `operators.program`
-over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between epochs.
-While Spark is starting, the driver does what it can do in about that time; over a store that no other process reaches it
-does all.
+In: the plan and the epoch in flight. Out: counts, once every receipt has arrived. Always: both run `operators.program`
+over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between
+epochs. While Spark is starting, the driver does what it can do in about that time; over a store that no other process
+reaches it does all.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class SparkRunner:
         return work <= self.settings.small_work or self._is_better_here(work)
 
     def _is_better_here(self, work: int) -> bool:
-        """Whether Spark is not there yet, and would hardly be before the work is done without it.
+        """Whether Spark is not ready yet, and would hardly be before the work is done without it.
 
-        It is started when epochs have come to more work than a start is worth: more is to come, then.
+        It is started when epochs have added up to more work than a start is worth: then more is to be expected.
         """
         self._work_here += work
         if self._work_here > self.settings.meanwhile_work:

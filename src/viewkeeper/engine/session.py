@@ -1,8 +1,8 @@
 """The Spark session that epochs run in.
 
-In: a session of the user's, or nothing. Out: a session whose settings the epoch program needs. Always: a user's session
-keeps its own settings (ours are those of a sibling session on the same context); Spark's Python is the interpreter that
-runs us; without Java 17 the error comes before anything is started.
+In: a session of the user's, or nothing. Out: a session with the settings that the epoch program needs. Always: a user's
+session keeps its own settings (ours are those of a sibling session on the same context); Spark's Python is the
+interpreter that runs us; without Java 17 the error is raised before anything is started.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EPOCH_SETTINGS = {
 
 
 def require_spark() -> str:
-    """The Java that Spark can use; raises unless it and PySpark are here."""
+    """The Java that Spark can use; raises unless it and PySpark are installed."""
     if importlib.util.find_spec("pyspark") is None:
         raise StoreError("the package pyspark is not installed", "pip install 'viewkeeper[spark]'")
     home = os.environ.get("JAVA_HOME")
@@ -63,7 +63,7 @@ def _java_version(java: str) -> int | None:
 
 
 def default_session(view_managers: int, *, java_options: str = "") -> SparkSession:
-    """A local session with a task slot for each view manager, up to the number of cores; lost tasks are tried again.
+    """A local session with a task slot for each view manager, up to the number of cores; lost tasks are retried.
 
     `java_options` are those of the JVM, if it is started here.
     """
@@ -103,24 +103,24 @@ def default_session(view_managers: int, *, java_options: str = "") -> SparkSessi
 
 
 def cancel_jobs() -> None:
-    """Stop what Spark does for this process, if anything."""
+    """Cancel what Spark does for this process, if anything."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
     if context is not None:
-        with contextlib.suppress(Exception):  # it may be going down by itself
+        with contextlib.suppress(Exception):  # it may be shutting down by itself
             context.cancelAllJobs()
 
 
 def _private_folder() -> str:
-    """Where Spark spills and shuffles: rows lie there, which nobody else may read. It goes with this process."""
+    """Where Spark spills and shuffles: it holds rows, so no other user may read it. It is removed with this process."""
     folder = tempfile.mkdtemp(prefix="viewkeeper-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _let_others_go_first(session: SparkSession) -> None:
-    """Lower the priority of the JVM's threads; threads and Python workers that these start inherit it.
+    """Lower the priority of the JVM's threads; threads and Python workers started by them inherit it.
 
     Views are computed with what base writes and everything else on the machine leave over.
     """
@@ -137,7 +137,7 @@ def let_others_go_first_here() -> None:
 
 
 def _lower_priority(thread: int) -> None:
-    """Never raise it: who runs us may have lowered it further."""
+    """Never raise it: our caller may have lowered it further."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
@@ -151,7 +151,7 @@ def epoch_session(session: SparkSession) -> SparkSession:
 
 
 def run_first_job(session: SparkSession, tasks: int) -> None:
-    """Do nothing, the way an epoch does it: classes are loaded, code is generated, Python workers are there behind it."""
+    """Run an empty job like an epoch's, so that classes are loaded, code is generated and Python workers exist."""
     numbers = session.range(0, tasks, 1, tasks).selectExpr("CAST(id AS INT) AS manager")
     blocks = numbers.mapInArrow(_pass_on, "manager int").repartitionById(tasks, "manager")
     blocks.mapInArrow(_pass_on, "manager int").collect()

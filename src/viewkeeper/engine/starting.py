@@ -1,8 +1,8 @@
-"""A Spark session that starts beside other work.
+"""A Spark session that starts while other work goes on.
 
-In: a session of the user's, or nothing. Out: the session that epochs run in. Always: it is started once, in a thread of its
-own; until it is there, whoever asks is told so and can do the work in this process. One that nobody waits for has run a
-job before it counts as there: the first one takes as long as a start.
+In: a session of the user's, or nothing. Out: the session that epochs run in. Always: it is started once, in a thread of
+its own; until it is ready, callers can see that and do the work in this process. One that nobody waits for runs a job
+before it counts as ready: the first job takes as long as a start.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class StartingSession:
         self._thread: threading.Thread | None = None
         self._is_waited_for = False
         self._lock = threading.Lock()
-        self.waited_seconds = 0.0  # by those who could not go on without it
+        self.waited_seconds = 0.0  # by callers that could not go on without it
 
     @property
     def is_ready(self) -> bool:
-        """Whether `get` and `for_epochs` answer at once, if only with an error."""
+        """Whether `get` and `for_epochs` return at once, or raise."""
         return self._session is not None or self._failure is not None
 
     def begin(self) -> None:
-        """Start the session, if nobody has; raises at once where there is no Java for it."""
+        """Start the session, unless started; raises at once where there is no Java for it."""
         with self._lock:
             if self.is_ready or self._thread is not None:
                 return
             require_spark()
-            # not a daemon: an interpreter that ends in the middle of its imports is aborted by their C++
+            # not a daemon: imports in C++ abort an interpreter that ends while they run
             self._thread = threading.Thread(target=self._start, name="viewkeeper-spark-start")
             self._thread.start()
 
     def get(self) -> SparkSession:
-        """The session, once it is there."""
+        """The session, once it is ready."""
         self._is_waited_for = True
         self.begin()
         began = time.monotonic()
@@ -70,7 +70,7 @@ class StartingSession:
         return self._epochs
 
     def wait(self) -> None:
-        """Return when no start is under way: one that the process left behind would outlive it."""
+        """Return when no start is under way: otherwise it would outlive the process."""
         if self._thread is not None:
             self._thread.join()
 
@@ -81,5 +81,5 @@ class StartingSession:
             if not self._is_waited_for:
                 run_first_job(epoch_session(session), self._managers)
             self._session = session
-        except BaseException as error:  # told to whoever asks for the session
+        except BaseException as error:  # raised when the session is asked for
             self._failure = error

@@ -1,10 +1,10 @@
 """The streaming loop: one Structured Streaming query that wakes the coordinator.
 
-In: a Spark session that may still be starting, and a coordinator. Out: committed epochs, until stopped. Always: a batch of
-the query is only a wake-up call; its handler runs epochs until the store's committed positions cover the batch's end (R9).
-Until its second batch a thread looks for changes by itself, so that no view waits for Spark to start; over a store that no
-other process reaches it does so to the end, without a query. The checkpoint is a
-temporary directory and may be deleted at any time.
+In: a Spark session that may still be starting, and a coordinator. Out: committed epochs, until stopped. Always: a batch
+of the query is only a wake-up call; its handler runs epochs until the store's committed positions cover the batch's end
+(R9). Until its second batch a thread polls for changes, so that no view waits for Spark to start; over a store that no
+other process reaches it does so to the end, without a query. The checkpoint is a temporary directory and may be deleted
+at any time.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class StreamingLoop:
         self._store = store
         self._failure: ViewKeeperError | None = None
         self._retry_seconds = retry_seconds
-        self.trouble: StoreError | None = None  # what it waits for to pass
+        self.trouble: StoreError | None = None  # the error it waits out
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
-        self._is_awake = threading.Event()  # the query is past its first batch, which takes it seconds
-        self._working = threading.Lock()  # held by whoever runs epochs
+        self._is_awake = threading.Event()  # the query is past its first batch, which takes seconds
+        self._working = threading.Lock()  # held while epochs run
         self._opening = threading.Thread(target=self._open, name="viewkeeper-streaming-start", daemon=True)
         self._opening.start()
 
     def stop(self) -> None:
-        """End the query after the batch that is under way, and raise what it failed of."""
+        """End the query after the current batch, and raise its error."""
         self._stopping.set()
         self._opening.join()
         try:
@@ -69,7 +69,7 @@ class StreamingLoop:
                 with spark_lost_told():
                     self._query.stop()
         finally:
-            # Spark does not wait for a handler that is under way, and an interpreter that ended beside it would be aborted
+            # Spark does not wait for a running handler, and an interpreter that ended meanwhile would be aborted
             self._working.acquire()
             self._working.release()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
@@ -78,7 +78,7 @@ class StreamingLoop:
             raise self.trouble
 
     def _open(self) -> None:
-        """Keep the views fresh from here until Spark is there and its query awake, then leave that to the query."""
+        """Keep the views fresh from here until Spark is ready and its query awake, then leave that to the query."""
         let_others_go_first_here()
         reaches_store = self._store.capabilities.many_processes
         self._catch_up_until(lambda: reaches_store and self._session.is_ready)
@@ -117,7 +117,7 @@ class StreamingLoop:
         )
 
     def raise_failure(self) -> None:
-        """Raise what ended the query, or that another pipeline took over, of which an idle one would not hear."""
+        """Raise what ended the query, or that another pipeline took over, which an idle one would not notice."""
         self._raise_problem()
         self._coordinator.require_ownership()
 
@@ -138,9 +138,10 @@ class StreamingLoop:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its own stack.
+        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its own
+        stack.
 
-        Space comes back and locks are let go of: an epoch that such a thing stopped stays in flight, and is run again.
+        A full disk or a held lock may pass: an epoch stopped by one stays in flight, and is run again.
         """
         while not self._failure and not self._stopping.is_set():
             try:

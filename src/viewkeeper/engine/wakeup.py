@@ -1,8 +1,8 @@
-"""The Spark face of the log: a streaming source that says when there is something to do.
+"""The Spark side of the log: a streaming source that signals when there is something to do.
 
-In: the store's URL and incarnation. Out: offsets: the end of each stream, and the catalog's version, because a new view is
-work too. Always: it carries no data; an epoch reads its own stored ranges, so losing this source's checkpoint loses nothing
-(R9).
+In: the store's URL and incarnation. Out: offsets: the end of each stream, and the catalog's version, because a new view
+is work too. Always: it carries no data; an epoch reads its own stored ranges, so losing this source's checkpoint loses
+nothing (R9).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WakeupSource(DataSource):
 
 
 class WakeupReader(DataSourceStreamReader):
-    """Polled by Spark; answers from two small reads of the store."""
+    """Polled by Spark; each poll makes two small reads of the store."""
 
     def __init__(self, url: str, incarnation: str) -> None:
         self._url = url

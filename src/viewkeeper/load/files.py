@@ -1,8 +1,8 @@
-"""Files to load: which columns a file has, and a DuckDB relation that gives them.
+"""Files to load: which columns a file has, and a DuckDB relation that returns them.
 
 In: paths and how to read them. Out: for each file its column names and SQL for its columns `v0`, `v1`, …. Always: text
-(CSV, TSV, JSON lines) comes as VARCHAR, just as it is written, and whoever loads it decides what it means; the first line
-of CSV names the columns; nothing is guessed from a sample.
+(CSV, TSV, JSON lines) is read as VARCHAR, exactly as written, and the loader interprets it; the first line of CSV names
+the columns; nothing is guessed from a sample.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORMATS = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet", ".pq"),
 }
-# Types that have no place in a table, as what holds their values.
+# Types that a table cannot have, and the types that hold their values.
 _PARQUET_CASTS = {
     "JSON": "VARCHAR",
     "UUID": "VARCHAR",
@@ -42,7 +42,7 @@ _PARQUET_CASTS = {
     "HUGEINT": "DECIMAL(38,0)",
     "UHUGEINT": "DECIMAL(38,0)",
 }
-_TEXT = ("VARCHAR", "JSON")  # JSON: text of which the file also says what it was
+_TEXT = ("VARCHAR", "JSON")  # JSON: text whose kind the file also states
 _GLOB = frozenset("*?[")
 _BOM = b"\xef\xbb\xbf"
 
@@ -51,7 +51,7 @@ _BOM = b"\xef\xbb\xbf"
 class Reading:
     """How files are read: `format` None goes by the suffix, `delimiter` None by the first line, `null` is CSV's NULL.
 
-    `guess_null`: besides no text at all, what of NA, NULL and \\N stands where there are numbers or dates else.
+    `guess_null`: besides empty text, those of NA, NULL and \\N that occur among numbers or dates.
     """
 
     format: str | None = None
@@ -83,7 +83,7 @@ class SourceFile:
         return self.types[place] in _TEXT
 
     def value(self, column: Column, place: int) -> str:
-        """SQL for a value of the table's column, which stands at `place` in the file."""
+        """SQL for a value of the table's column, which is at index `place` in the file."""
         return value_of(column.type, f"v{place}") if self.is_text(place) else f"v{place}"
 
     def query(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> duckdb.DuckDBPyRelation:
@@ -105,7 +105,7 @@ def rows_of(relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
 def open_files(
     connection: duckdb.DuckDBPyConnection, paths: Sequence[str | os.PathLike[str]], reading: Reading
 ) -> Iterator[list[SourceFile]]:
-    """The files, for as long as the block lasts."""
+    """The files, for the duration of the block."""
     if not paths:
         raise InputError("there is no file to load", "name one or more files")
     if reading.format is not None and reading.format not in FORMATS:
@@ -120,16 +120,16 @@ def open_files(
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
     with tempfile.TemporaryDirectory(prefix="viewkeeper-load-") as directory:
-        connection.execute(f"SET temp_directory = {_literal(directory)}")  # for keys that are too many for its memory
+        connection.execute(f"SET temp_directory = {_literal(directory)}")  # for more keys than fit its memory
         places = [Path(directory, str(number)) for number in range(len(paths))]
         texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
         yield [_describe(connection, text, reading) for text in texts]
 
 
 def failure_of(file: TextFile, error: duckdb.Error) -> InputError:
-    """What to tell of a file that DuckDB could not read: where the fault is, looked up by counting lines ourselves.
+    """The error for a file that DuckDB could not read: where the fault is, found by counting lines ourselves.
 
-    DuckDB's own number is that of the record; quoted line breaks make the line another one.
+    DuckDB's own number is that of the record; quoted line breaks change the line.
     """
     fault = find_fault(file)
     if fault:
@@ -140,11 +140,11 @@ def failure_of(file: TextFile, error: duckdb.Error) -> InputError:
 
 
 def _locate(name: str, reading: Reading, place: Path) -> TextFile:
-    """The file behind a name; what DuckDB could not read where it is gets a place of its own."""
+    """The file with a name; where DuckDB cannot read it in place, a copy."""
     if name == "-":
         if reading.format is None:
             raise InputError("the format of the input is not known", 'say it: --format csv, or format="csv"')
-        with place.open("wb") as copy:  # read twice, so it is kept
+        with place.open("wb") as copy:  # read twice, so it is copied
             shutil.copyfileobj(sys.stdin.buffer, copy)
         return TextFile("the input", _without_bom(place, reading.format, place), reading.format, is_gzip=False)
     path = Path(name)
@@ -175,7 +175,7 @@ def _format_of(name: str, path: Path, reading: Reading) -> str:
 
 
 def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
-    """The one file of a zip archive, in a place of its own."""
+    """The only file of a zip archive, extracted."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
@@ -190,7 +190,7 @@ def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
         zipfile.BadZipFile,
         RuntimeError,
         NotImplementedError,
-    ) as error:  # damaged, encrypted, packed in a newer way
+    ) as error:  # damaged, encrypted, or of a newer format
         raise InputError(
             f"{name} cannot be unzipped: {error}", "is it a whole zip archive, without a password?"
         ) from None
@@ -198,7 +198,7 @@ def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
 
 
 def _without_bom(path: Path, found: str, place: Path) -> Path:
-    """DuckDB takes no byte order mark before JSON."""
+    """DuckDB accepts no byte order mark before JSON."""
     with path.open("rb") as stream:
         if found != "jsonl" or stream.read(3) != _BOM:
             return path
@@ -254,7 +254,7 @@ def _parquet(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFil
 
 
 def column_name(text: str) -> str:
-    """The name of the column for what a file calls it: `Order Id` is Order_Id. A name that SQL takes stays as it is."""
+    """The column name for a name in a file: `Order Id` is Order_Id. A name that SQL accepts is unchanged."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") if re.search(r"[^A-Za-z0-9_]", text) else text
     return f"_{name}" if name[:1].isdigit() else name or text
 
@@ -270,7 +270,7 @@ def _column_names(text: TextFile, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def match_columns(file: SourceFile, known: Sequence[str], *, ignore_unknown: bool) -> dict[str, int]:
-    """The place in the file of each of the table's columns that it has; names match in any case."""
+    """The index in the file of each of the table's columns that it has; names are case-insensitive."""
     spelled = {name.lower(): name for name in known}
     unknown = [name for name in file.names if name.lower() not in spelled]
     if unknown and not ignore_unknown:

@@ -1,8 +1,9 @@
 """Inference: the CREATE TABLE that fits files.
 
-In: files and the names of key columns. Out: a statement. Always: every value of every file was looked at, not a sample,
-so what was inferred fits all of them; digits are kept: a number with a point becomes DECIMAL (which views can sum), one
-with leading zeros stays text, and DOUBLE is only for what nothing exact can hold and a DOUBLE holds, and never for a key.
+In: files and the names of key columns. Out: a statement. Always: every value of every file is read, not a sample, so
+the inferred types fit all of them; digits are kept: a number with a point becomes DECIMAL (which views can sum), one
+with leading zeros stays text, and DOUBLE is only for what nothing exact can hold and a DOUBLE holds, and never for a
+key.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ _PARQUET = {
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What holds for all values of a text column; `|` is what holds for the values of two of them."""
+    """What holds for all values of a text column; `|` is what holds for the values of both."""
 
     count: int = 0
     is_text: bool = False
     is_boolean: bool = True
     is_bigint: bool = True
-    is_fixed: bool = True  # digits, perhaps a point
+    is_fixed: bool = True  # digits, with or without a point
     digits: int = 0
     scale: int = 0
     is_double: bool = True
@@ -69,7 +70,7 @@ class _Facts:
         return _Facts(sum(count), any(is_text), *met)
 
     def choose(self) -> SqlType | None:
-        """The narrowest type that every value goes through unchanged; None where all values are NULL."""
+        """The narrowest type that represents every value unchanged; None where all values are NULL."""
         if not self.count:
             return None
         if not self.is_text:
@@ -116,7 +117,7 @@ def infer_statement(
             raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(types)}")
     keys = [spelled[name.lower()] for name in key]
     for name, found in facts.items():
-        # two texts of one DOUBLE are two keys for whoever wrote them
+        # two texts of one DOUBLE are two keys to their author
         inferred = STRING if name in keys and found.choose() == DOUBLE else found.choose()
         widened = _widen(types[name], inferred)
         types[name] = STRING if widened == DOUBLE and not found.is_double else widened
@@ -145,7 +146,7 @@ def _column_type(file: SourceFile, place: int) -> SqlType:
 
 
 def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sequence[SqlType | _Facts]:
-    """The type of each column of a Parquet file; of text what holds for its values."""
+    """The type of each column of a Parquet file; for text the facts about its values."""
     if file.text.format == "parquet":
         return [_column_type(file, place) for place in range(len(file.names))]
     wanted = [

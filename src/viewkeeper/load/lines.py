@@ -1,8 +1,8 @@
 """Lines of a text file: what is in the first, and which one holds a record.
 
-In: a CSV or JSON lines file. Out: column names, line numbers, faults. Always: a line's number is the one an editor shows,
-counted from 1 with the header, blank lines and line breaks inside quotes; only the line of the first fault is ever looked
-for, by reading the file once more.
+In: a CSV or JSON lines file. Out: column names, line numbers, faults. Always: a line's number is the one an editor
+shows, counted from 1 with the header, blank lines and line breaks inside quotes; only the line of the first fault is
+ever looked up, by reading the file once more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file under the name that its user knows."""
+    """A file under the name that its user gave."""
 
     label: str
     path: Path
@@ -48,7 +48,7 @@ class TextFile:
         return cast(TextIO, opened(self.path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""))
 
     def with_delimiter(self, given: str | None) -> TextFile:
-        """With the delimiter given; else the tab for TSV, or the one that the first line has most of."""
+        """With the delimiter given; else the tab for TSV, or the one most frequent in the first line."""
         if given is not None or self.format == "tsv":
             return replace(self, delimiter=given or "\t")
         first = self._first_line()
@@ -70,7 +70,7 @@ class TextFile:
         return tuple(names)
 
     def in_order(self, names: Collection[str | None]) -> tuple[str, ...]:
-        """The names of JSON lines: first those of the first line, as they stand there, then the others by the alphabet."""
+        """The names of JSON lines: first those of the first line, in its order, then the others alphabetically."""
         if None in names:
             fault = find_fault(self) or Fault(1, "not a JSON object")
             raise InputError(f"{self.label}, line {fault.line}: {fault.reason}", fault.hint)
@@ -83,7 +83,7 @@ class TextFile:
         return tuple(dict.fromkeys([*first, *sorted(known)]))
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and fields of each record behind the header; for JSON lines the line is the one field."""
+        """Line number and fields of each record after the header; for JSON lines the line is the only field."""
         with self.open() as stream:
             if self.format == "jsonl":
                 yield from ((number, [line]) for number, line in enumerate(stream, 1) if line.strip())
@@ -96,7 +96,7 @@ class TextFile:
                 end = reader.line_num
 
     def line_of(self, record: int) -> int | None:
-        """The line on which a record begins; the first record behind the header is 0."""
+        """The line on which a record begins; the first record after the header is 0."""
         return next((line for number, (line, _) in enumerate(self.records()) if number == record), None)
 
     def _first_line(self) -> str:
@@ -115,7 +115,7 @@ class TextFile:
 
 
 def find_fault(file: TextFile) -> Fault | None:
-    """The first line that is not what its format asks for."""
+    """The first line that does not fit its format."""
     if file.format == "parquet":
         return None
     try:

@@ -1,9 +1,9 @@
 """Loading: rows of files into a table.
 
-In: CSV, JSON lines or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked, in a
-first pass, before the table is created and the first row is written, so a fault in the last line leaves nothing half
-loaded; rows go in the files' order, so of two rows with one key the later wins, and a load that was interrupted is done
-again; memory does not grow with the files.
+In: CSV, JSON lines or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked,
+in a first pass, before the table is created and the first row is written, so a fault in the last line leaves nothing
+half loaded; rows are put in the files' order, so of two rows with one key the later wins, and an interrupted load can
+be repeated; memory does not grow with the files.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Progress = Callable[[int, int], None]  # rows written, rows in all
 class Loaded:
     """What was loaded: `created` is the CREATE TABLE statement that was run, if one was.
 
-    Of the rows `added` have a key that was not in the table, and `replaced` were put over a row that was, from before or
-    from the same files. `nulls` are the texts that were guessed to be NULL.
+    Of the rows, `added` have a key that was not in the table, and `replaced` were put over an existing row, from before
+    or from the same files. `nulls` are the texts that were guessed to be NULL.
     """
 
     table: str
@@ -54,7 +54,7 @@ class Loaded:
 
 @contextlib.contextmanager
 def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iterator[Load]:
-    """The files as something that can be loaded, while the block lasts."""
+    """The files, ready to be loaded, for the duration of the block."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; SET enable_progress_bar = false")
         with open_files(connection, paths, reading) as files, _keyboard():
@@ -63,7 +63,7 @@ def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iter
 
 @contextlib.contextmanager
 def _keyboard() -> Iterator[None]:
-    """Ctrl-C is Ctrl-C, also where DuckDB was at work and has its own word for it."""
+    """Raise KeyboardInterrupt on Ctrl-C, even where DuckDB raises its own error for it."""
     try:
         yield
     except RuntimeError as error:
@@ -73,7 +73,7 @@ def _keyboard() -> Iterator[None]:
 
 
 class Load:
-    """Open files on their way into a table; `total` rows are known once they are checked."""
+    """Open files to be loaded into a table; `total` rows are known once they are checked."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile]) -> None:
         self._connection = connection
@@ -104,7 +104,7 @@ class Load:
         progress: Progress | None,
         wrote: Callable[[Token], None] | None = None,
     ) -> Loaded:
-        """Create the table, if that is asked for and not done, and put all rows; `wrote` is told of each transaction."""
+        """Create the table, if asked for and not done, and put all rows; `wrote` is called for each transaction."""
         if created and not _is_there(database, created):
             database.execute(created)
         elif created:
@@ -139,7 +139,7 @@ class Load:
             raise BadRow(f"{file.label} lacks the key column {', '.join(missing)}", "every row has its whole key")
         tests = [_fault(file, schema.column(name), place) for name, place in places.items()]
         try:
-            # columns that no test looks at are counted, else DuckDB would not read them, and not find what is wrong there
+            # columns without a test are counted, else DuckDB would not read them, and would miss faults there
             wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
             counts = file.aggregate(self._connection, ["count(*)", *wanted])
             if any(counts[1 : len(tests) + 1]):
@@ -151,7 +151,7 @@ class Load:
         return counts[0]
 
     def _check_batches(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> None:
-        """What Arrow has to say of typed columns: a number too large, a nanosecond too many."""
+        """What Arrow refuses in typed columns: a number too large, a nanosecond too many."""
         first = 0
         for batch in self._reader(file, schema, ignore_unknown):
             try:
@@ -164,7 +164,7 @@ class Load:
     def _describe(
         self, file: SourceFile, schema: TableSchema, places: dict[str, int], tests: Sequence[str]
     ) -> InputError:
-        """The first fault of a file that has one: where it is, and what."""
+        """The first fault of a file that has one: where and what."""
         cases = " ".join(f"WHEN {test} THEN {i}" for i, test in enumerate(tests))
         texts = " ".join(
             f"WHEN {test} THEN CAST(v{p} AS VARCHAR)" for test, p in zip(tests, places.values(), strict=True)
@@ -196,7 +196,7 @@ def _parse(statement: str) -> TableSchema:
 
 
 def _is_there(database: Database, created: str) -> bool:
-    """Whether the table to be created is there already, as a load that was interrupted leaves it; DuplicateName if not so."""
+    """Whether the table to be created exists, as an interrupted load leaves it; DuplicateName if it differs."""
     wanted = _parse(created)
     if not database.catalog().has(wanted.name):
         return False
@@ -207,7 +207,7 @@ def _is_there(database: Database, created: str) -> bool:
 
 
 def _fault(file: SourceFile, column: Column, place: int) -> str:
-    """SQL that is true where a row's value cannot be that of the column."""
+    """SQL that is true where a row's value does not fit the column."""
     kind, text = file.types[place], f"v{place}"
     tests = [misfit_of(column.type, text)] if file.is_text(place) else []
     if kind == "JSON" and column.type.kind == "DECIMAL":

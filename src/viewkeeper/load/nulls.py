@@ -1,8 +1,8 @@
-"""Guessing NULL: which text a CSV file writes where it has no value.
+"""Guessing NULL: which text a CSV file uses for a missing value.
 
-In: a CSV file, read with nothing but no text as NULL. Out: the same file, read with what was guessed. Always: a text is
-NULL where it stands in a column that would be of numbers, dates or the like without it, and then it is NULL in every
-column of the file; in a file of nothing but texts NA is a text.
+In: a CSV file, read with only empty text as NULL. Out: the same file, read with the guess. Always: a text is NULL where
+it occurs in a column that would be of numbers, dates or the like without it, and then it is NULL in every column of the
+file; in a file of texts only, NA is a text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NULL_TEXTS = ("NA", "NULL", "\\N")
 
 
 def guess_null(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> SourceFile:
-    """The file with the texts that are NULL in it; what is not CSV says itself what is NULL."""
+    """The file with the texts that are NULL in it; other formats than CSV mark NULL themselves."""
     if file.text.format not in ("csv", "tsv"):
         return file
     types = infer_types(connection, csv_file(file.text, ("", *NULL_TEXTS)))

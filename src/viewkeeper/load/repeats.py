@@ -1,7 +1,7 @@
 """Repeated keys: rows of files that would be one row of a table.
 
-In: files and the table they are for. Out: an error that names two of the lines. Always: keys are compared as the table
-compares them, by value and not by text; all rows of all files count; DuckDB keeps the keys, on disk where they are many.
+In: files and their table. Out: an error that names two of the lines. Always: keys are compared as the table compares
+them, by value and not by text; all rows of all files count; DuckDB keeps the keys, on disk where they are many.
 """
 
 from __future__ import annotations

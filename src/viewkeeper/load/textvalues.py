@@ -1,8 +1,8 @@
-"""Text values: what a text means in a column, as DuckDB expressions.
+"""Text values: the value of a text in a column, as DuckDB expressions.
 
-In: a type and a VARCHAR expression. Out: SQL for the value, and SQL that is true where there is none. Always: nothing is
-rounded and nothing is cut: a text either spells a value of the type exactly, or it does not fit. Texts are read as the
-command line reads them; blank is NULL, except in STRING and BINARY.
+In: a type and a VARCHAR expression. Out: SQL for the value, and SQL that is true where there is none. Always: nothing
+is rounded and nothing is truncated: a text either spells a value of the type exactly, or it does not fit. Texts are
+read as the command line reads them; blank is NULL, except in STRING and BINARY.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def value_of(kind: SqlType, text: str) -> str:
 
 
 def keeps_digits_as_double(text: str) -> str:
-    """SQL that is true where a text is a number, and a DOUBLE spells out with the digits of the text."""
+    """SQL that is true where a text is a number that a DOUBLE represents with the same digits."""
     number = rf"(?i){_DOUBLE_WITHOUT_ZEROS}|{_NOT_FINITE}"
     is_short = f"length({text}) <= {_EXACT_DIGITS} AND NOT contains(lower({text}), 'e')"
     kept = f"{_digits(text)} = {_digits(f'CAST(TRY_CAST({text} AS DOUBLE) AS VARCHAR)')}"
@@ -60,12 +60,12 @@ def keeps_digits_as_double(text: str) -> str:
 
 
 def _digits(number: str) -> str:
-    """The digits of a number from the first to the last that is not 0; a DOUBLE near to it has its exponent as well."""
+    """The digits of a number from the first to the last that is not 0; a DOUBLE near to it has the same exponent."""
     return f"trim(regexp_replace(regexp_replace(lower({number}), 'e.*', ''), '[^0-9]', '', 'g'), '0')"
 
 
 def misfit_of(kind: SqlType, text: str) -> str:
-    """SQL that is true where a text is there and spells no value."""
+    """SQL that is true where a text is present and spells no value."""
     if kind.kind == "STRING":
         return "false"
     there = f"{text} IS NOT NULL" if kind.kind in KINDS_WITH_BLANK else f"trim({text}) <> ''"
@@ -73,6 +73,6 @@ def misfit_of(kind: SqlType, text: str) -> str:
 
 
 def lost_digits_of(text: str, json_kind: str) -> str:
-    """SQL that is true where a number of a JSON file may have had more digits than are left of it."""
+    """SQL that is true where a number of a JSON file may have lost digits."""
     digits = rf"ltrim(replace(regexp_replace({text}, '\.0$', ''), '.', ''), '-0')"
     return f"coalesce({json_kind} = 'DOUBLE' AND length({digits}) > {_EXACT_DIGITS}, false)"

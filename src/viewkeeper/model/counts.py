@@ -1,6 +1,6 @@
 """Counts: how much work an epoch, or a task of one, did.
 
-In: counts of parts. Out: their total. Always: what is counted is what costs: rows, records, bytes and CPU time.
+In: counts of parts. Out: their total. Always: only what costs is counted: rows, records, bytes and CPU time.
 """
 
 from __future__ import annotations

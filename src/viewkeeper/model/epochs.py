@@ -1,8 +1,8 @@
-"""The epoch record: the one row that says which epoch is committed and which is under way.
+"""The epoch record: the one row that states which epoch is committed and which is in flight.
 
-In: steps of the protocol (`epochs.md`, section 1). Out: a new record; the store swaps it in when the version it replaces
-is still there (R5). Always: `last` only grows, an epoch in flight is `last`, and `floor` never passes what a reader of the
-last K committed epochs needs.
+In: steps of the protocol (`epochs.md`, section 1). Out: a new record; the store swaps it in if the version it replaces
+is still current (R5). Always: `last` only grows, an epoch in flight is `last`, and `floor` never passes what a reader
+of the last K committed epochs needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Inflight:
     floor: int
     aborted: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
-    indexed: frozenset[int] = frozenset()  # tables of which it is written down which records the epoch wrote
+    indexed: frozenset[int] = frozenset()  # tables for which the epoch indexes the records it writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class EpochRecord:
     floor: int
     aborted: tuple[int, ...]
     filled: dict[int, int]  # backfill -> the epoch from which on its tables are readable
-    filling: dict[int, BackfillProgress]  # backfill -> how far it has come
-    rebuilt: Positions  # DELTA holds the base from here on; only behind a power loss not everywhere
-    stopped: dict[int, str]  # table of a node -> why it is not kept up any more
-    pins: dict[str, tuple[int, int]]  # who -> the epoch that is read, and the stamp until which it is kept
+    filling: dict[int, BackfillProgress]  # backfill -> its progress
+    rebuilt: Positions  # from here on DELTA holds the whole base; set only after a power loss
+    stopped: dict[int, str]  # table of a node -> why it is no longer maintained
+    pins: dict[str, tuple[int, int]]  # reader -> the epoch that it reads, and the stamp until which that is kept
     inflight: Inflight | None
     keeping: Keeping = field(default_factory=Keeping)
 
@@ -88,7 +88,7 @@ def begin(
     chunks: tuple[Chunk, ...] = (),
     views: frozenset[int] = frozenset(),
 ) -> EpochRecord:
-    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views in it, `views` the tables they show."""
+    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views, `views` the tables they show."""
     _require_owner(record, owner)
     if record.inflight:
         raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
@@ -134,9 +134,9 @@ def commit(
 
 
 def abort(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingProxyType({})) -> EpochRecord:
-    """Give the epoch in flight up: its number is never used again, and nobody sees what it wrote (R8).
+    """Abort the epoch in flight: its number is never reused, and nobody sees what it wrote (R8).
 
-    `stopped` are the tables of nodes that made it fail, with the reason: views that need them are not readable any more,
+    `stopped` are the tables of nodes that made it fail, with the reason: views that need them are no longer readable,
     and the next epoch is planned without them.
     """
     _require_owner(record, owner)
@@ -151,7 +151,7 @@ def abort(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingP
 
 
 def is_same_step(found: EpochRecord, tried: EpochRecord) -> bool:
-    """Whether the owner's swap of `tried` was applied: `found` is that, or differs by the pins of readers alone (R5)."""
+    """Whether the owner's swap of `tried` was applied: `found` equals it, or differs only in readers' pins (R5)."""
     return found.version >= tried.version and replace(found, version=tried.version, pins=tried.pins) == tried
 
 
@@ -172,7 +172,7 @@ def unpin(record: EpochRecord, name: str) -> EpochRecord:
 
 
 def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
-    """All view records are gone: every view is filled anew, and the epoch in flight has nothing to finish.
+    """All view records are lost: every view is filled anew, and the epoch in flight has nothing to finish.
 
     Readable again once `rebuilt` is committed: where views are filled from DELTA, the log holds the base up to there.
     """
@@ -180,7 +180,7 @@ def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
 
 
 def begin_incarnation(record: EpochRecord, incarnation: str) -> EpochRecord:
-    """The record of a restored store: nobody's yet, with older tokens that do not fit it and numbers that go on (R19)."""
+    """The record of a restored store: without an owner; older tokens do not fit, and epoch numbers continue (R19)."""
     return _next(record, incarnation=incarnation, owner="")
 
 

@@ -1,8 +1,8 @@
-"""Fills: how far a backfill has come, from rows which were there before the views (`epochs.md`, R12).
+"""Fills: how far a backfill has come, from rows that existed before the views (`epochs.md`, R12).
 
-In: borders between keys. Out: frozen values of the epoch record. Always: a fill goes through each part of its source in key
-order; a part is a stream of the base table, or a partition of its DELTA or of a node. What lies at or below the cursor is in
-the views and kept up by changes; what lies above it is not in them yet.
+In: borders between keys. Out: frozen values of the epoch record. Always: a fill goes through each part of its source in
+key order; a part is a stream of the base table, or a partition of its DELTA or of a node. Rows at or below the cursor
+are in the views and maintained by changes; rows above it are not in them yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ START = b""  # below every key
 class Borders:
     """Keys that cut the next rows of a part in pieces, and how many rows and bytes these are.
 
-    The first key is the one behind which they begin; the last is None when the part ends there.
+    The rows begin after the first key; the last key is None when the part ends there.
     """
 
     keys: tuple[bytes | None, ...]
@@ -28,8 +28,8 @@ class Borders:
 class Chunk:
     """Rows that one epoch brings into views: for each part that is not done, borders low < … <= high.
 
-    `tables` are the backfills. A high of None is the end of the part. `rows` and `bytes` are those of the chunk, `total` is
-    about how many rows the source has.
+    `tables` are the backfills. A high of None is the end of the part. `rows` and `bytes` are those of the chunk,
+    `total` is the approximate number of rows of the source.
     """
 
     source: int
@@ -54,9 +54,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """A view that is being filled: for each source the cursors of the parts that are not done; rows that are in, of about.
+    """A view that is being filled: for each source the cursors of the parts that are not done; rows done, of about how
+    many.
 
-    All sources are there from the first chunk on, so a view is filled when none has a cursor left.
+    All sources are listed from the first chunk on, so a view is filled when none has a cursor left.
     """
 
     cursors: dict[int, dict[int, bytes]]
@@ -84,7 +85,7 @@ class BackfillProgress:
 
 
 def advance(before: BackfillProgress | None, chunk: Chunk) -> BackfillProgress:
-    """A fill behind a chunk that is committed."""
+    """The progress after a committed chunk."""
     was = before or BackfillProgress({}, 0, 0)
     cursors = {part: keys[-1] for part, keys in chunk.borders.items() if keys[-1] is not None}
     total = was.total + (chunk.total if chunk.opens else 0)

@@ -26,7 +26,7 @@ class Horizon:
     filled: dict[int, int]
     stopped: frozenset[int]  # tables of nodes: a view that needs one is not readable
     catalog_version: int
-    indexed_from: int | None = None  # epochs from here on say which records they wrote
+    indexed_from: int | None = None  # epochs from here on have an index of the records they wrote
 
 
 def horizon_bytes(record: dict, catalog: dict) -> bytes:
@@ -39,7 +39,7 @@ def horizon_bytes(record: dict, catalog: dict) -> bytes:
 
 @lru_cache(maxsize=64)
 def parse_horizon(value: bytes) -> Horizon:
-    """The horizon that `horizon_bytes` wrote; cached, because most reads meet the one of the read before."""
+    """The horizon that `horizon_bytes` wrote; cached, because most reads meet the same one as the read before."""
     if not value:
         raise CorruptStore("the store has no epoch record", "restore it from a backup")
     facts = json.loads(value)

@@ -1,8 +1,8 @@
-"""Keeping: how long versions of view records stay, for those who ask what changed.
+"""Keeping: how long versions of view records are kept, for readers of changes.
 
-In: what an operator asks for, and the epochs that are committed. Out: the epoch down to which versions are kept. Always:
-what was asked for is kept at least, by epochs and by seconds; the epochs of earlier instants are known by a few marks, so
-that the epoch record does not grow with the time that is kept.
+In: what an operator asks for, and the committed epochs. Out: the epoch down to which versions are kept. Always: at
+least what was asked for is kept, by epochs and by seconds; a few marks map earlier instants to epochs, so that the
+epoch record does not grow with the time that is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from viewkeeper.errors import InputError
 
-_MARKS = 32  # for the seconds that are kept: so much more of them may be kept than was asked for
+_MARKS = 32  # for the seconds that are kept: up to one interval between marks more is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Keeping:
     epochs: int = 0
     seconds: float = 0
     marks: tuple[tuple[int, int], ...] = ()  # committed epochs with their stamps, oldest first
-    indexed_from: int | None = None  # from this epoch on it is written down which records each epoch wrote
+    indexed_from: int | None = None  # from this epoch on, the records that each epoch wrote are indexed
 
     def __post_init__(self) -> None:
         for name, value, kinds in (("epochs", self.epochs, int), ("seconds", self.seconds, int | float)):
@@ -34,12 +34,12 @@ class Keeping:
         return bool(self.epochs or self.seconds)
 
     def begun(self, epoch: int) -> Keeping:
-        """With an epoch begun: it is indexed, and so are all behind it, for as long as anything is kept."""
+        """With an epoch begun: it and all later ones are indexed, for as long as anything is kept."""
         first = epoch if self.indexed_from is None else self.indexed_from
         return replace(self, indexed_from=first if self else None)
 
     def committed(self, epoch: int, stamp: int) -> Keeping:
-        """With an epoch committed: marked, if the mark before it is old enough, and without marks that nobody needs."""
+        """With an epoch committed: marked, if the previous mark is old enough; marks no longer needed are dropped."""
         if not self.seconds:
             return replace(self, marks=())
         apart = int(self.seconds * 1e9 / _MARKS)
@@ -48,7 +48,7 @@ class Keeping:
         return replace(self, marks=marks[max(0, len(passed) - 1) :])
 
     def floor(self, committed: int, stamp: int, kept: int) -> int:
-        """The epoch behind which all is kept at `stamp`; `kept` is where that was until now."""
+        """The epoch after which everything is kept at `stamp`; `kept` is the floor until now."""
         floors = [committed - self.epochs] if self.epochs else []
         if self.seconds:
             passed = [epoch for epoch, then in self.marks if then <= stamp - self.seconds * 1e9]

@@ -1,7 +1,7 @@
 """Key batches: the format of `keys`, over Arrow arrays.
 
 In: one Arrow array per key column. Out: an array of key bytes, and the placement hash of each key's first part. Always:
-the same bytes and the same hash as `keys` gives for each row.
+the same bytes and the same hash as `keys` computes for each row.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _sums_of_strings(part: Ragged) -> np.ndarray:
     lengths = part.lengths
     powers = _powers(int(lengths.max()))
     terms = part.data * powers[np.arange(len(part.data)) - np.repeat(part.offsets[:-1], lengths)]
-    running = np.zeros(len(terms) + 1, np.uint64)  # may wrap around, and the differences are right all the same
+    running = np.zeros(len(terms) + 1, np.uint64)  # may wrap around; the differences are still right
     np.cumsum(terms, out=running[1:])
     return running[part.offsets[1:]] - running[part.offsets[:-1]]
 

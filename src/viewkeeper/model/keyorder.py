@@ -1,7 +1,7 @@
 """Key order: the order of many keys, and where among them another key begins.
 
-In: key bytes. Out: places in the order of the keys. Always: exactly the order of the bytes. Bytes that are the same in all
-keys tell nothing; of what is left, words of eight bytes are sorted, and each next word only where the ones before it tie.
+In: key bytes. Out: indexes in the order of the keys. Always: exactly the order of the bytes. Bytes that are the same in
+all keys are ignored; the rest is sorted in words of eight bytes, and each next word only where the previous ones tie.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WIDTH_MAX = 128  # longer keys are compared string by string
 
 
 def order_of_keys(keys: pa.Array, within: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places of all keys in growing order, equal ones by `within`; and of these which are the last of their key."""
+    """The indexes of all keys in ascending order, equal ones by `within`; and which are the last of their key."""
     strings = Ragged.from_arrow(keys)
     if not len(strings):
         return np.zeros(0, np.int64), np.zeros(0, bool)
@@ -48,7 +48,7 @@ def _words(strings: Ragged) -> list[np.ndarray]:
 
 
 def _sort_ties(order: np.ndarray, begins: np.ndarray, word: np.ndarray) -> np.ndarray:
-    """The places sorted by `word` where they were equal until now: between two of `begins`."""
+    """The indexes sorted by `word` where they were equal so far: between two of `begins`."""
     tied = ~begins
     tied[:-1] |= ~begins[1:]
     if begins.sum() == 1:

@@ -1,7 +1,7 @@
-"""Moments: which state of the views a read sees, and what changed on the way to it.
+"""Moments: which state of the views a read sees, and what changed up to it.
 
-In: a horizon and an epoch. Out: frozen values that a store reads records by. Always: a moment sees the versions at or below
-its epoch that are not aborted.
+In: a horizon and an epoch. Out: frozen values that a store reads records by. Always: a moment sees the versions at or
+below its epoch that are not aborted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Moment:
     horizon: Horizon
 
     def kept_from(self, floor: int) -> Moment:
-        """The same, with the floor as it was found once the records were held: what lies below may be gone."""
+        """The same, with the floor as found once the records were held: versions below it may be gone."""
         return replace(self, horizon=replace(self.horizon, floor=floor))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an epoch did to one record; `before` is None where it is new, `after` where it is gone."""
+    """What an epoch did to one record; `before` is None if inserted, `after` if deleted."""
 
     epoch: int
     key: bytes

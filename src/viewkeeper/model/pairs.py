@@ -1,7 +1,7 @@
-"""Pairs of key and value, as a scan gives them, in pieces that become Arrow arrays.
+"""Pairs of key and value, as a scan returns them, in pieces that become Arrow arrays.
 
-In: pairs, in order. Out: the pairs in pieces. Always: the first piece is small, so that an answer begins at once; no piece
-holds more than a bounded number of bytes, beyond one pair.
+In: pairs, in order. Out: the pairs in pieces. Always: the first piece is small, so that a result begins at once; no
+piece holds more than a bounded number of bytes, beyond one pair.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Positions: how far something has come in the streams of a log.
 
-In and out: numbers with names. Always: a position is ordered within its stream, and nothing more: the difference of two says
-nothing of what lies between them. A stream is known by its name.
+In and out: numbers with names. Always: a position is ordered within its stream, and nothing more: the difference of two
+does not tell how much lies between them. A stream is identified by its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Positions = dict[Stream, Position]
 class Cut:
     """One state of the whole base: the last position of each stream up to the instant `stamp` (nanoseconds).
 
-    `changes`: how many lie between it and where it was asked for from.
+    `changes`: how many lie between the given start and the cut.
     """
 
     positions: Positions

@@ -1,7 +1,7 @@
 """Ragged: many byte strings as one array of bytes and one of offsets, handled without a loop over them.
 
-In and out: Arrow binary arrays, or numpy matrices of bytes where all strings have one width. Always: row i of an answer
-belongs to row i of what came in.
+In and out: Arrow binary arrays, or numpy matrices of bytes where all strings have one width. Always: row i of a result
+belongs to row i of the input.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Ragged:
         return gather(self.data, self.offsets[:-1] + starts, lengths)
 
     def without_first(self, width: int) -> Ragged:
-        """Each string without its first `width` bytes, which all of them have."""
+        """Each string without its first `width` bytes; all have at least as many."""
         return gather(self.data, self.offsets[:-1] + width, self.lengths - width)
 
 
@@ -97,7 +97,7 @@ def gather(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Ragged:
 
 
 def _every_other(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The bytes of pieces that lie one behind the other: to Arrow they are every other string, copied whole."""
+    """The bytes of non-overlapping pieces in ascending order: to Arrow they are every other string, copied whole."""
     borders = np.empty(2 * len(starts), np.int64)
     borders[0::2], borders[1::2] = starts, ends
     small = len(data) <= _INT32_MAX
@@ -129,7 +129,7 @@ def gather_fixed(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray
 
 
 def join(parts: Sequence[Ragged | np.ndarray]) -> Ragged:
-    """Row by row, the parts one after the other; a matrix is a part of fixed width."""
+    """Row by row, the concatenated parts; a matrix is a part of fixed width."""
     shaped = [part.as_matrix() if isinstance(part, Ragged) else part for part in parts]
     matrices = [part for part in shaped if isinstance(part, np.ndarray)]
     if len(matrices) == len(shaped):

@@ -1,8 +1,8 @@
-"""Read modes: how fresh, and how consistent with other reads, an answer must be.
+"""Read modes: how fresh, and how consistent with other reads, a result must be.
 
-`"snapshot"` (the default): the last committed epoch, the same for all records of one read. `"latest"`: the newest version
-of each record, committed or not. `Bounded(seconds=…)`: a snapshot at most that old. A session: a snapshot that holds the
-session's own writes and never goes back.
+`"snapshot"` (the default): the last committed epoch, the same for all records of one read. `"latest"`: the newest
+version of each record, committed or not. `Bounded(seconds=…)`: a snapshot at most that old. A session: a snapshot that
+holds the session's own writes and never goes back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Row batches: the format of `rows`, over Arrow arrays.
+"""Row batches: the format of `rowcodec`, over Arrow arrays.
 
-In: one Arrow array per column, or an array of row bytes. Out: the other. Always: the same bytes as `rows` gives for each
-row, and a NULL among row bytes (no row) decodes to NULL in every column.
+In: one Arrow array per column, or an array of row bytes. Out: the other. Always: the same bytes as `rowcodec` makes for
+each row, and a NULL among row bytes (no row) decodes to NULL in every column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def encode_rows(
     if not added and tails is None:
         return join(parts).to_arrow()
     later: list[Ragged] = [] if tails is None else [Ragged.from_arrow(tails)]
-    kept = later[0].lengths > 0 if later else np.zeros(count, bool)  # rows with something in this segment or behind
+    kept = later[0].lengths > 0 if later else np.zeros(count, bool)  # rows with data in this or a later segment
     for at, part in reversed(added):
         own = flat[at : at + len(part)]
         for array in own:
@@ -77,7 +77,7 @@ def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[in
 
 
 def tails_of(columns: tuple[Column, ...], rows: pa.Array) -> pa.Array | None:
-    """For each row the segments behind those of `columns`, empty where there are none; None when no row has any."""
+    """For each row the segments after those of `columns`, empty where there are none; None when no row has any."""
     whole = Ragged.from_arrow(rows)
     at, stops = whole.offsets[:-1].copy(), whole.offsets[1:]
     for _, part in segments_of(columns):
@@ -88,7 +88,7 @@ def tails_of(columns: tuple[Column, ...], rows: pa.Array) -> pa.Array | None:
 
 
 def _spread(array: pa.Array, there: np.ndarray) -> pa.Array:
-    """The values at the places where `there` is True, NULL at the others."""
+    """The values where `there` is True, NULL elsewhere."""
     return array if there.all() else array.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
@@ -100,7 +100,7 @@ def _counts(columns: tuple[Column, ...], data: np.ndarray, starts: np.ndarray) -
 
 
 def _sizes(columns: tuple[Column, ...], data: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """How many bytes the segments that begin at `starts` have."""
+    """The sizes in bytes of the segments that begin at `starts`."""
     sizes = np.zeros(len(starts), np.int64)
     counts = _counts(columns, data, starts) if len(starts) else sizes
     for count in np.unique(counts).tolist():
@@ -126,7 +126,7 @@ def _decode_segment(
 def _decode_mixed(
     columns: tuple[Column, ...], counts: np.ndarray, data: np.ndarray, starts: np.ndarray, wanted: Sequence[int]
 ) -> list[pa.Array]:
-    """Rows written under several versions of the schema: decoded apart, then put back in order."""
+    """Rows written under several versions of the schema: decoded separately, then put back in order."""
     order = np.argsort(counts, kind="stable")
     pieces = [_decode_alike(columns, int(count), data, starts[counts == count], wanted) for count in np.unique(counts)]
     back = pa.array(np.argsort(order, kind="stable"))

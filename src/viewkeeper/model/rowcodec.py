@@ -2,9 +2,9 @@
 
 In: stored values. Out: one segment for the columns that the table was made with, and one for each ALTER TABLE since:
 `count u16 | null bits | fixed-width values | end offsets u32 of the varying ones | their bytes`. Always: equal rows are
-equal bytes (NULL leaves zeros, last segments that hold nothing but NULL are left out). A row written before columns were
-added decodes with NULLs in their place; one written after, by a reader who does not know them, without them: their
-segments stand behind all it knows, and `tail_of` gives them to a writer who must keep them. `rowbatches` is the same
+equal bytes (NULL leaves zeros, trailing segments of NULLs only are left out). A row written before columns were added
+decodes with NULLs in their place. A reader with an older schema decodes a newer row without the added columns: their
+segments come after all it knows, and `tail_of` returns them to a writer that must keep them. `rowbatches` is the same
 format over Arrow arrays.
 """
 
@@ -26,7 +26,7 @@ _WIDE = "16s"  # DECIMAL and accumulators: 128 bits, little-endian two's complem
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the values of a row with these columns stand."""
+    """Where the values of a row with these columns are."""
 
     columns: tuple[Column, ...]
     fixed: tuple[int, ...]  # columns of fixed width, in order
@@ -58,7 +58,7 @@ def layout_of(columns: tuple[Column, ...]) -> Layout:
 
 @lru_cache(maxsize=4096)
 def segments_of(columns: tuple[Column, ...]) -> tuple[tuple[int, tuple[Column, ...]], ...]:
-    """The columns of each segment, with the place of its first: those from the start, then those of each ALTER TABLE."""
+    """The columns of each segment, with the index of its first: the original ones, then those of each ALTER TABLE."""
     segments = [(0, tuple(itertools.takewhile(lambda column: not column.added, columns)))]
     at = len(segments[0][1])
     for _, group in itertools.groupby(columns[at:], key=lambda column: column.added):
@@ -92,7 +92,7 @@ def decode_row(columns: tuple[Column, ...], row: bytes) -> list[Stored]:
 
 
 def tail_of(columns: tuple[Column, ...], row: bytes) -> bytes:
-    """The segments of a row behind those of `columns`: what a newer schema knows of it."""
+    """The segments of a row after those of `columns`: those of a newer schema."""
     at = 0
     for _, part in segments_of(columns):
         if at < len(row):
@@ -121,7 +121,7 @@ def _encode_segment(columns: tuple[Column, ...], values: Sequence[Stored]) -> by
 
 
 def _decode_segment(columns: tuple[Column, ...], row: bytes, at: int) -> tuple[list[Stored], int]:
-    """The values of the segment at a place in the row, and where it ends."""
+    """The values of the segment at an offset in the row, and where it ends."""
     layout = _layout_of_stored(columns, row, at)
     head = layout.head.unpack_from(row, at)
     values: list[Stored] = [None] * len(columns)

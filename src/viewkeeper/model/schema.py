@@ -2,7 +2,7 @@
 
 In: columns in declared order and the names of the key columns. Out: frozen values that go to JSON and back. Always: a
 column's position never changes, because columns are only ever added at the end. Each ALTER TABLE takes an id of the
-catalog, as each table and view does, so ids tell which columns a view's text was written for.
+catalog, as each table and view does, so ids show which columns a view's text was written for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TableId = NewType("TableId", int)
 class Column:
     """A named, typed column; `nullable` is False for key columns of base tables.
 
-    `added` is the id of the ALTER TABLE that added it, 0 for a column that was there from the start.
+    `added` is the id of the ALTER TABLE that added it, 0 for an original column.
     """
 
     name: str
@@ -64,7 +64,7 @@ class TableSchema:
         return (self.id,) if self.delta is None else (self.id, self.delta)
 
     def position(self, name: str) -> int:
-        """Place of the column called `name` (any case) among `columns`."""
+        """Index of the column named `name` (any case) among `columns`."""
         for position, column in enumerate(self.columns):
             if column.name.lower() == name.lower():
                 return position
@@ -75,7 +75,7 @@ class TableSchema:
         return self.columns[self.position(name)]
 
     def as_of(self, view: TableId) -> TableSchema:
-        """The table as a view with that id was written for it: without the columns added later."""
+        """The table as it was when the view with that id was written: without the columns added later."""
         return replace(self, columns=tuple(column for column in self.columns if column.added <= view))
 
     def to_json(self) -> dict[str, object]:

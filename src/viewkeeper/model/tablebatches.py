@@ -1,7 +1,7 @@
 """Table batches: rows of a base table as a reader sees them, over Arrow arrays.
 
-In: key bytes and row bytes. Out: one Arrow array for each declared column. Always: decoded by whole columns; TIMESTAMP is
-aware and in UTC, as it is on every face of ViewKeeper.
+In: key bytes and row bytes. Out: one Arrow array for each declared column. Always: decoded by whole columns; TIMESTAMP
+is aware and in UTC, as everywhere in ViewKeeper's public interfaces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def decode_table(schema: TableSchema, keys: pa.Array, rows: pa.Array) -> dict[st
 
 
 def decode_columns(schema: TableSchema, names: Sequence[str], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
-    """The columns of those names; no others are decoded."""
+    """The columns with those names; no others are decoded."""
     values = schema.value_columns
     wanted = [place for place, column in enumerate(values) if column.name in names]
     decoded = decode_rows(values, rows, wanted) if wanted else []

@@ -1,4 +1,4 @@
-"""Tokens: what a write leaves in the hands of its writer, so that a later read can wait for it.
+"""Tokens: returned by a write, so that a later read can wait for it.
 
 In: where the log ended after a write. Out: a value that goes to a string and back. Always: a token belongs to one
 incarnation of one store (R19) and is refused by any other.
@@ -15,7 +15,7 @@ from viewkeeper.model.positions import Position, Positions, Stream, covers
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Positions that the writes it stands for reach; `|` of two tokens stands for the writes of both."""
+    """Positions that cover the writes it represents; `|` of two tokens represents the writes of both."""
 
     incarnation: str
     positions: Positions = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Token:
         return Token(incarnation, positions)
 
     def is_covered_by(self, incarnation: str, positions: Positions) -> bool:
-        """Whether everything the token stands for is in a state that reaches `positions`."""
+        """Whether a state at `positions` includes everything the token represents."""
         if incarnation != self.incarnation:
             raise ForeignToken(
                 "the token belongs to another store, or to this one before it was restored",

@@ -1,6 +1,6 @@
-"""The SQL types: one value per type, and its name in each engine we speak to.
+"""The SQL types: one value per type, and its name in each engine we use.
 
-In: a type's SQL name. Out: a frozen `SqlType` with its Arrow, DuckDB and Spark faces. Always: equal types are equal
+In: a type's SQL name. Out: a frozen `SqlType` with its Arrow, DuckDB and Spark types. Always: equal types are equal
 values, and a type's `str` parses back to it.
 """
 
@@ -39,7 +39,7 @@ class SqlType:
 
     @property
     def whole_digits(self) -> int:
-        """How many digits of a DECIMAL stand before the point."""
+        """How many digits of a DECIMAL come before the point."""
         return self.precision - self.scale
 
     @property
@@ -125,7 +125,7 @@ _SYNONYMS = {
     "DEC": "DECIMAL",
 }
 _KNOWN = "use one of BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP"
-# Names of other dialects, or of types that are not stored; Spark's CAST refuses some and cuts at the length of others.
+# Names from other dialects, or of types that are not stored; Spark's CAST refuses some and truncates others.
 _INSTEAD = {
     "BOOL": "write BOOLEAN",
     **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "CHARACTER", "NVARCHAR"), "write STRING, which has no length"),

@@ -1,7 +1,7 @@
-"""Values: a Python value of a column, checked once at the border and turned into what is stored.
+"""Values: a Python value of a column, checked once on entry and converted to its stored form.
 
 In: what a caller passes. Out: the stored form (DECIMAL as its unscaled integer, DATE as days, TIMESTAMP as microseconds
-since 1970 in UTC). Always: what does not fit exactly is refused with the column's name; nothing is rounded.
+since 1970 in UTC). Always: a value that does not fit exactly is refused with the column's name; nothing is rounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from viewkeeper.errors import BadRow
 from viewkeeper.model.schema import Column
 
-# bool, int, float, str or bytes, and None for NULL: which of them, the column's type says and no checker can know.
+# bool, int, float, str or bytes, and None for NULL: the column's type decides which, and no checker can know it.
 Stored: TypeAlias = Any
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -39,7 +39,7 @@ def from_stored(column: Column, stored: Stored) -> object:
 
 
 def to_double(column: Column, number: Decimal) -> float:
-    """The DOUBLE nearest to a number that was written in decimal; beyond the largest one it is refused, not infinity."""
+    """The DOUBLE nearest to a decimal number; one beyond the largest is refused, not infinity."""
     nearest = float(number)
     if number.is_finite() and not math.isfinite(nearest):
         raise _refuse(column, number, "it is beyond the largest DOUBLE")
@@ -47,7 +47,7 @@ def to_double(column: Column, number: Decimal) -> float:
 
 
 def _plain(value: object) -> object:
-    """What numpy calls an integer or a real number, as Python does; all else as it is."""
+    """numpy's integers and real numbers as Python's; all else unchanged."""
     if type(value).__module__ == "numpy" and isinstance(value, Integral | Real):
         return value.item()  # type: ignore[attr-defined]
     return value

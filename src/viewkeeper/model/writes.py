@@ -1,7 +1,7 @@
 """Writes to base rows, in the form in which a store takes them.
 
-In: keys, and a function from the rows as found to the rows as they shall be. Always: the function runs inside the store's
-transaction, on what is really there, so a partial put or a test-and-set needs no retry.
+In: keys, and a function from the rows found to the new rows. Always: the function runs inside the store's transaction,
+on the current rows, so a partial put or a test-and-set needs no retry.
 """
 
 from __future__ import annotations

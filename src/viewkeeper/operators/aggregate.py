@@ -1,7 +1,8 @@
-"""γ: one record for each group, kept from what rows contribute to it.
+"""γ: one record for each group, maintained from the contributions of rows.
 
-In: deltas, then contributions. Out: records of groups, of PRE-AGGREGATIONs and of what HAVING shows. Always: what rows
-contribute is a function of the multiset of rows (`fold`), what becomes of a record one of contributions (`groups`).
+In: deltas, then contributions. Out: records of groups, of PRE-AGGREGATIONs and of groups that pass HAVING. Always:
+contributions are a function of the multiset of rows (`contributions`), records a function of contributions
+(`aggregate_groups`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from viewkeeper.settings import WorkSettings
 if TYPE_CHECKING:
     from viewkeeper.operators.inputs import DeltaCollector
 
-_FEW_ROWS = 50_000  # are moved sooner than they are grouped
+_FEW_ROWS = 50_000  # it is faster to move this many than to group them
 
 Readers = Sequence[tuple[AggregateNode, int]]
 
@@ -87,7 +88,7 @@ class AggregateOperator(Operator[AggregateNode]):
             yield apply_groups(applier, node, inputs)
 
     def _read_each(self, readers: Readers, delta: Delta, out: DeltaCollector) -> None:
-        """What each row contributes by itself."""
+        """The contribution of each row by itself."""
         for node, number in readers:
             with blamed(node.table):
                 edge = node.edges[number]

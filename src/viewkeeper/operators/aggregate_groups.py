@@ -1,7 +1,7 @@
 """Groups: the records of γ, from their consolidated contributions (`epochs.md`, "γ fold" and "γ min/max").
 
 In: contributions to groups, entries and exact sums. Out: new rows of the groups' records, of the entries, of the view's
-records under HAVING and of the list of degraded groups. Always: everything comes from the versions below the epoch and the
+records under HAVING and of the list of degraded groups. Always: computed only from the versions below the epoch and the
 contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
 """
 
@@ -27,7 +27,7 @@ from viewkeeper.plan.nodes import AggregateNode
 
 
 def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> Changes:
-    """Put the new rows of all records that the contributions touch; returns how those of the node's own table change."""
+    """Put the new rows of all records that the contributions touch; returns the changes of the node's own table."""
     found = applier.find(node.group_table, inputs[GROUPS])
     known = len(node.group_row) - (0 if node.having else len(node.values))
     old = decode_rows(node.group_row, found.rows, range(known))
@@ -73,7 +73,7 @@ def _add_exact_sums(found: Found, was: pa.Array, part: pa.Table | None) -> pa.Ar
 
 
 def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) -> pa.Table:
-    """The values shown, and whether a group is shown and fails."""
+    """The output values, and whether a group is shown and fails."""
     if not node.values and not node.having:
         return pa.table({})
     columns: dict[str, pa.Array] = {f"s{i}": kept[i] for i in range(len(node.state))}
@@ -100,7 +100,7 @@ def _put_copy(applier: Applier, table: int, groups: Found, rows: pa.Array) -> Ch
 
 
 def _put_degraded(applier: Applier, table: int, groups: Found, failing: np.ndarray) -> None:
-    """List the failing groups, and take those off the list that are well again; mostly there is neither."""
+    """List the failing groups, and remove from the list those that no longer fail; mostly there are neither."""
     partitions = np.unique(groups.versions.partitions).tolist()
     if failing.any() or any(applier.store.has_records(partition, table) for partition in partitions):
         _put_copy(applier, table, groups, _where(failing, encode_rows((), [], len(failing))))

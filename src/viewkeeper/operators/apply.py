@@ -1,8 +1,9 @@
 """Apply: the only way a view program writes records (`epochs.md`, section 1).
 
-In: for one manager and one epoch, keys and their new rows. Out: versions in the store, one transaction for each partition.
-Always: a program computes from the version below the epoch, whether or not the epoch has written the record before; a
-record at the epoch already must hold exactly the computed row, for a view program is a function of its inputs (R6, R7).
+In: for one manager and one epoch, keys and their new rows. Out: versions in the store, one transaction for each
+partition. Always: a program computes from the version below the epoch, whether or not the epoch has written the record
+before; a record already written at the epoch must hold exactly the computed row, because a view program is a function
+of its inputs (R6, R7).
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Records as they were and as they shall be."""
+    """Records before and after."""
 
     found: Found
     after: pa.Array
 
     def table(self) -> tuple[pa.Table, np.ndarray]:
-        """Those that differ, as (position, key, before, after), and the partitions where they lie."""
+        """Those that differ, as (position, key, before, after), and their partitions."""
         found = self.found
         changed = np.flatnonzero(differs(found.rows, self.after))
         chosen = pa.array(changed)
@@ -57,7 +58,7 @@ class Changes:
 
 
 class Applier:
-    """One manager's part of an epoch: reads at once, writes all at the end."""
+    """One manager's share of an epoch: reads at once, writes all at the end."""
 
     def __init__(self, store: VersionedTables, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
         failpoint("apply.start")
@@ -84,12 +85,12 @@ class Applier:
         return Found(table, input_, versions)
 
     def put(self, found: Found, rows: pa.Array) -> Changes:
-        """Let the found records have these rows (NULL: none); returns what that changes."""
+        """Set the rows of the found records (NULL: delete); returns the changes."""
         self._writes.append(_write_of(found.table, found.versions, rows, self.epoch))
         return Changes(found, rows)
 
     def put_events(self, table: int, events: pa.Table) -> Changes:
-        """Let the records of `events`, one for each, be as these state; returns what that changes."""
+        """Set the records of `events`, one for each, to the given states; returns the changes."""
         found = self.find(table, events)
         return self.put(found, found.input["row"].combine_chunks())
 
@@ -101,7 +102,7 @@ class Applier:
 
     @property
     def counts(self) -> Counts:
-        """How many records were found, and how many put otherwise than they were found."""
+        """How many records were found, and how many of them change."""
         written = sum(len(write.chosen) for write in self._writes)
         size = sum(write.rows.nbytes for write in self._writes)
         return Counts(records_read=self._found, records_written=written, bytes_written=size)

@@ -1,8 +1,8 @@
-"""Blame: whose work it was that failed.
+"""Blame: which view's work failed.
 
-In: the table of a view and a block of its work. Out: ViewFailed in place of what the block failed of, EpochTooLarge where
-an Arrow array cannot hold it. Always: what is not the view's doing (a newer epoch, the store, the machine's memory) passes
-as it is.
+In: the table of a view and a block of its work. Out: ViewFailed in place of the block's error, EpochTooLarge where an
+Arrow array cannot hold the data. Always: what the view did not cause (a newer epoch, the store, the machine's memory)
+passes unchanged.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from viewkeeper.errors import EpochTooLarge, InvariantBroken, ViewFailed
 
-# ArrowInvalid is a ValueError, but so is ArrowMemoryError a MemoryError: that one is nobody's fault.
+# ArrowInvalid is a ValueError; ArrowMemoryError is a MemoryError, for which no view is to blame.
 _ITS_OWN = (InvariantBroken, duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError)
 _TOO_LARGE = ("offset overflow", "binary array capacity", "maximum total string size")
 
 
 @contextmanager
 def blamed(table: int) -> Iterator[None]:
-    """Within the block, work for the view with that table is done."""
+    """The block works for the view with that table."""
     try:
         yield
     except duckdb.OutOfMemoryException:
@@ -37,5 +37,5 @@ def blamed(table: int) -> Iterator[None]:
 
 
 def _is_too_large(error: Exception) -> bool:
-    """Whether more than 2 GiB were to be one Arrow array: by Arrow's own functions, or as a result of DuckDB's."""
+    """Whether one Arrow array would exceed 2 GiB, in an Arrow function or in a result of DuckDB."""
     return isinstance(error, pa.ArrowCapacityError) or any(words in str(error) for words in _TOO_LARGE)

@@ -1,4 +1,4 @@
-"""Channels: the streams of input that one node has.
+"""Channels: the input streams of one node.
 
 In: a kind and a number. Out: a name, the same in every manager. Always: each channel is routed by its own hash, and all
 channels of a group by the hash of the group, so that they meet in one manager.
@@ -12,10 +12,10 @@ import pyarrow as pa
 
 
 class Channel(NamedTuple):
-    """What comes in: new states of records, contributions to groups, or keys of rows that are set aside.
+    """A kind of input: new states of records, contributions to groups, or keys of rows that are set aside.
 
-    The number tells channels of a kind apart: the sides of a join, the PRE-AGGREGATIONs and exact sums of an aggregate, the
-    edges whose rows are set aside.
+    The number distinguishes channels of a kind: the sides of a join, the PRE-AGGREGATIONs and exact sums of an
+    aggregate, the edges whose rows are set aside.
     """
 
     kind: str
@@ -50,7 +50,7 @@ def sums(number: int) -> Channel:
 
 
 def aside(number: int) -> Channel:
-    """Keys of the rows of an edge on which an expression fails, and of those that fail no more."""
+    """Keys of an edge's rows on which an expression fails, and of those that no longer fail."""
     return Channel("aside", number)
 
 

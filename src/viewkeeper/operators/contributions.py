@@ -23,17 +23,17 @@ from viewkeeper.plan.nodes import AggregateNode, Edge, Entries
 
 
 def has_one_reader(node: AggregateNode, edge: Edge) -> bool:
-    """Whether the rows of delta rows are read once only: then DuckDB need not hand them out."""
+    """Whether the delta rows are read only once: then DuckDB need not return them."""
     return edge.aside is None and not node.entries and not node.exact_sums
 
 
 def contribute_side(node: AggregateNode, edge: Edge, side: pa.Table, sign: int) -> pa.Table:
-    """Contributions to the groups of a node that `has_one_reader`, of delta rows all inserted or all deleted."""
+    """Contributions to the groups of a node that `has_one_reader`, from delta rows all inserted or all deleted."""
     return signed_contribution(node, run_sql(f"WITH rows AS ({edge.rows}) {node.contribute}", delta=side), sign)
 
 
 def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
-    """Contributions of the rows that an edge gave, each with its channel."""
+    """Contributions of the rows that an edge emitted, each with its channel."""
     for sign, side in sides(rows):
         yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
@@ -58,7 +58,7 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
 
 
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """What was inserted and what was deleted, where there is any; the one stands before the other, so nothing is copied."""
+    """The inserted and the deleted rows, if any; the inserted ones come first, so nothing is copied."""
     inserted = int(np.count_nonzero(np.asarray(relation["sign"]) > 0))
     for sign, side in ((1, relation.slice(0, inserted)), (-1, relation.slice(inserted))):
         if len(side):
@@ -66,7 +66,7 @@ def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def first_contribution(node: AggregateNode) -> pa.Table:
-    """What a backfill gives a record that exists over an empty base too: nothing, under the empty key."""
+    """What a backfill contributes to a record that exists even over an empty base: nothing, under the empty key."""
     keys, hashes = encode_keys((), [], 1)
     zeros = {f"s{i}": pa.array([0], column.type.arrow) for i, column in enumerate(node.state)}
     return pa.table({"key": keys, "hash": pa.array(hashes), "sign": pa.array([1], pa.int8()), **zeros})
@@ -89,7 +89,7 @@ def combine(node: AggregateNode, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def combine_entries(parts: Sequence[pa.Table]) -> pa.Table:
-    """For each entry whose multiplicity changes by how much, in key order."""
+    """For each entry whose multiplicity changes, by how much, in key order."""
     if are_few(parts):
         return add_up(pa.concat_tables(parts), ["key"], ["n"], keep_zeros=False)
     sql = (
@@ -118,7 +118,7 @@ def signed_contribution(node: AggregateNode, grouped: pa.Table, sign: int) -> pa
 
 
 def _entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
-    """Entries lie where their group lies: an entry's key is the group's key, `size` bytes of it, and the values behind it."""
+    """Entries lie with their group: an entry's key is the group's key, `size` bytes of it, then the values."""
     groups, hashes = _keys(node, grouped)
     values = [grouped[f"e{i}"] for i in range(len(entries.values))]
     behind, _ = encode_keys(entries.values, values, len(grouped))

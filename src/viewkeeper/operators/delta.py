@@ -1,8 +1,8 @@
-"""δ over a log without before-images: DELTA knows what a row was (`epochs.md`, "δ").
+"""δ over a log without before-images: DELTA holds the old rows (`epochs.md`, "δ").
 
-In: the last change of each row in the epoch. Out: deltas old → new for those that read the table. Always: a delta is taken
-from the version of DELTA below the epoch, so that a re-run emits what the first run emitted (the hole that plain replay
-leaves); two changes of one row in an epoch are one delta.
+In: the last change of each row in the epoch. Out: deltas old → new for the readers of the table. Always: a delta is
+taken from the version of DELTA below the epoch, so that a re-run emits what the first run emitted (plain replay would
+not); two changes of one row in an epoch are one delta.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ class DeltaOperator(Operator[DeltaNode]):
 
 
 def log_events(node: DeltaNode, changes: pa.RecordBatch) -> pa.Table:
-    """What changes of the log mean to DELTA."""
+    """The events that log changes mean for DELTA."""
     hashes = pa.array(hashes_of_keys(node.source.key_columns, changes["key"]))
     return pa.table({"key": changes["key"], "hash": hashes, "ord": changes["position"], "row": changes["after"]})

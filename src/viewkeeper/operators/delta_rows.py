@@ -1,6 +1,6 @@
 """Delta rows: rows of a source before and after changes, as a relation that a plan's SQL can read.
 
-In: key bytes and row bytes of a base table, or what a node gives. Out: an Arrow table with the columns `c0`, `c1`, …
+In: key bytes and row bytes of a base table, or the output of a node. Out: an Arrow table with the columns `c0`, `c1`, …
 that are wanted, `sign` (1: the row was inserted, -1: it was deleted) and `ord`, the order of the delta rows in time.
 Always: only wanted columns are decoded, an absent delta row is not a row of the relation, and no two delta rows of a
 relation have the same `ord`.
@@ -23,9 +23,9 @@ _AFTER_ALL_DELETED = 1 << 40
 
 
 class Delta:
-    """What changes brought and took away: the relation, and the row key of each of its rows.
+    """Inserted and deleted rows: the relation, and the row key of each of its rows.
 
-    A row changed twice is there twice with each sign. Inserted rows stand before deleted ones.
+    A row changed twice appears twice with each sign. Inserted rows come before deleted ones.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Delta:
 def delta_of_changes(
     schema: TableSchema, changes: pa.RecordBatch | pa.Table, wanted: Sequence[int], *, rows_max: int
 ) -> Delta:
-    """The delta rows of log changes, decoded by so many rows.
+    """The delta rows of log changes, decoded `rows_max` at a time.
 
-    Of two delta rows of one change the one before has the smaller `ord`.
+    Of the two delta rows of a change, the old row has the smaller `ord`.
     """
     pieces = [changes.slice(start, rows_max) for start in range(0, len(changes), rows_max)]
     inserted = [_present(schema, piece["key"], piece["after"], _order(piece) + 1, 1, wanted) for piece in pieces]
@@ -59,7 +59,7 @@ def delta_of_changes(
 
 
 def delta_of_rows(schema: TableSchema, rows: pa.RecordBatch, wanted: Sequence[int]) -> Delta:
-    """Rows that are there from the start: a backfill brings them and takes nothing away."""
+    """Rows that existed before: a backfill inserts them and deletes nothing."""
     order = np.arange(len(rows)) + _BEFORE_ALL
     relation, keys = _present(schema, rows["key"], rows["row"], order, 1, wanted)
     return Delta(relation, schema.key_columns, lambda: keys)
@@ -73,10 +73,10 @@ def delta_of_output(
     *,
     counts: tuple[int, int],
 ) -> Delta:
-    """What a node gives, by position: rows inserted and rows deleted, and how many, for they may have no columns.
+    """A node's output, by position: rows inserted and rows deleted, and how many, because they may have no columns.
 
-    Every inserted row is later than all deleted ones, whichever manager gives it: of a row that leaves one manager and
-    comes to another, the new row is the last.
+    Every inserted row is later than all deleted ones, whichever manager emits it: when a row moves from one manager to
+    another, the new row is the last.
     """
     sides = []
     for arrays, count, sign, start in ((inserted, counts[0], 1, _AFTER_ALL_DELETED), (deleted, counts[1], -1, 0)):
@@ -104,7 +104,7 @@ def _present(
     sign: int,
     wanted: Sequence[int],
 ) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
-    """The relation of the rows that are there, and their keys."""
+    """The relation of the rows that are present, and their keys."""
     if rows.null_count:
         there = rows.is_valid()
         keys, rows, order = keys.filter(there), rows.filter(there), order[np.asarray(there)]

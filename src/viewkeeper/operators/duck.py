@@ -23,7 +23,7 @@ _ONLY_NAMES = re.compile(rf"SELECT ord, sign(, {_NAMED.pattern})* FROM delta")
 _SETTINGS = (
     "SET threads = 1",
     "SET enable_external_access = false",
-    "SET enable_progress_bar = false",  # it would go to the standard output of whoever asks
+    "SET enable_progress_bar = false",  # it would go to the caller's standard output
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
 )
@@ -32,9 +32,9 @@ _SETTINGS = (
 def connect(
     *, disabled_optimizers: Sequence[str] = (), memory_bytes_max: int | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A connection of one thread, with settings that nothing can change any more."""
+    """A connection for one thread, with settings locked."""
     connection = duckdb.connect()
-    if memory_bytes_max:  # and nothing more on the disk of whoever asks, in a directory `.tmp` that anyone may read
+    if memory_bytes_max:  # and no spill to the caller's disk, into a directory `.tmp` that anyone may read
         connection.execute(f"SET memory_limit = '{memory_bytes_max}B'; SET temp_directory = ''")
     for setting in _SETTINGS:
         connection.execute(setting)
@@ -47,8 +47,8 @@ def connect(
 def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     """The result of `sql`, which reads the given relations by name.
 
-    A relation stays known under its name until another takes it or `forget_relations` is called: twenty views that read
-    the same delta rows have DuckDB look at them once.
+    A relation stays registered until another takes its name or `forget_relations` is called: twenty views that read the
+    same delta rows have DuckDB look at them once.
     """
     own = _own()
     for name, relation in relations.items():
@@ -59,7 +59,7 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def run_edge(sql: str, delta: pa.Table) -> pa.Table:
-    """The result of an edge's SQL over `delta`; one that only names columns anew is Arrow's matter."""
+    """The result of an edge's SQL over `delta`; Arrow does it where columns are only renamed."""
     named = _renames(sql)
     if named is None:
         return run_sql(sql, delta=delta)
@@ -75,7 +75,7 @@ def _renames(sql: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def forget_relations() -> None:
-    """Let go of the memory of all relations."""
+    """Free the memory of all relations."""
     own = _own()
     for name in own.known:
         own.connection.unregister(name)
@@ -88,7 +88,7 @@ def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | 
 
 
 class _Own:
-    """A thread's connection, and the relations that it knows."""
+    """A thread's connection, and its registered relations."""
 
     def __init__(self) -> None:
         self.connection = connect()
@@ -108,13 +108,13 @@ def _own() -> _Own:
 
 
 def _set_inherited_aside() -> None:
-    """In a forked child: what its parent's threads held is neither used nor closed, for DuckDB's own threads are not here."""
+    """In a forked child: neither use nor close the parent's connections, because DuckDB's own threads are not here."""
     _LOCAL.__dict__.clear()
 
 
-# Python lets go of what other threads held before it tells a child that it was forked: so it is held before.
+# Python frees what other threads held before it notifies the child of the fork, so it is held from before.
 os.register_at_fork(
     before=lambda: _INHERITED.extend(_ALL), after_in_parent=_INHERITED.clear, after_in_child=_set_inherited_aside
 )
-# The same for the end of the interpreter: threads of Py4J end beside it, and DuckDB would abort what they let go of.
+# The same at interpreter exit: threads of Py4J end meanwhile, and DuckDB would abort on what they free.
 atexit.register(lambda: _INHERITED.extend(_ALL))

@@ -1,11 +1,11 @@
 """Exact sums of DOUBLE: mantissas binned by exponent, summed in 128 bits (`epochs.md`, R7).
 
-In: doubles, or sums kept before. Out: for each group a canonical value of bytes, and the double nearest to the exact sum.
-Always: a function of the multiset of what was added and taken away; NaN and the infinities are counted, so that taking
-the last one away brings the finite sum back.
+In: doubles, or stored sums. Out: for each group a canonical value of bytes, and the double nearest to the exact sum.
+Always: a function of the multiset of what was added and subtracted; NaN and the infinities are counted, so that
+subtracting the last one restores the finite sum.
 
-A finite double is `mantissa · 2^(unit − 1074)`; `unit` is 0 to 2045. A kept sum is a list of (bin u16, 128-bit sum), a bin
-holding the 32 units from 32 · bin on; the three bins behind those of the units count NaN, +∞ and −∞.
+A finite double is `mantissa · 2^(unit − 1074)`; `unit` is 0 to 2045. A stored sum is a list of (bin u16, 128-bit sum),
+a bin holding the 32 units from 32 · bin on; the three bins after those of the units count NaN, +∞ and −∞.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Array) -> pa.Array:
-    """The kept sums (NULL: none) with `sums` of `units` added to the groups at the given places."""
+    """The stored sums (NULL: none) with `sums` of `units` added to the groups at the given indexes."""
     old_groups, old_bins, old_sums = _read(kept)
     parts = pa.table(
         {
@@ -69,7 +69,7 @@ def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Arr
 
 
 def round_sums(kept: pa.Array) -> pa.Array:
-    """The double nearest to each kept sum; 0.0 for an empty one."""
+    """The double nearest to each stored sum; 0.0 for an empty one."""
     groups, bins, sums = _read(kept)
     result = np.zeros(len(kept))
     if not len(groups):
@@ -88,7 +88,7 @@ def round_sums(kept: pa.Array) -> pa.Array:
 
 
 def sum_lists(lists: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The double nearest to the exact sum of each list without NULLs; NULL of none."""
+    """The double nearest to the exact sum of each list without NULLs; NULL for an empty list."""
     flat = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     sizes = np.asarray(pc.fill_null(pc.list_value_length(flat), 0))
     units, mantissas = split(np.asarray(flat.flatten()))
@@ -98,7 +98,7 @@ def sum_lists(lists: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def is_empty(kept: pa.Array) -> np.ndarray:
-    """Where nothing is summed."""
+    """Where the sum is empty."""
     return Ragged.from_arrow(kept).lengths == 0
 
 
@@ -111,7 +111,7 @@ def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
     if special:
         return math.inf if _PLUS in special else -math.inf
     total = sum(value << (_BIN_UNITS * number) for number, value in zip(bins, sums, strict=True))
-    # Python rounds a large integer half to even; one bit stands for all that is cut off, which keeps that exact.
+    # Python rounds a large integer half to even; one bit represents all that is cut off, which keeps that exact.
     cut = max(0, abs(total).bit_length() - 64)
     head = abs(total) >> cut
     if abs(total) & ((1 << cut) - 1):
@@ -124,7 +124,7 @@ def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
 
 
 def _read(kept: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-    """Group places, bins and sums of kept values, group after group."""
+    """Group indexes, bins and sums of stored values, group after group."""
     whole = Ragged.from_arrow(kept)
     counts = whole.lengths // _ENTRY.itemsize
     entries = np.frombuffer(np.ascontiguousarray(whole.data).tobytes(), _ENTRY, int(counts.sum()))

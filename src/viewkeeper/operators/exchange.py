@@ -1,7 +1,7 @@
 """Exchange: carries messages between the tasks of an epoch.
 
-In: an epoch's program. Out: the receipts of its tasks. Always: what a task sends to a manager reaches that manager's task
-of the next stage, whole; a task starts when all of the stage before it have ended.
+In: an epoch's program. Out: the receipts of its tasks. Always: a message sent to a manager reaches that manager's task
+of the next stage, whole; a task starts when all tasks of the previous stage have ended.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Exchange(Protocol):
     """Where the tasks of an epoch run, and how their messages travel."""
 
     def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
-        """Run all tasks; yields what they came to."""
+        """Run all tasks; yields their results."""
         ...
 
 
 class InProcess:
-    """All tasks here, one after the other; messages are passed on as they are."""
+    """All tasks in this process, one after the other; messages are passed on unchanged."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class InProcess:
         yield from (message.body for message in sent if isinstance(message.body, (Receipt, Failure)))
 
     def carry(self, messages: Iterable[Message]) -> list[Message]:
-        """Messages on their way."""
+        """Pass messages on."""
         return list(messages)
 
     def in_turn(self, tasks: Iterable) -> Iterable:

@@ -1,7 +1,7 @@
 """Rows set aside: the keys of a source's rows on which a view's expression fails.
 
-In: delta rows and which of them fail. Out: events under the row key, as those of a copy. Always: a row that is changed
-so that it no longer fails leaves the list in the same epoch (`architecture.md`, section 4).
+In: delta rows and which of them fail. Out: events under the row key, like those of a copy. Always: a row that no longer
+fails after a change leaves the list in the same epoch (`architecture.md`, section 4).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viewkeeper.operators.delta_rows import Delta
 
 
 def aside_events(delta: Delta, tried: pa.Table) -> pa.Table | None:
-    """The events of the delta rows that `tried` (columns `ord`, `sign`, `fails`) says fail; None when there are none."""
+    """Events of the delta rows that fail according to `tried` (columns `ord`, `sign`, `fails`); None without any."""
     failing = tried.select(["ord", "sign"]).filter(tried["fails"]).combine_chunks()
     if not len(failing):
         return None

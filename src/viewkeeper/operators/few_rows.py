@@ -1,7 +1,7 @@
-"""Few rows: sums by key in Python, for as many rows as DuckDB would need longer to plan a GROUP BY than to run it.
+"""Few rows: sums by key in Python, for inputs so small that DuckDB would take longer to plan a GROUP BY than to run it.
 
-In: a small Arrow table. Out: one row for each key, in key order, of the same types. Always: what DuckDB would return; sums
-are exact, because integers of Python are.
+In: a small Arrow table. Out: one row for each key, in key order, of the same types. Always: what DuckDB would return;
+sums are exact, because Python's integers are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def add_up(
 ) -> pa.Table:
     """For each value of the columns `by`, in their order, the sum of each of `sums`, times `factor` where one is named.
 
-    Other columns are those of the key's first row. Without `keep_zeros` a row whose sums are all 0 is left out.
+    Other columns are taken from the key's first row. Without `keep_zeros`, rows whose sums are all 0 are left out.
     """
     columns = {name: parts[name].to_pylist() for name in parts.column_names}
     factors = [int(value) for value in columns[factor]] if factor else [1] * len(parts)

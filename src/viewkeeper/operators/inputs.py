@@ -1,7 +1,7 @@
-"""Inputs: what changes and rows mean to the nodes that read them.
+"""Inputs: what changes and rows mean for the nodes that read them.
 
-In: a split, or what a node gave. Out: input of channels. Always: a view that is being filled sees the changes of the rows it
-has, and only those (R12); the others come to it as rows of a later chunk.
+In: a split, or a node's output. Out: input of channels. Always: a view that is being filled sees the changes of the
+rows it has, and only those (R12); it gets the others as rows of a later chunk.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from viewkeeper.settings import WorkSettings
 
 
 class DeltaCollector:
-    """Collects what deltas mean to the nodes that read them."""
+    """Collects the input that deltas give the nodes that read them."""
 
     def __init__(self, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings) -> None:
         self._plan, self._epoch, self._settings = plan, epoch, settings
         self._operators: dict[type, Operator] = {}
         self._tables: dict[tuple[int, Channel], list[pa.Table]] = {}
-        self.rows = 0  # gathered and not handed on yet
+        self.rows = 0  # collected and not handed on yet
 
     def add(self, table: int, channel: Channel, rows: pa.Table) -> None:
         """Rows for a channel of the node that writes `table`."""
@@ -46,7 +46,7 @@ class DeltaCollector:
         self.rows += len(rows)
 
     def add_delta(self, readers: Sequence[Reader], delta: Delta) -> None:
-        """What delta rows mean to each of the readers of their source."""
+        """The input that delta rows give each of the readers of their source."""
         together: dict[type, list[Reader]] = {}
         for node, number in readers:
             together.setdefault(type(node), []).append((node, number))
@@ -54,7 +54,7 @@ class DeltaCollector:
             self._operator(kind).read(mine, delta, self)
 
     def add_output(self, node: Node | DeltaNode, given: Delta | Changes) -> None:
-        """What a node gave, to those who read it. The rows of a backfill's chunk are as of the epoch before."""
+        """A node's output, for its readers. The rows of a backfill's chunk are as of the epoch before."""
         if isinstance(given, Delta):
             self.add_delta(self._plan.readers(node.gives), given)
             return
@@ -66,7 +66,7 @@ class DeltaCollector:
             self.add_changes(node.gives, changes if chunk is None else self._flowing(changes, partitions, chunk), some)
 
     def add_changes(self, source: int, changes: pa.RecordBatch | pa.Table, readers: Sequence[Reader]) -> None:
-        """Changes (position, key, before, after) to the given readers."""
+        """Changes (position, key, before, after), for the given readers."""
         if len(changes):
             schema, most = self._plan.schema(source), self._settings.decoded_rows
             self.add_delta(readers, delta_of_changes(schema, changes, _wanted(readers), rows_max=most))
@@ -83,7 +83,7 @@ class DeltaCollector:
         return rows
 
     def inputs(self) -> list[Input]:
-        """One table for each channel; the collector begins anew."""
+        """One table for each channel; the collector starts over empty."""
         found, self._tables, self.rows = self._tables, {}, 0
         return [
             Input(table, channel, self._operator(type(node)).lessen(node, channel, rows))
@@ -109,7 +109,7 @@ class DeltaCollector:
 def read_split(
     store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, settings: WorkSettings
 ) -> tuple[list[Input], int]:
-    """The input that a split gives: of the log to nodes, or to DELTAs; of rows to nodes. And how many rows were read."""
+    """The input that a split gives (log changes for nodes or DELTAs, rows for nodes), and how many rows were read."""
     failpoint("split.start")
     collector, count = DeltaCollector(plan, epoch, settings), 0
     if split.chunk is not None:
@@ -168,7 +168,7 @@ def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, sourc
 
 
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
-    """Who reads a table, by the chunk that fills them from it: one set of delta rows serves all of one chunk."""
+    """The readers of a table, by the chunk that fills them from it: one set of delta rows serves all of one chunk."""
     found: dict[int | None, list[Reader]] = {}
     for node, number in plan.readers(source):
         found.setdefault(chunk_of(epoch, node.backfill, source), []).append((node, number))

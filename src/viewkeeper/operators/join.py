@@ -1,8 +1,8 @@
-"""⋈: what a join gives when rows of its sides change (`epochs.md`, "⋈").
+"""⋈: what a join emits when rows of its sides change (`epochs.md`, "⋈").
 
 In: events of entries, all of a join key in one manager. Out: pairs deleted and pairs inserted, in pieces. Always:
-computed from the versions below the epoch and the events, so a re-run gives the same. A pair is given when one of its rows
-changed: changed rows meet each other and the other side's entries, which are read by join key; entries that did not change
+computed from the versions below the epoch and the events, so a re-run emits the same. A pair is emitted when one of its
+rows changed: changed rows meet each other and the other side's entries, which are read by join key; unchanged entries
 meet changed rows only. Which rows lack a match is known from counts, never from a look at the side that changed.
 """
 
@@ -63,7 +63,7 @@ class JoinOperator(Operator[JoinNode]):
 
 
 def _inner(applier: Applier, node: JoinNode, changed: Sequence[ChangedRows]) -> Iterator[Delta]:
-    """Changed rows of a side with all rows of the sides behind it, and with the unchanged ones of the sides before it."""
+    """Changed rows of a side with all rows of the later sides, and with the unchanged rows of the earlier ones."""
     for turn, rows in enumerate(changed):
         if not len(rows):
             continue
@@ -80,7 +80,7 @@ def _meet(
     keys: JoinKeys,
     chosen: list[tuple[int, SideRows]],
 ) -> Iterator[Delta]:
-    """Let the chosen rows meet those of the sides that are not chosen yet, a piece of a side at a time."""
+    """Join the chosen rows with the sides that are not chosen yet, a piece of a side at a time."""
     missing = [side for side in range(len(node.sides)) if side not in {number for number, _ in chosen}]
     if not missing:
         for pairs in _pairs(applier, node, [rows for _, rows in sorted(chosen, key=lambda item: item[0])], turn):
@@ -94,9 +94,10 @@ def _meet(
 
 
 def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -> Iterator[pa.Table]:
-    """The combinations of rows that match: `n0…`, `sign`, and the columns that the join gives; at most so many at once.
+    """The combinations of rows that match: `n0…`, `sign`, and the output columns of the join; at most so many at once.
 
-    `turn`: the side whose change it is; a row of another side goes with it when it stays, or changes in the same way.
+    `turn`: the side whose changes are joined; a row of another side takes part if it is unchanged or changes the same
+    way.
     """
     if not all(len(rows) for rows in sides):
         return
@@ -135,7 +136,7 @@ def _count(sides: Sequence[SideRows]) -> int:
 
 
 def _delta(node: JoinNode, rows: pa.Table) -> Delta:
-    """Rows with a `sign` and the columns that the join gives, as what was inserted and what was deleted."""
+    """Rows with a `sign` and the output columns of the join, as inserted and deleted rows."""
     columns, signs = node.given, np.asarray(rows["sign"])
     if node.tag_place is not None and f"c{node.tag_place}" not in rows.column_names:
         rows = rows.append_column(f"c{node.tag_place}", pa.array(np.zeros(len(rows), np.int32)))
@@ -150,7 +151,7 @@ def _delta(node: JoinNode, rows: pa.Table) -> Delta:
 
 
 class _Outer:
-    """A join that also tells of rows by whether they have a match: left, full, semi and anti."""
+    """A join whose output depends on whether a row has a match: left, full, semi and anti."""
 
     def __init__(self, applier: Applier, node: JoinNode, changed: Sequence[ChangedRows]) -> None:
         self._applier = applier
@@ -176,7 +177,7 @@ class _Outer:
         keys = self._changed[other].join_keys()
         preserved = self._node.sides[side].preserved
         if self._counts is not None and not self._gives_pairs:
-            # whether a row has a match follows from the counts: only keys whose count leaves or reaches 0 matter
+            # the counts show whether a row has a match: only keys whose count leaves or reaches 0 matter
             keys = keys.only(self._counts.crossing(keys, other)) if preserved else keys.only(np.zeros(len(keys), bool))
         if not len(keys):
             return
@@ -218,7 +219,7 @@ class _Outer:
         yield from self._alone(side, rows, np.where(shown, rows.states, 0))
 
     def _alone(self, side: int, rows: SideRows, signs: np.ndarray) -> Iterator[Delta]:
-        """Rows of one side without a partner; a sign of 0 tells nothing."""
+        """Rows of one side without a partner; those with sign 0 are left out."""
         chosen = np.flatnonzero(signs)
         if not len(chosen):
             return

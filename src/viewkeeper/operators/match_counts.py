@@ -1,7 +1,7 @@
 """How many matches a row of a join has: by join key, or row by row where matching depends on more than the key.
 
-In: rows of sides that changed. Out: whether a row had a match and whether it has one. Always: old numbers are those of the
-version below the epoch, new ones are the old ones and what changed; nobody counts entries.
+In: changed rows of sides. Out: whether a row had a match and whether it has one. Always: old counts come from the
+version below the epoch, new ones are the old ones plus the changes; entries are never counted.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class SideCounts:
         applier.put(found, _where(self._new.any(axis=0), rows))
 
     def is_matched(self, rows: SideRows, other: int) -> tuple[np.ndarray, np.ndarray]:
-        """For each row whether side `other` had, and has, rows under its join key."""
+        """For each row, whether side `other` had, and has, rows under its join key."""
         places = self._places(rows.relation["j"].combine_chunks())
         return _at(self._old[other], places) > 0, _at(self._new[other], places) > 0
 
     def crossing(self, keys: JoinKeys, other: int) -> np.ndarray:
-        """Of join keys those under which side `other` had rows and has none, or the other way round."""
+        """The join keys under which side `other` had rows and has none, or the other way round."""
         places = self._places(keys.keys)
         return (_at(self._old[other], places) > 0) != (_at(self._new[other], places) > 0)
 
@@ -56,7 +56,7 @@ class SideCounts:
         return np.bincount(places[known], rows.states[known], minlength=len(self._keys)).astype(np.int64)
 
     def _places(self, keys: pa.Array) -> np.ndarray:
-        """Where each key stands; behind the last where it matches nothing, for NULL is none of them."""
+        """The index of each key; past the last one where it matches nothing, because NULL matches no key."""
         return np.asarray(pc.index_in(keys, value_set=self._keys).fill_null(len(self._keys)))
 
 
@@ -65,7 +65,7 @@ def _at(numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def put_matches(applier: Applier, table: int, rows: SideRows, matches: np.ndarray) -> None:
-    """Let changed rows have that many matches; one that only went has no record any more."""
+    """Set the match counts of changed rows; a row that was only deleted loses its record."""
     inserted = rows.states > 0
     keys = pa.concat_arrays(
         [rows.keys.filter(pa.array(inserted)), rows.keys.filter(pa.array(~inserted))]
@@ -74,7 +74,7 @@ def put_matches(applier: Applier, table: int, rows: SideRows, matches: np.ndarra
     numbers = np.concatenate([matches[inserted], np.zeros((~inserted).sum(), np.int64)])
     _, first = np.unique(
         np.asarray(keys.indices), return_index=True
-    )  # a row that was deleted and inserted: as it was inserted
+    )  # a row that was deleted and inserted: as inserted
     keyed = pa.table({"key": keys.dictionary, "hash": pa.array(hashes[first]), "n": pa.array(numbers[first])})
     found = applier.find(table, keyed)
     _put(applier, found, np.asarray(found.input["n"]))
@@ -83,9 +83,9 @@ def put_matches(applier: Applier, table: int, rows: SideRows, matches: np.ndarra
 def change_matches(
     applier: Applier, table: int, rows: SideRows, less: np.ndarray, more: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Let unchanged rows lose `less` matches and gain `more`; returns which had one, and which have one.
+    """Subtract `less` and add `more` matches to unchanged rows; returns which had one, and which have one.
 
-    Only rows that lose or gain are told of: for the others both answers are the same.
+    Only rows that lose or gain matches are returned: for the others both results are the same.
     """
     was, now = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     touched = np.flatnonzero(less + more)

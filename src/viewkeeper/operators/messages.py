@@ -1,7 +1,7 @@
 """Messages: what the tasks of an epoch send to view managers.
 
-In: input for a channel, the receipt of a task, or its failure. Out: the same, also as columns that any shuffle can carry.
-Always: one envelope for all three, whose kind has a name.
+In: input for a channel, the receipt of a task, or its failure. Out: the same, also as columns that any shuffle can
+carry. Always: one envelope for all three, with a named kind.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ ENVELOPE = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something for one manager."""
+    """A message to one manager."""
 
     to: int
     body: Input | Receipt | Failure
 
 
 def in_pieces(message: Message, bytes_max: int = _BLOCK_BYTES) -> Iterator[Message]:
-    """The message in pieces that any shuffle can carry, each a row of input at least."""
+    """The message in pieces that any shuffle can carry, each with at least one row of input."""
     if not isinstance(message.body, Input):
         yield message
         return

@@ -1,7 +1,8 @@
 """Operator: what a kind of node does, wherever it runs.
 
-In: deltas of what a node reads, then the input of its channels. Out: changed records, and what that means to its readers.
-Always: a function of its inputs and of the records below the epoch (R6, R7); the same on the driver, in Spark and in tests.
+In: deltas of a node's sources, then the input of its channels. Out: changed records, and the input of its readers.
+Always: a function of its inputs and of the records below the epoch (R6, R7); the same on the driver, in Spark and in
+tests.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ Reader = tuple[Node, int]  # a node, and one of its edges by index
 
 
 class Operator(Generic[N]):
-    """The three steps of every operator. Input by default is new states of records, of which the last one holds."""
+    """The three steps of every operator. By default input is new states of records, and the last one wins."""
 
     def __init__(self, settings: WorkSettings) -> None:
         self._settings = settings
 
     def read(self, readers: Sequence[tuple[N, int]], delta: Delta, out: DeltaCollector) -> None:
-        """Before the shuffle: what one delta means to all nodes of this kind that read it."""
+        """Before the shuffle: the input that one delta gives all nodes of this kind that read it."""
         raise NotImplementedError
 
     def lessen(self, node: N, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
-        """Before the shuffle: the same input in fewer rows, where that is worth the work."""
+        """Before the shuffle: the same input in fewer rows, where that pays."""
         return fewer_events(tables)
 
     def combine(self, node: N, channel: Channel, tables: Sequence[pa.Table], partitions: int) -> pa.Table:
@@ -44,5 +45,5 @@ class Operator(Generic[N]):
         return last_events(tables, partitions)
 
     def apply(self, applier: Applier, node: N, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
-        """Change the node's records; yields what that means to its readers."""
+        """Change the node's records; yields the input of its readers."""
         raise NotImplementedError

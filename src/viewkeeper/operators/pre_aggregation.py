@@ -1,8 +1,8 @@
 """PRE-AGGREGATION: distinct values of a group with their multiplicities, and what the group's record keeps of them.
 
-In: by how much multiplicities change. Out: how many distinct values each group has, the first and the last of them. Always:
-a group's first value is the smallest of what was first before (if it is still there), of what came, and, when the old first
-one went, of the next entry of the prefix as of the epoch before that did not go: one look into the store, no scan.
+In: changes of multiplicities. Out: how many distinct values each group has, the first and the last of them. Always: a
+group's first value is the smallest of the old first one (if it remains), the inserted ones, and, when the old first one
+was deleted, the next entry of the prefix as of the epoch before that was not deleted: one lookup in the store, no scan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROW = (Column("n", BIGINT, nullable=False),)
 def apply_entries(
     applier: Applier, entries: Entries, groups: Found, was: Sequence[pa.Array], part: pa.Table | None
 ) -> list[pa.Array]:
-    """Put the entries' new multiplicities; returns the groups' new facts, as `entries.kept` lists them."""
+    """Put the entries' new multiplicities; returns the groups' new facts, in the order of `entries.kept`."""
     if part is None or not len(part):
         return [array.fill_null(0) if entries.counted and i == 0 else array for i, array in enumerate(was)]
     found = applier.find(entries.table, part)
@@ -83,13 +83,13 @@ class _Ends:
         return self._values(best)
 
     def _entry_keys(self, values: pa.Array) -> pa.Array:
-        """The entries' keys of values, NULL where there is none."""
+        """The entry keys of values, NULL where there is none."""
         parts, _ = encode_keys(self._entries.values, [values], len(values))
         whole = join([Ragged.from_arrow(self._groups), Ragged.from_arrow(parts)])
         return whole.to_arrow(valid=np.asarray(values.is_valid()))
 
     def _first_of(self, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray) -> pa.Array:
-        """Of the entries that came the first (last) of each group; within a group they are in key order."""
+        """The first (last) of each group's inserted entries; within a group they are in key order."""
         chosen = np.flatnonzero(inserted)
         if self._is_last:
             chosen = chosen[::-1]
@@ -101,7 +101,7 @@ class _Ends:
         return keys.take(pa.array(places, mask=~there))
 
     def _next_entries(self, lost: np.ndarray, old: pa.Array, gone: pa.Array) -> pa.Array:
-        """The next entry as of the epoch before behind each lost one, of those that did not go."""
+        """For each lost entry the next one as of the epoch before that was not deleted."""
         left_out = frozenset(gone.to_pylist())
         groups, starts = self._groups.to_pylist(), old.to_pylist()
         nexts: list[bytes | None] = [None] * len(groups)

@@ -1,8 +1,8 @@
 """The program of an epoch: its tasks, and what each of them does.
 
 In: the plan, the epoch in flight and a store. Out: messages for the next stage, receipts at the end. Always: the same
-wherever the tasks run, with any number of managers; nothing is read but the stored ranges (R9). Splits of the input are
-read first; then the plan's nodes are applied stage by stage, and what a stage gives goes to the managers that own it.
+wherever the tasks run, with any number of managers; only the stored ranges are read (R9). Splits of the input are read
+first; then the plan's nodes are applied stage by stage, and a stage's output goes to the managers that own it.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ class EpochProgram:
 
     @property
     def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
-        """The nodes that are applied together; those of stage 1 first, for stage 0 is the reading."""
+        """The nodes that are applied together, from stage 1 on; stage 0 reads."""
         return self.plan.stages or ((),)
 
     @property
     def tasks(self) -> list[Task]:
-        """Whose receipts there must be (R18a)."""
+        """The tasks whose receipts are required (R18a)."""
         applied = (Task(stage, m) for stage in range(1, len(self.stages) + 1) for m in range(self.managers))
         return [*(Task(0, split.number) for split in self.splits), *applied]
 
     def read(self, open_store: OpenStore, split: Split) -> Iterator[Message]:
-        """Read a split: what it means to each manager."""
+        """Read a split; yields the messages to each manager."""
         return self._guarded(self._read(open_store, split))
 
     def apply(self, open_store: OpenStore, stage: int, manager: int, messages: Iterable[Message]) -> Iterator[Message]:
-        """One manager's part of a stage: what came for its nodes goes on as what that means to those that read them."""
+        """One manager's share of a stage: turns the input of its nodes into the input of their readers."""
         return self._guarded(self._apply(open_store, stage, manager, messages))
 
     def _read(self, open_store: OpenStore, split: Split) -> Iterator[Message]:
@@ -115,7 +115,7 @@ class EpochProgram:
         yield Message(manager, Receipt(Task(stage, manager), counts))
 
     def _guarded(self, messages: Iterator[Message]) -> Iterator[Message]:
-        """The messages; whatever ends them before their end, every manager hears of."""
+        """The messages; if an error ends them early, every manager is notified."""
         try:
             yield from messages
         except Exception as error:
@@ -132,7 +132,7 @@ class EpochProgram:
 
 
 class StagePart:
-    """One manager's part of a stage: inputs in, inputs of later stages out, and counts of what was done."""
+    """One manager's share of a stage: inputs in, inputs of later stages out, and counts of what was done."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class StagePart:
         self.counts = Counts()
 
     def apply(self, inputs: Sequence[Input]) -> Iterator[list[Input]]:
-        """Apply the stage's nodes; yields what later stages get, in pieces. Nothing is written before it is read out."""
+        """Apply the stage's nodes; yields inputs of later stages, in pieces. Writes only once all are consumed."""
         mine = {node.table for node in self._nodes}
         yield [one for one in inputs if one.table not in mine]
         collector = DeltaCollector(self._plan, self._epoch, self._settings)

@@ -1,7 +1,7 @@
 """Receipts: what a task of an epoch did, as a value that reaches the coordinator.
 
-In: counts of one task, or what it failed of. Out: messages beside those with input. Always: an epoch is committed only
-with the receipts of all its tasks, and none of a failure (R18a).
+In: counts of one task, or its error. Out: messages beside those with input. Always: an epoch is committed only with the
+receipts of all its tasks, and without a failure (R18a).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_TELLING = (Fenced, *_OF_A_VIEW, errors.StoreError, ViewKeeperError)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One of an epoch's tasks: the reading of a split (stage 0), or the part of a manager in a later stage."""
+    """One of an epoch's tasks: reading a split (stage 0), or a manager's share of a later stage."""
 
     stage: int
     number: int
@@ -28,7 +28,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A task is done, and all that it gave has been sent."""
+    """A task is done, and all its output has been sent."""
 
     task: Task
     counts: Counts
@@ -36,15 +36,15 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A task could not be done; whoever gets this does nothing more for the epoch."""
+    """A task failed; a task that receives this does nothing more for the epoch."""
 
     error: ViewKeeperError
 
     @staticmethod
     def of(error: Exception, epoch: int) -> Failure:
-        """What the store states of itself (full, busy, corrupt) stays that, and gives no epoch up.
+        """An error of the store itself (full, busy, corrupt) stays as it is, and aborts no epoch.
 
-        Everything else is EpochFailed, so that an epoch that cannot finish is made smaller or given up (R8).
+        Everything else is EpochFailed, so that an epoch that cannot finish is made smaller or aborted (R8).
         """
         if isinstance(error, ViewKeeperError) and not isinstance(error, InvariantBroken):
             return Failure(error)
@@ -63,7 +63,7 @@ class Failure:
 
 
 def require_all(tasks: Collection[Task], got: Iterable[Receipt | Failure]) -> Counts:
-    """R18a: the receipt of every task is there; a task that ran twice counts once. Raises what one of them failed of."""
+    """R18a: require the receipt of every task; a task that ran twice counts once. Raises the error of a failed task."""
     receipts: dict[Task, Receipt] = {}
     failures: list[ViewKeeperError] = []
     for one in got:

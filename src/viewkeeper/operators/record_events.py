@@ -1,8 +1,8 @@
 """Events of records: the form in which new states of records travel to their managers.
 
-In: rows under keys, then events of many managers. Out: events (key, hash, ord, row or NULL), then each record's last one.
-Always: a delta row inserted is an event with its row, a deleted one an event without; the last event of a record's key in
-log order is its state. A row that leaves a key and comes back in the same epoch is therefore right without a collapse.
+In: rows under keys, then events of many managers. Out: events (key, hash, ord, row or NULL), then each record's last
+one. Always: an inserted delta row is an event with its row, a deleted one an event without; the last event of a
+record's key in log order is its state. So a row that leaves a key and returns in the same epoch needs no collapse.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Colu
 
 
 def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
-    """The same events without those that others make good for, where these are many; in no order."""
+    """The same events without those that later ones override, where these are many; in no order."""
     events = pa.concat_tables(parts).combine_chunks()
-    if len(events) <= _FEW_EVENTS:  # are moved sooner than they are grouped
+    if len(events) <= _FEW_EVENTS:  # it is faster to move them than to group them
         return events
     keyed = events.select(["key", "ord"]).append_column("number", pa.array(np.arange(len(events))))
     records = run_sql("SELECT approx_count_distinct(key) AS n FROM events", events=keyed)["n"][0].as_py()
@@ -44,7 +44,7 @@ def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def last_events(parts: Sequence[pa.Table], partitions: int) -> pa.Table:
-    """For each record its last event, in the order of partitions and, in each of them, of keys."""
+    """The last event of each record, ordered by partition and, within it, by key."""
     events = pa.concat_tables(parts).combine_chunks()
     by_key, is_last = order_of_keys(events["key"].combine_chunks(), np.asarray(events["ord"]))
     by_key = by_key[is_last]

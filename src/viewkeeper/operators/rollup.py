@@ -1,8 +1,8 @@
-"""Roll-up: views that look at the same columns share one grouping of the delta rows.
+"""Roll-up: views over the same columns share one grouping of the delta rows.
 
 In: nodes with a `rollup`, and delta rows. Out: the contributions of those it serves. Always: the same contributions as
-from the delta rows themselves; a node on whose groups an expression fails is not served, for the failing rows must be
-found one by one.
+from the delta rows themselves; a node on whose groups an expression fails is not served, because the failing rows must
+be found one by one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _READERS_MIN = 2
 
 
 class RollingUp:
-    """Remembers for which grains counting did not pay. `sample` delta rows tell whether the others repeat."""
+    """Remembers for which grains counting did not pay. `sample` delta rows show whether the others repeat."""
 
     def __init__(self, sample: int) -> None:
         self._sample = sample
         self._vain: set[tuple[int, ...]] = set()
 
     def contributions(self, nodes: Mapping[int, AggregateNode], relation: pa.Table) -> dict[int, list[pa.Table]]:
-        """The contributions of each node that is served, by its number."""
+        """The contributions of each served node, by its number."""
         served: dict[int, list[pa.Table]] = {}
         if len(relation) < self._sample:
             return served
@@ -50,7 +50,7 @@ def _serve(
     sign: int,
     served: dict[int, list[pa.Table]],
 ) -> None:
-    """Add what counted rows give to each node; one that fails on them leaves `rollups` and is served no more."""
+    """Add what counted rows contribute to each node; one that fails on them leaves `rollups`: no longer served."""
     for number in list(rollups):
         with blamed(nodes[number].table):
             grouped = run_sql(rollups[number].contribute, delta=counted)

@@ -1,9 +1,9 @@
 """Rows of one side of a join: entries of the REVERSE-JOIN as relations that SQL can join.
 
-In: events of entries, or join keys to look up. Out: relations with `n` (the row's number), `st`, `j` (the join key's bytes),
-`o0…` (those of its parts that the join gives), the row key `k0…` and the columns `v0…`. Always: `st` is -1 for a row that
-went, 1 for one that came, 0 for one that stays, as of the epoch before; `j` is NULL where the join key has a NULL, for it
-matches nothing.
+In: events of entries, or join keys to look up. Out: relations with `n` (the row's number), `st`, `j` (the join key's
+bytes), `o0…` (those of its parts that the join emits), the row key `k0…` and the columns `v0…`. Always: `st` is -1 for
+a deleted row, 1 for an inserted one, 0 for an unchanged one, as of the epoch before; `j` is NULL where the join key has
+a NULL, because it matches nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from viewkeeper.plan.nodes import SIDE, JoinNode
 
 
 def entry_events(node: JoinNode, side: int, rows: pa.Table) -> pa.Table:
-    """The events of a side's entries; `size` bytes of a key are the join key, and entries lie where their join key lies."""
+    """The events of a side's entries; `size` bytes of a key are the join key, which also decides the partition."""
     prefixes, hashes = encode_keys(node.on, [rows[f"j{i}"] for i in range(len(node.on))], len(rows))
     parts = [pa.array(np.full(len(rows), side, np.int32)), *(rows[f"k{i}"] for i in range(len(node.sides[side].key)))]
     behind, _ = encode_keys((SIDE, *node.sides[side].key), parts, len(rows))
@@ -37,7 +37,7 @@ def entry_events(node: JoinNode, side: int, rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """Join keys, each once, in the order of their partitions."""
+    """Distinct join keys, in the order of their partitions."""
 
     keys: pa.Array
     hashes: np.ndarray
@@ -81,13 +81,13 @@ class SideRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows(SideRows):
-    """Rows deleted, then rows inserted; `touched` are the keys of all of them, in key order in each of their partitions."""
+    """Rows deleted, then rows inserted; `touched` are the keys of all, in key order within each partition."""
 
     touched: pa.Array
     partitions: np.ndarray
 
     def are_among(self, partition: int, keys: pa.Array) -> pa.Array:
-        """Of keys of one partition, in growing order, those under which a row was deleted or inserted."""
+        """Which keys of one partition, in ascending order, had a row deleted or inserted."""
         first, last = (int(self.partitions.searchsorted(partition, side)) for side in ("left", "right"))
         first = bisect_left(self.touched, keys[0].as_py(), first, last, key=_as_bytes)
         last = bisect_right(self.touched, keys[-1].as_py(), first, last, key=_as_bytes)
@@ -128,7 +128,7 @@ def changed_rows(applier: Applier, node: JoinNode, side: int, part: pa.Table) ->
 def unchanged_rows(
     applier: Applier, node: JoinNode, side: int, under: JoinKeys, changed: ChangedRows
 ) -> Iterator[SideRows]:
-    """The rows of a side under join keys that did not change, in pieces."""
+    """The unchanged rows of a side under join keys, in pieces."""
     partitions = under.hashes % applier.store.partitions
     (tail,) = encode_keys((SIDE,), [pa.array([side], pa.int32())], 1)[0].to_pylist()
     waiting: list[SideRows] = []

@@ -20,7 +20,7 @@ _NONE, _FIRST = Stream(""), Position(0)
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A range (start, stop] of a stream of the log; or, with `chunk`, the rows of a part with low < key <= high."""
+    """A range (start, stop] of a stream; or, with `chunk`, the rows of a key range with low < key <= high."""
 
     number: int
     stream: Stream = _NONE
@@ -30,7 +30,7 @@ class Split:
     part: int = 0
     low: bytes = START
     high: bytes | None = None
-    opens: bool = False  # gives the records that stand over an empty base too
+    opens: bool = False  # also emits the records that exist over an empty base
 
 
 def plan_splits(log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Split]:
@@ -53,12 +53,12 @@ def plan_splits(log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: 
 
 
 def chunk_of(epoch: Inflight, backfill: int, source: int) -> int | None:
-    """Which of the epoch's chunks brings rows of a source to a backfill."""
+    """The epoch's chunk that brings rows of a source to a backfill."""
     chunks = enumerate(epoch.chunks)
     return next((number for number, chunk in chunks if chunk.source == source and backfill in chunk.tables), None)
 
 
 def opening_chunk(epoch: Inflight, backfill: int) -> int | None:
-    """The chunk with which a backfill begins in this epoch, if it does: one of those that open its sources."""
+    """The chunk with which a backfill begins in this epoch, if any: one of those that open its sources."""
     chunks = enumerate(epoch.chunks)
     return next((number for number, chunk in chunks if chunk.opens and backfill in chunk.tables), None)

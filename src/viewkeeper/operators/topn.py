@@ -1,8 +1,8 @@
 """Top-n: the first rows of an order, kept by rank.
 
-In: events of rows under (order, row key). Out: the ranks that hold another row than before. Always: the order is total, for
-the row key is its last part; only the first entries are read, as of the epoch before, and never more than the limit and the
-number of those that went.
+In: events of rows under (order, row key). Out: the ranks whose row changed. Always: the order is total, because the row
+key is its last part; only the first entries are read, as of the epoch before, and never more than the limit plus the
+number of deleted ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TopOperator(Operator[TopNode]):
 
 
 def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
-    """The events of entries; all lie in one partition, for all may stand beside each other."""
+    """The events of entries; all lie in one partition, because any two may be neighbours."""
     count = len(rows)
     parts: list[Ragged] = []
     for i, column in enumerate(node.order):
@@ -60,7 +60,7 @@ def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
 
 
 def apply_top(applier: Applier, node: TopNode, part: pa.Table) -> Iterator[Delta]:
-    """Put the entries; gives the rows that left or came to a rank."""
+    """Put the entries; yields the rows that left or took a rank."""
     found = applier.find(node.table, part)
     after = found.input["row"].combine_chunks()
     applier.put(found, after)
@@ -94,7 +94,7 @@ def _first_entries(applier: Applier, node: TopNode, partition: int, wanted: int)
 
 
 def _delta(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> Delta:
-    """The ranks whose row is another; a rank that is at the end of one list only has a row there alone."""
+    """The ranks whose row changed; a rank past the end of one list has a row in the other only."""
     width = max(len(before[0]), len(after[0]))
     padded = [
         [pa.concat_arrays([array, pa.nulls(width - len(array), pa.binary())]) for array in side]
@@ -115,7 +115,7 @@ def _delta(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array])
 
 
 def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[Ragged]:
-    """A mark for NULL and the value's bytes, in the order asked for; of a NULL the mark alone counts."""
+    """A mark for NULL and the value's bytes, in the order asked for; for a NULL only the mark counts."""
     flat = array.combine_chunks()
     there = np.asarray(flat.is_valid())
     mark = _NULL_FIRST if nulls_first else _NULL_LAST

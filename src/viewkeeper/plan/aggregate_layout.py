@@ -1,8 +1,9 @@
-"""The layout of a γ record: which accumulators it keeps, and how shown values come from them.
+"""The layout of a γ record: which accumulators it keeps, and how output values are computed from them.
 
-In: a bound grouping, the outputs over it and HAVING. Out: state columns with the SQL that sums them, the PRE-AGGREGATIONs,
-value columns with the SQL that finishes them. Always: accumulators are exact (a DECIMAL is summed as its unscaled value,
-a DOUBLE as its mantissa and exponent), never NULL, and one accumulator or PRE-AGGREGATION serves all aggregates that need it.
+In: a bound grouping, the outputs over it and HAVING. Out: state columns with the SQL that sums them, the
+PRE-AGGREGATIONs, value columns with the SQL that finishes them. Always: accumulators are exact (a DECIMAL is summed as
+its unscaled value, a DOUBLE as its mantissa and exponent), never NULL, and one accumulator or PRE-AGGREGATION serves
+all aggregates that need it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,8 @@ class AggregateLayout:
     arguments: tuple[Expression, ...]  # of the aggregates: `a0…` of the inner SELECT
     state: tuple[Column, ...]
     state_sqls: tuple[str, ...]
-    each_sqls: tuple[str, ...]  # what a single row gives to each of them
-    rolled: tuple[
-        tuple[str, int | None], ...
-    ]  # the same over counted rows, and of which column; () when there is no way
+    each_sqls: tuple[str, ...]  # what a single row contributes to each of them
+    rolled: tuple[tuple[str, int | None], ...]  # the same over counted rows, and of which column; () when there is none
     exact_sums: tuple[int, ...]
     entries: tuple[EntryPlan, ...]
     values: tuple[Column, ...]
@@ -84,7 +83,7 @@ class _States:
         return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
 
     def place_in_row(self, name: str) -> int | None:
-        """Where in the group's record a value stands as it is; None when it must be computed."""
+        """The index of a value that the group's record holds as it is; None when it must be computed."""
         names = [f"s{place}" for place in range(len(self.columns))] + [""] * len(self.exact_sums)
         for place, plan in enumerate(self.entries):
             kept = (("d", plan.counted), ("lo", plan.first), ("hi", plan.last))
@@ -101,7 +100,7 @@ class _States:
         return self._add(f"count({name})", each, column, _rolled("n", args[0], BIGINT))
 
     def _sums(self, arg: Expression) -> list[int]:
-        """The accumulators of a sum: one, or of a wide DECIMAL the high and the low limb."""
+        """The accumulators of a sum: one, or the high and the low limb for a wide DECIMAL."""
         name = f"a{self._argument(arg)}"
         sums, each = sum_parts(name, arg.type), [name]
         if len(sums) > 1:
@@ -148,7 +147,7 @@ class _States:
 
 
 def _rolled(prefix: str, arg: Expression, type_: SqlType) -> tuple[str, int | None] | None:
-    """A count or sum of a column from counted rows; sums of what is no integer have no such form."""
+    """A count or sum of a column from counted rows; sums of non-integers have no such form."""
     if not isinstance(arg, ColumnRef) or arg.type.kind not in ("INT", "BIGINT"):
         return None
     return _rolled_up(f"{prefix}{arg.position}", type_), arg.position
@@ -191,7 +190,7 @@ def lay_out_aggregation(grouping: Grouping, outputs: Sequence[Output], having: E
 
 
 def _finish_sql(values: Sequence[Expression], having: Expression | None, finished: Sequence[str]) -> tuple[str, bool]:
-    """SELECT of the values `v0…`, of `shown` under HAVING, and of `fails` where one can; and whether one can."""
+    """SELECT of the values `v0…`, of `shown` under HAVING, and of `fails` where one can fail; and whether one can."""
     wanted = [(f"v{place}", value) for place, value in enumerate(values)]
     wanted += [("shown", having)] if having is not None else []
     tried: list[str] = []
@@ -214,7 +213,7 @@ def _shown_column(output: Output) -> Column:
 
 
 def _stands(expression: Expression, finished: Sequence[str], states: _States | None) -> tuple[str, int]:
-    """Where a value stands already: a group in the key, some aggregates in the group's record; else it is computed."""
+    """Where a value is stored: a group in the key, some aggregates in the group's record; else it is computed."""
     if isinstance(expression, AggregationRef) and expression.source == "group":
         return "key", expression.position
     if isinstance(expression, AggregationRef) and states is not None:

@@ -1,7 +1,7 @@
 """From the layout of a γ to its node: the SQL by which rows contribute to groups.
 
-In: a layout and the rows of the relation that is grouped. Out: a `FoldNode`. Always: contributions of failing rows are left
-out; one node takes the rows of all branches of a union.
+In: a layout and the rows of the relation that is grouped. Out: an `AggregateNode`. Always: contributions of failing
+rows are left out; one node takes the rows of all branches of a union.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def _edge(
 
 
 def _rollup(rows: Rows, layout: AggregateLayout) -> Rollup | None:
-    """The same contributions from counted rows: when nothing but counts and sums of columns is kept.
+    """The same contributions from counted rows: when only counts and sums of columns are kept.
 
-    A DOUBLE in the grain would make -0.0 and 0.0 one, which an expression over it can tell apart.
+    A DOUBLE in the grain would merge -0.0 and 0.0, which an expression over it can tell apart.
     """
     references = _references(*layout.groups, *rows.predicates)
     is_double = any(part.type.kind == "DOUBLE" for part in references)
@@ -85,7 +85,7 @@ def _references(*expressions: Expression) -> list[ColumnRef]:
 
 
 def _entries(layout: AggregateLayout, plan: EntryPlan, table: TableId, *, can_fail: bool) -> Entries:
-    """Distinct values, none of them NULL, with how often each is there."""
+    """Distinct values, none of them NULL, each with its multiplicity."""
     arguments = [layout.arguments[place] for place in plan.arguments]
     names = [f"a{place}" for place in plan.arguments]
     values = [group_key(name, argument.type) for name, argument in zip(names, arguments, strict=True)]
@@ -113,12 +113,12 @@ def _grouped(layout: AggregateLayout, sums: Sequence[str], values: Sequence[str]
     shown += [f"{sql} AS {'n' if values else f's{place}'}" for place, sql in enumerate(sums)]
     by = [*keys, *values]
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
-    grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry that came and went is none
+    grouped += " HAVING sum(sign) <> 0" if values else ""  # an entry inserted and deleted is none
     return f"SELECT {', '.join(shown)}{also} FROM rows{f' WHERE {where}' if where else ''}{grouped}"
 
 
 def _each(layout: AggregateLayout, where: str) -> str:
-    """What each of `rows` gives by itself: its group key, states, arguments of exact sums, and values of entries."""
+    """What each of `rows` contributes: its group key, states, arguments of exact sums, and values of entries."""
     shown = [f"{group_key(f'k{place}', group.type)} AS k{place}" for place, group in enumerate(layout.groups)]
     shown += [f"{sql} AS s{place}" for place, sql in enumerate(layout.each_sqls)]
     shown += [f"a{argument}" for argument in layout.exact_sums]

@@ -1,8 +1,8 @@
 """Assigning tables: which nodes of a lowered view are stored already, and which get tables of their own.
 
 In: a catalog and a lowered view. Out: the stored nodes that the view needs, or the nodes themselves with their tables.
-Always: what is stored under the same canonical text is used, unless it could not be filled from: only copies and γ have
-records that say what they gave so far.
+Always: a node stored under the same canonical text is used, unless others cannot be filled from it: only copies and γ
+have records that hold all their output so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def assign(
 ) -> tuple[StoredNode, ...]:
     """The stored nodes of a view that is made with the id `view`, its own last; new ones have the ids after it.
 
-    `without`: tables of stored nodes that are not to be used.
+    `without`: tables of stored nodes that must not be used.
     """
     chosen = _usable(lowered, stored, without)
     placed: dict[int, TableId] = {}
@@ -54,7 +54,7 @@ def placed_nodes(lowered: Lowered, needed: Sequence[StoredNode]) -> list[Node]:
 def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collection[int]) -> dict[str, StoredNode]:
     """The stored nodes that a view can use, by text: from the view's own downwards, each with all that it reads.
 
-    A new node can be filled from records only. So a join or top-n is used by those alone who have used it so far.
+    A new node can be filled from records only. So a join or top-n is used only by the nodes that already use it.
     """
     unusable = with_dependents(stored, without)
     newest = {one.text: one for one in stored if one.table not in unusable}
@@ -97,7 +97,7 @@ def _stored(node: Node, text: str, view: TableId) -> StoredNode:
 
 
 def with_tables(value: Any, placed: Mapping[int, TableId]) -> Any:
-    """A node, or a part of one, with tables of its own in place of those that lowering gave it."""
+    """A node, or a part of one, with tables of its own in place of those from lowering."""
     if isinstance(value, tuple):
         return tuple(with_tables(item, placed) for item in value)
     if not is_dataclass(value) or isinstance(value, type):

@@ -1,7 +1,8 @@
-"""Canonical text: what a part of a plan means, whatever the names, the aliases, and the order of conditions and of CREATEs.
+"""Canonical text: what a part of a plan means, independent of names, aliases, and the order of conditions and of
+CREATEs.
 
-In: bound expressions, and the texts of a node's inputs. Out: text. Always: equal parts of two views have equal texts, in
-every process and release; a column is its position, a base table its id, another node the digest of its own text.
+In: bound expressions, and the texts of a node's inputs. Out: text. Always: equal parts of two views have equal texts,
+in every process and release; a column is its position, a base table its id, another node the digest of its own text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Case, Ca
 
 
 def spell(expression: Expression) -> str:
-    """An expression in prefix form, with the types that its text as written does not say."""
+    """An expression in prefix form, with the types that its text as written leaves out."""
     match expression:
         case ColumnRef(position=position):
             return f"c{position}"
@@ -39,7 +40,7 @@ def spell(expression: Expression) -> str:
 
 
 def _flat(expression: Expression, name: str) -> list[Expression]:
-    """The parts of a conjunction or disjunction; where one can fail, which come before it says on which rows it does."""
+    """The parts of a conjunction or disjunction; the parts before one that can fail decide on which rows it does."""
     if isinstance(expression, Call) and expression.name == name:
         return [part for arg in expression.args for part in _flat(arg, name)]
     return [expression]
@@ -50,7 +51,7 @@ def spell_all(expressions: Iterable[Expression]) -> str:
 
 
 def spell_record(key: Sequence[Column], row: Sequence[Column]) -> str:
-    """The layout of records: what is stored under one layout cannot be read as another."""
+    """The layout of records: what is stored in one layout cannot be read in another."""
     return " → ".join(" ".join(f"{c.type}{'?' if c.nullable else ''}" for c in part) for part in (key, row))
 
 

@@ -1,7 +1,7 @@
 """Constants that fail: refused when a view is defined.
 
-In: a bound relation. Out: nothing, or a SqlError. Always: what remains can fail only on some rows. A constant that fails
-fails on every row, and an engine that folds constants would stop the whole query for it instead of setting rows aside.
+In: a bound relation. Out: nothing, or a SqlError. Always: what remains can fail only on some rows. A constant that
+fails does so on every row, and an engine that folds constants would stop the whole query instead of setting rows aside.
 """
 
 from __future__ import annotations

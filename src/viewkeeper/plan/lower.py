@@ -1,9 +1,9 @@
 """Lowering: from a bound relation to the nodes that an epoch runs for a view.
 
 In: the relation that is computed for a view. Out: nodes in the order in which they are applied, each with its canonical
-text, and where each shown column stands in the records of the last one. Always: pure. σ and π cost nothing of their own,
-they are part of the SQL of the node that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one node.
-Which tables the nodes have is not known here: a table is a negative number, until the catalog assigns one.
+text, and where each output column is in the records of the last one. Always: pure. σ and π cost nothing of their own:
+they are part of the SQL of the node that reads them; γ, ⋈ and top-n have records, and equal parts of a query are one
+node. Table ids are not known here: a table is a negative number, until the catalog assigns one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Lowered:
 
     @property
     def root(self) -> ProjectNode | AggregateNode:
-        """The node that writes the records which the view shows."""
+        """The node that writes the records that the view shows."""
         last = self.nodes[-1]
         if not isinstance(last, (ProjectNode, AggregateNode)):
             raise InvariantBroken("the last node of a view keeps no records for readers")
@@ -73,7 +73,7 @@ def lower_view(relation: Relation) -> Lowered:
 class _Lowering:
     """Collects the nodes of one view."""
 
-    backfill = TableId(0)  # the catalog knows
+    backfill = TableId(0)  # assigned by the catalog
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}  # by canonical text
@@ -85,14 +85,14 @@ class _Lowering:
         return next(self._ids)
 
     def keep(self, text: str, node: Kept) -> Kept:
-        """The node, or the one like it that is there."""
+        """The node, or an equal one that exists already."""
         whole = f"{text} | {_layout(node)}"
         known = self._nodes.setdefault(whole, node)
         self._texts[known.table] = whole
         return cast(Kept, known)
 
     def _note(self, relation: Relation, table: TableId) -> None:
-        """Which node keeps a relation."""
+        """Note which node keeps a relation."""
         texts = self._relations.setdefault(relation, [])
         if self._texts[table] not in texts:
             texts.append(self._texts[table])
@@ -103,7 +103,7 @@ class _Lowering:
         return Lowered(tuple(ordered), texts, shown, relation, self._relations)
 
     def root(self, relation: Relation) -> tuple[ProjectNode | AggregateNode, tuple[OutputColumn, ...]]:
-        """The node that keeps a view's records; a γ on top with its HAVING and π is one node, anything else is a copy."""
+        """The node that keeps a view's records: a γ on top with its HAVING and π is one node, else it is a copy."""
         if isinstance(relation, Index):
             return self._index(relation)
         if not isinstance(relation, Project):
@@ -127,7 +127,7 @@ class _Lowering:
     def _plain_aggregation(
         self, aggregation: Aggregation, outputs: Sequence[Output]
     ) -> tuple[AggregateNode, tuple[OutputColumn, ...]]:
-        """γ whose groups and aggregates are shown as they are: the same node for every view that shows some of them."""
+        """γ whose groups and aggregates are shown unchanged: the same node for every view that shows some of them."""
         groups = aggregation.grouping.groups
         aggregates = sorted(aggregation.grouping.aggregates, key=spell)
         node, stands = self._aggregation(
@@ -158,7 +158,7 @@ class _Lowering:
         return self.keep(f"{text} {_texts(rows)}", node), layout.shown
 
     def _copy(self, relation: Project) -> tuple[ProjectNode, tuple[OutputColumn, ...]]:
-        """Under the row key; a part of the key that is shown is shown from the key."""
+        """A copy under the row key; a key part that is shown is read from the key."""
         rows = self._rows(relation, frozenset(range(len(relation.outputs))))
         in_key = rows[0].key_of if len(rows) == 1 else {}
         shown: list[OutputColumn] = []
@@ -181,13 +181,13 @@ class _Lowering:
         return node, tuple(shown)
 
     def _index(self, index: Index) -> tuple[ProjectNode, tuple[OutputColumn, ...]]:
-        """Rows under the indexed columns, then what of the base key is not among them."""
+        """Rows under the indexed columns, then the parts of the base key that are not among them."""
         table, rows = index.input.table, scan_rows(index.input.table)
         base_key = [table.position(name) for name in table.key]
         wanted: list[Wanted] = []
         for place, position in enumerate(index.key):
             column = table.columns[position]
-            # A base key is stored as it is; an indexed value is looked up by what SQL calls equal.
+            # A base key is stored as it is; an indexed value is looked up by SQL equality.
             sql = f"c{position}" if position in base_key else group_key(f"c{position}", column.type)
             wanted.append((f"k{place}", _reference(column, position), sql))
         wanted += [(f"v{i}", _reference(table.columns[p], p), f"c{p}") for i, p in enumerate(index.covered)]
@@ -203,8 +203,8 @@ class _Lowering:
     def _rows(self, relation: Relation, needed: frozenset[int], values: Sequence[Expression] = ()) -> list[Rows]:
         """The relation over its sources, with the columns that are needed of it; several when it is a union.
 
-        `values` are expressions over a γ below that can fail: it computes them itself, behind its columns, for a value of a
-        group that fails reads NULL, whatever stands above the group.
+        `values` are expressions over a γ below that can fail: the γ computes them itself, after its columns, because a
+        value of a group that fails reads NULL, whatever is above the group.
         """
         match relation:
             case Scan(table=table):
@@ -216,7 +216,7 @@ class _Lowering:
             case Project(input=below, outputs=outputs):
                 values = _values_of_groups(below, outputs)
                 plain = {place: _plain(output.expression, below, values) for place, output in enumerate(outputs)}
-                # an expression that nobody needs is evaluated all the same where it can fail: its rows are set aside
+                # an unneeded expression is still evaluated where it can fail: its rows are set aside
                 kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
                 rows = self._rows(below, frozenset(columns_of(*kept.values())), values)
                 return [one.project(kept) for one in rows]
@@ -233,10 +233,10 @@ class _Lowering:
         raise InvariantBroken(f"no rows for {relation!r}")
 
     def _groups(self, aggregation: Aggregation, needed: frozenset[int], values: Sequence[Expression]) -> Rows:
-        """What a γ inside a query gives: its groups, its aggregates, and the `values` over them."""
+        """The output of a γ inside a query: its groups, its aggregates, and the `values` over them."""
         grouping = aggregation.grouping
         if not (grouping.groups or grouping.aggregates or values):
-            grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it gives something: that it is there
+            grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it has output: that it exists
         outputs = _of_groups(grouping.groups, grouping.aggregates)
         if values:
             node, shown = self._aggregation(
@@ -373,7 +373,7 @@ def _covers_key(rows: Rows, expressions: Sequence[Expression]) -> bool:
 
 
 def _layout(node: Node) -> str:
-    """How a node's records are laid out, and how many tables it has."""
+    """The layout of a node's records, and how many tables it has."""
     match node:
         case JoinNode(on=on, sides=sides):
             records = [spell_record(on, ()), *(spell_record(side.key, side.row) for side in sides)]
@@ -412,7 +412,7 @@ def _join_key(join: Join) -> tuple[Column, ...]:
 def _copies(
     rows: Sequence[Rows], keys: Sequence[Expression], kept: tuple[int, ...]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """The columns of a side that its row key holds, and those that the join key holds; a key of DOUBLE is not the value."""
+    """The columns of a side held by its row key, and those held by the join key; a key of DOUBLE is not the value."""
     key_of = rows[0].key_of if len(rows) == 1 else {}
     in_key = {place: key_of[place] for place in kept if place in key_of and rows[0].key[key_of[place]].type != DOUBLE}
     in_on = {key.position: i for i, key in enumerate(keys) if isinstance(key, ColumnRef) and key.type != DOUBLE}
@@ -426,7 +426,7 @@ def _columns_read(grouping: Grouping) -> frozenset[int]:
 def _plain(expression: Expression, below: Relation, values: Sequence[Expression] = ()) -> Expression:
     """The expression over the columns of what is below; directly above γ it refers to groups and aggregates.
 
-    One of `values` is a column behind those of γ.
+    One of `values` is a column after those of γ.
     """
     source = _without_selects(below)
     if not isinstance(source, Aggregation):

@@ -1,11 +1,12 @@
-"""Nodes: what an epoch runs to keep views, each complete in itself.
+"""Nodes: what an epoch runs to maintain views, each self-contained.
 
-In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node reads
-base tables, or what nodes before it give; it is known by its table, which no other node writes (`epochs.md`, R6).
+In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node
+reads base tables, or the output of nodes before it; it is identified by its table, which no other node writes
+(`epochs.md`, R6).
 
 The delta rows of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by the
-position of a column in its table, or in what a node gives. Every source has a row key, and at any time one row under
-each key.
+position of a column in its table, or in a node's output. Every source has a row key, and at any time one row under each
+key.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from viewkeeper.model.types import BIGINT, BINARY, INT
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """One column of a record: where in it the value stands."""
+    """One column of a record: where in it the value is."""
 
     column: Column
     part: str  # "key" or "row"
-    index: int  # place in the node's `key` or `row`
+    index: int  # index in the node's `key` or `row`
 
     def to_json(self) -> list[object]:
         return [self.column.to_json(), self.part, self.index]
@@ -35,11 +36,11 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge of the plan: what the delta rows of a source mean to a node.
+    """An edge of the plan: what the delta rows of a source mean for a node.
 
-    `rows` reads the relation `delta` (the `c…` of `columns`) and returns `ord`, `sign` and what the node asks for, of the
-    delta rows that pass. Where an expression can fail, it also returns `fails`, and then `aside` is the table that lists the
-    keys (columns `key`) of the source's rows that are set aside.
+    `rows` reads the relation `delta` (the `c…` of `columns`) and returns `ord`, `sign` and what the node asks for, of
+    the delta rows that pass. Where an expression can fail, it also returns `fails`, and then `aside` is the table that
+    lists the keys (columns `key`) of the source's rows that are set aside.
     """
 
     source: TableId
@@ -64,7 +65,7 @@ class ProjectNode:
 
     @property
     def gives(self) -> TableId:
-        """What its readers name as their source."""
+        """The source id that its readers use."""
         return self.table
 
     @property
@@ -78,8 +79,8 @@ class Entries:
     """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
 
     `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
-    number changes, `n`, which is not 0. The group's record keeps what it is asked for: how many entries there are, the
-    first value, the last one.
+    number changes, `n`, which is not 0. The group's record keeps what is asked for: the number of entries, the first
+    value, the last one.
     """
 
     table: TableId
@@ -100,11 +101,11 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """How a γ can do with counted rows in place of delta rows, which several views then share.
+    """How a γ can use counted rows in place of delta rows, which several views then share.
 
-    Counted rows are delta rows grouped by the columns of `grain`, which alone decide what passes, where it belongs and
-    whether it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` delta rows, and for
-    each column of `summed` how many of its values are there, `n…`, and their sum, `t…`. `contribute` reads them as
+    Counted rows are delta rows grouped by the columns of `grain`, which alone decide what passes, to which group it
+    belongs and whether it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` delta rows,
+    and for each column of `summed` the number of its values, `n…`, and their sum, `t…`. `contribute` reads them as
     `delta` and returns what the node's own `contribute` would; where an expression can fail also `failed`, whether one
     did in a group.
     """
@@ -119,18 +120,19 @@ class AggregateNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
     Its edges return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
-    `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
-    what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
-    NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
-    `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the arguments
-    (places among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same from counted rows, where that can be.
+    `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on inserted and
+    on deleted rows, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes.
+    States are never NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by
+    itself: `sign`, `k0…`, `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`.
+    `exact_sums` are the arguments (indexes among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same
+    from counted rows, where possible.
 
-    `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`
-    and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its input;
-    with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table `degraded`. A
-    group's record is the states, sums, entries' facts and values. With `having` the groups stand in the table `groups`,
-    and the view has a record of the values alone for each group that is shown. `always`: the group stays when its row
-    count is 0 (aggregates without GROUP BY).
+    `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many),
+    `lo0…` and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its
+    input; with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table
+    `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups are in the
+    table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the group
+    stays when its row count is 0 (aggregates without GROUP BY).
     """
 
     table: TableId
@@ -172,7 +174,7 @@ class AggregateNode:
 
     @property
     def gives(self) -> TableId:
-        """What its readers name as their source."""
+        """The source id that its readers use."""
         return self.table
 
     @property
@@ -193,10 +195,10 @@ SIDE = Column("side", INT, nullable=False)
 class Side:
     """One input of a join. Its edges return the join key `j0…`, the row key `k0…` and the columns kept, `v0…`.
 
-    `places` are the positions of the `v…` in what the join gives, `key_places` those of the `k…`. A column that stands in
-    the entry's key is not kept a second time: `key_copies` and `on_copies` are the positions of such columns, each with its
-    place in the row key or in the join key. `preserved`: each of its rows stands in the result, matched or not. A NULL in
-    the join key comes from a preserved side alone.
+    `places` are the positions of the `v…` in the join's output, `key_places` those of the `k…`. A column that is in the
+    entry's key is not stored again: `key_copies` and `on_copies` are the positions of such columns, each with its index
+    in the row key or in the join key. `preserved`: each of its rows is in the result, matched or not. Only a preserved
+    side has NULLs in the join key.
     """
 
     edges: tuple[Edge, ...]
@@ -213,11 +215,12 @@ class Side:
 class JoinNode:
     """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side.
 
-    `on` are the columns of the join key. `kind` is that of `sql.relations.Join`. `residual` is a condition over the `c…`
-    that the join gives, on which matching depends too. To know which rows have no match, a join that is not inner keeps how
-    many rows each side has under a join key, in the table `counts`, or, with a `residual`, how many matches each row of a
-    preserved side has, in the table `matches`. `tag_place`: the position of a column of the row key that tells which sides
-    a row has (0: all, 1: the first alone, 2: the second), where two rows without a partner could have one key otherwise.
+    `on` are the columns of the join key. `kind` is that of `sql.relations.Join`. `residual` is a further condition for
+    a match, over the `c…` of the join's output. To know which rows have no match, a join that is not inner keeps the
+    number of rows of each side under a join key, in the table `counts`, or, with a `residual`, the number of matches of
+    each row of a preserved side, in the table `matches`. `tag_place`: the position of a column of the row key that
+    shows which sides a row has (0: all, 1: only the first, 2: only the second), where two rows without a partner could
+    otherwise share a key.
     """
 
     table: TableId
@@ -236,7 +239,7 @@ class JoinNode:
 
     @property
     def gives(self) -> TableId:
-        """What its readers name as their source."""
+        """The source id that its readers use."""
         return self.table
 
     @property
@@ -251,14 +254,14 @@ class JoinNode:
 
     @property
     def given(self) -> dict[int, Column]:
-        """What the join gives, by position."""
+        """The join's output columns, by position."""
         columns = {
             place: column for side in range(len(self.shown_sides)) for place, (_, column) in self.told_by(side).items()
         }
         return columns if self.tag_place is None else columns | {self.tag_place: SIDE}
 
     def told_by(self, number: int) -> dict[int, tuple[str, Column]]:
-        """What a side tells, by position: a column of its relation (`v…`, `k…`, or `o…` of the join key) and its type."""
+        """A side's output columns, by position: name in its relation (`v…`, `k…`, or `o…` of the join key) and type."""
         side = self.sides[number]
         told = {place: (f"v{i}", column) for i, (place, column) in enumerate(zip(side.places, side.row, strict=True))}
         told |= {
@@ -269,7 +272,7 @@ class JoinNode:
 
     @property
     def given_key(self) -> tuple[int, ...]:
-        """The positions of the row key of what the join gives."""
+        """The positions of the row key in the join's output."""
         tag = () if self.tag_place is None else (self.tag_place,)
         return (*tag, *(place for side in self.shown_sides for place in side.key_places))
 
@@ -285,11 +288,11 @@ class JoinNode:
 
 @dataclass(frozen=True, slots=True)
 class TopNode:
-    """ORDER BY … LIMIT: its table holds every row under (order, row key); it gives the first `limit` of them.
+    """ORDER BY … LIMIT: its table holds every row under (order, row key); it emits the first `limit` of them.
 
-    Its edges return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those of
-    each part of the order. It gives the `v…` at `places`, and the rank from 1 as the row key at `rank_place`. `is_total`: the
-    text's own order leaves no two rows equal, so that another engine takes the same ones.
+    Its edges return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those
+    of each part of the order. It emits the `v…` at `places`, and the rank from 1 as the row key at `rank_place`.
+    `is_total`: the text's own order leaves no two rows equal, so that another engine takes the same ones.
     """
 
     table: TableId
@@ -307,7 +310,7 @@ class TopNode:
 
     @property
     def gives(self) -> TableId:
-        """What its readers name as their source."""
+        """The source id that its readers use."""
         return self.table
 
     @property
@@ -318,9 +321,9 @@ class TopNode:
 
 @dataclass(frozen=True, slots=True)
 class DeltaNode:
-    """δ: a record for each row of a base table whose log does not tell what a row was.
+    """δ: a record for each row of a base table whose log has no before-images.
 
-    A plan has one for each such table; it is not stored with the plan, for the table says it all.
+    A plan has one for each such table; it is not stored with the plan, because the table determines it.
     """
 
     table: TableId
@@ -328,7 +331,7 @@ class DeltaNode:
 
     @property
     def gives(self) -> TableId:
-        """What its readers name as their source: the base table."""
+        """The source id that its readers use: the base table."""
         return self.source.id
 
 

@@ -1,7 +1,7 @@
-"""The optimizer: named rules, one after the other, from what a text says to what is computed for it.
+"""The optimizer: named rules, one after the other, from what a text means to what is computed for it.
 
-In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule keeps the answer. The rules of
-`RULES` can be left out one by one; then come those of `NEEDED`, without which a relation cannot be lowered.
+In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule preserves the result. The
+rules of `RULES` can be left out one by one; then come those of `NEEDED`, without which a relation cannot be lowered.
 """
 
 from __future__ import annotations

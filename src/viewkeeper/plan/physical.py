@@ -1,8 +1,8 @@
-"""Physical plan: what an epoch runs, complete in itself.
+"""Physical plan: what an epoch runs, self-contained.
 
-In: nothing but this value (it is stored before an epoch begins, whose record names it by its digest, `epochs.md` R9). Out:
-nodes in an order in which a node stands behind all that it reads. Always: a re-run needs no catalog, no parser and no
-planner, and two processes write the same JSON for the same plan.
+In: nothing but this value (it is stored before an epoch begins, whose record names it by its digest, `epochs.md` R9).
+Out: nodes in an order in which a node comes after all that it reads. Always: a re-run needs no catalog, no parser and
+no planner, and two processes write the same JSON for the same plan.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from viewkeeper.plan.plain import from_plain, remembered, to_plain
 class PhysicalPlan:
     """All nodes of one epoch, and the base tables they read.
 
-    δ needs no node: a table that has a DELTA goes through it first, the log of any other says a row before and after.
+    δ needs no node: a table with a DELTA goes through it first; any other table's log holds a row before and after.
     """
 
     tables: tuple[TableSchema, ...]
@@ -36,9 +36,9 @@ class PhysicalPlan:
 
     @property
     def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
-        """All nodes, by when they are applied: DELTAs first, then each node as soon as all that it reads is there.
+        """All nodes, by when they are applied: DELTAs first, then each node as soon as all that it reads is available.
 
-        The nodes of a stage are applied together; between stages lies a shuffle.
+        The nodes of a stage are applied together; between stages is a shuffle.
         """
         levels: dict[int, int] = {}
         for node in self.nodes:
@@ -49,7 +49,7 @@ class PhysicalPlan:
         return tuple(found)
 
     def node(self, table: int) -> Node | DeltaNode:
-        """The node that writes a table as its own."""
+        """The node whose own table this is."""
         for node in (*self.nodes, *self.deltas):
             if node.table == table:
                 return node
@@ -60,13 +60,14 @@ class PhysicalPlan:
         return next((delta for delta in self.deltas if delta.source.id == source), None)
 
     def readers(self, source: int) -> list[tuple[Node, int]]:
-        """Who reads a table or a node: a node, and which of its edges."""
+        """The readers of a table or a node: a node, and which of its edges."""
         return [(node, i) for node in self.nodes for i, edge in enumerate(node.edges) if edge.source == source]
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
-        """What a backfill brings rows of, in the order in which that was made: base tables, and nodes that are `filled`.
+        """The sources that a backfill brings rows of, in the order they were made: base tables, and nodes that are
+        `filled`.
 
-        From a node that is not, it reads what the rows of that one's own sources give: they are filled together.
+        Nodes that are not filled get their rows from their own sources: they are filled together.
         """
         nodes = {node.table: node for node in self.nodes}
         found, waiting, seen = set(), [node for node in self.nodes if node.backfill == backfill], set()
@@ -83,21 +84,21 @@ class PhysicalPlan:
 
     @property
     def backfills(self) -> tuple[int, ...]:
-        """The backfills that the nodes are, or were, filled by."""
+        """The backfills that fill, or filled, the nodes."""
         return tuple(dict.fromkeys(node.backfill for node in self.nodes))
 
     def reads_log(self, chunks: tuple[Chunk, ...]) -> bool:
-        """Whether a change can matter: not when all views are only about to be filled, and no DELTA is kept."""
+        """Whether a change can matter: not when all views are yet to be filled, and there is no DELTA."""
         waiting = {backfill for chunk in chunks if chunk.opens for backfill in chunk.tables}
         return bool(self.deltas) or any(backfill not in waiting for backfill in self.backfills)
 
     def schema(self, source: int) -> TableSchema:
-        """The columns that a base table, or a node with records, gives to those that read it."""
+        """The columns of a base table, or of a node with records, for its readers."""
         table = next((table for table in self.tables if table.id == source), None)
         return self._records(source) if table is None else table
 
     def stored_in(self, source: int) -> int | None:
-        """The table whose records are the rows of a source; None for a base table whose log tells what they were."""
+        """The table whose records are the rows of a source; None for a base table whose log has before-images."""
         table = next((table for table in self.tables if table.id == source), None)
         return source if table is None else table.delta
 
@@ -112,7 +113,7 @@ class PhysicalPlan:
 
     @property
     def digest(self) -> str:
-        """The name that it is stored under: equal plans have the same."""
+        """The name that it is stored under; equal plans have the same."""
         return hashlib.blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Plain values: frozen dataclasses as JSON and back.
 
-In: dataclasses of numbers, texts, tuples, options and one another. Out: JSON values. Always: what comes back is equal to what
-went, and two processes write the same JSON for equal values.
+In: dataclasses of numbers, texts, tuples, options and one another. Out: JSON values. Always: the value read back is
+equal to the one written, and two processes write the same JSON for equal values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Parse = Callable[[dict], Plain]
 
 
 def remembered(parse: Parse[Plain]) -> Parse[Plain]:
-    """`parse`, which for the value it was last given answers what it answered then: an epoch reads most things again."""
+    """`parse` with its last result cached: an epoch reads most things again."""
     last: list[tuple[dict, Plain]] = []
 
     @wraps(parse)
@@ -43,7 +43,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[Plain], value: dict) -> Plain:
-    """The dataclass `kind` that `to_plain` made `value` of."""
+    """The dataclass `kind` from which `to_plain` made `value`."""
     readers = _readers(typing.cast(Any, kind))
     return kind(**{name: readers[name](part) for name, part in value.items()})
 
@@ -54,7 +54,7 @@ def _readers(kind: Any) -> dict[str, Reader]:
 
 
 def _reader(hint: Any) -> Reader:
-    """How a value of that type is read; found out once, for a catalog is read often."""
+    """The reader for values of that type; made once, because a catalog is read often."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return _reader(next(part for part in arguments if part is not type(None)))

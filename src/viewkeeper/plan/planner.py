@@ -1,7 +1,7 @@
 """The plan of the next epoch: all views' nodes, each once.
 
-In: a catalog, and what the epoch record says of stored nodes. Out: a physical plan. Always: pure; made from the views'
-texts, so that SQL is never older than the code that makes it.
+In: a catalog, and the state of stored nodes in the epoch record. Out: a physical plan. Always: pure; made from the
+views' texts, so that SQL is never older than the code that makes it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from viewkeeper.plan.physical import PhysicalPlan
 
 
 def physical_plan(catalog: Catalog, *, filling: Collection[int] = (), stopped: Collection[int] = ()) -> PhysicalPlan:
-    """What an epoch runs to keep all views, and the tables that it reads.
+    """What an epoch runs to maintain all views, and the tables that it reads.
 
-    A table that has a DELTA is read in any case: DELTA must know every row. Nodes that are `stopped` are left out, and so
-    are those that read them. So is a backfill that has not begun, while one is `filling` that it reads from.
+    A table that has a DELTA is always read: DELTA must hold every row. Nodes that are `stopped` are left out, and so
+    are their readers. So is a backfill that has not begun, while one that it reads from is `filling`.
     """
     left_out = _left_out(catalog, filling, stopped)
     for known, without, plan in _planned:
@@ -50,7 +50,7 @@ def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
 
 
 def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[int]) -> frozenset[int]:
-    """The backfills that are still to be done; what is stopped, and what waits for that, will not be."""
+    """The backfills that are still to be done; those stopped, and those waiting for them, are not."""
     left_out = _left_out(catalog, (), stopped)
     return frozenset(node.backfill for node in catalog.nodes if node.table not in left_out).difference(filled)
 

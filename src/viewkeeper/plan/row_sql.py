@@ -1,8 +1,8 @@
 """Rows: σ and π over one source, as SQL over the delta rows of that source.
 
-In: a source, then predicates and projections, one after the other. Out: edges. Always: the SQL never fails: a row on which an
-expression fails is marked `fails`, evaluated no further, and kept, so that it can be set aside; which rows fail depends on
-the text of the view alone. The row key of the source goes along, shown or not.
+In: a source, then predicates and projections, one after the other. Out: edges. Always: the SQL never fails: a row on
+which an expression fails is marked `fails`, evaluated no further, and kept, so that it can be set aside; which rows
+fail depends on the text of the view alone. The row key of the source is carried along, shown or not.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Wanted = tuple[str, Expression | None, str]  # name, the expression if it can fa
 class Rows:
     """A relation as SQL over one source.
 
-    `key` are the columns of its row key, `key_sqls` how they are called in `origin`; `key_of` says which visible columns
-    are parts of the key. `read` are the source's columns that anything refers to so far; once a projection is in between
-    (`is_raw` no longer), nothing else can.
+    `key` are the columns of its row key, `key_sqls` their SQL over `origin`; `key_of` maps visible columns to the key
+    parts they are. `read` are the source's columns that anything refers to so far; after a projection (`is_raw` is then
+    False), nothing else can.
     """
 
     source: TableId
@@ -102,7 +102,8 @@ class Rows:
     ) -> Edge:
         """The edge to a node that asks for `wanted`.
 
-        `keep` is a condition on its names that every row must meet; `marked`: there is a `fails` even where nothing can.
+        `keep` is a condition on its names that every row must meet; `marked`: there is a `fails` even where nothing can
+        fail.
         """
         sql, fails = self._sql(wanted)
         if marked and not fails:
@@ -156,7 +157,7 @@ def scan_rows(table: TableSchema) -> Rows:
 def output_rows(
     table: TableId, key: tuple[Column, ...], places: tuple[int, ...], text: str, key_of: Mapping[int, int]
 ) -> Rows:
-    """What a table or a node gives, as the source of others; `places` are the positions of its row key."""
+    """The output of a table or a node, as the source of others; `places` are the positions of its row key."""
     return Rows(table, key, places, key, tuple(f"c{place}" for place in places), key_of, text=text)
 
 

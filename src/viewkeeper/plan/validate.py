@@ -1,7 +1,7 @@
-"""Whether a relation is one.
+"""Validation of a relation.
 
-In: a relation. Out: nothing, or `InvariantBroken`. Always: it is the first and the last step of the optimizer, so that a rule
-that breaks a plan is caught before anything is made of it.
+In: a relation. Out: nothing, or `InvariantBroken`. Always: it is the first and the last step of the optimizer, so that
+a rule that breaks a plan is caught before the plan is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LogSource: the port through which changes are read.
 
-A range (start, stop] of a stream is read again and again with the same answer, until it is truncated before what the
-pipeline has committed. Positions are ordered, not counted; a number of changes is asked for.
+A range (start, stop] of a stream can be read repeatedly with the same result, until it is truncated; only what the
+pipeline has committed is. Positions are ordered, not counted; the log is asked for a number of changes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class LogSource(Protocol):
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         """One state of the whole base (R17) after `start`: for each stream the last position up to one instant.
 
-        Never cuts a base transaction; no more than the one with which `changes_max` or `bytes_max` is reached lies before
-        the cut. Everything up to the cut is durable when this returns (R10.1).
+        Never cuts a base transaction; the last transaction before the cut is at most the one that reaches `changes_max`
+        or `bytes_max`. Everything up to the cut is durable when this returns (R10.1).
         """
         ...
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:
-        """How many bytes the changes of (start, stop] have."""
+        """The size in bytes of the changes of (start, stop]."""
         ...
 
     def waiting(self, start: Positions) -> Waiting:
@@ -42,7 +42,7 @@ class LogSource(Protocol):
         ...
 
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
-        """Growing positions from `start` to `stop` that cut (start, stop] in up to `count` pieces of about equal size."""
+        """Ascending positions from `start` to `stop` that cut the range in up to `count` pieces of about equal size."""
         ...
 
     def log_entries(self) -> int:
@@ -50,7 +50,7 @@ class LogSource(Protocol):
         ...
 
     def checksums(self, positions: Positions) -> dict[Stream, int]:
-        """Of the entry that ends at each stream's position; a stream whose entry is not there is left out."""
+        """The checksum of the entry that ends at each stream's position; streams without that entry are left out."""
         ...
 
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -58,5 +58,5 @@ class LogSource(Protocol):
         ...
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
-        """Forget entries that end before `positions` and are old, up to so many of each stream; returns how many went."""
+        """Delete old entries that end before `positions`, up to so many of each stream; returns how many."""
         ...

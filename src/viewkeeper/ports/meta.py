@@ -1,7 +1,7 @@
 """Meta: the port to a store's few small facts, and to the right to run its pipeline.
 
-Epoch record and catalog are replaced by test-and-set on their versions (R5). A swap whose answer was lost is looked up by who
-tried it; see `coordinator/swaps.py`.
+Epoch record and catalog are replaced by test-and-set on their versions (R5). A swap whose reply was lost is looked up
+by who tried it; see `coordinator/swaps.py`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Meta(Protocol):
         ...
 
     def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
-        """Swap in what `change` makes of the record, again while others swap theirs in between."""
+        """Swap in the record that `change` returns; repeated while others swap theirs in between."""
         ...
 
     def sync_epoch_record(self) -> None:
-        """The epoch record as read survives a power loss from here on (R10.3)."""
+        """From here on the epoch record as read survives a power loss (R10.3)."""
         ...
 
     def read_horizon(self) -> Horizon:
@@ -46,7 +46,7 @@ class Meta(Protocol):
         ...
 
     def last_meta_change(self) -> int:
-        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        """A number that grows with every change of catalog or epoch record; checked before every read and write."""
         ...
 
     def read_catalog(self) -> dict:
@@ -58,20 +58,20 @@ class Meta(Protocol):
         ...
 
     def keep_plan(self, digest: str, plan: dict) -> None:
-        """Store a plan, as JSON, before an epoch begins that runs it; others than that of an epoch in flight may go.
+        """Store a plan, as JSON, before an epoch begins that runs it; plans of no epoch in flight may be deleted.
 
         Durable when this returns.
         """
         ...
 
     def read_plan(self, digest: str) -> dict:
-        """A plan that was stored for the epoch in flight; CorruptStore when it is not there."""
+        """The plan stored for the epoch in flight; CorruptStore when it is missing."""
         ...
 
     def claim(self, *, take_over: bool) -> Claim:
-        """The right to run the pipeline; PipelineRunning when another has it and is not to be fenced off."""
+        """The right to run the pipeline; PipelineRunning when another process has it and `take_over` is not set."""
         ...
 
     def claimed_by(self) -> int | None:
-        """The pid of the one who runs the pipeline; None when nobody does."""
+        """The pid of the process that runs the pipeline; None when none does."""
         ...

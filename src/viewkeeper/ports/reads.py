@@ -1,7 +1,7 @@
 """Reads: the port through which clients see records of views as of a moment.
 
-A read begins with a look at the horizon and ends with another: if the floor has passed the moment's epoch in between, what
-was read is thrown away (R4). Between the two a store may give anything for a record that was purged.
+A read begins and ends with a look at the horizon: if the floor has passed the moment's epoch in between, what was read
+is discarded (R4). Between the two a store may return anything for a record that was purged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Held(Protocol):
     def batches(
         self, table: int, spans: Iterable[Span], *, reverse: bool = False
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Keys and rows of one span after the other, each as `scan` gives it, some thousand at a time."""
+        """Keys and rows of one span after the other, each like `scan`, some thousand at a time."""
         ...
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
@@ -54,6 +54,6 @@ class Reads(Protocol):
     def hold(self, moment: Moment, partitions: Sequence[int]) -> Held:
         """The records of `partitions` as of a moment.
 
-        Where `Capabilities.held_reads` says so they stay as they are, whatever is purged or dropped meanwhile.
+        With `Capabilities.held_reads` they do not change, whatever is purged or dropped meanwhile.
         """
         ...

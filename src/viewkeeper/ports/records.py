@@ -1,7 +1,7 @@
-"""VersionedTables: the port to records of views and of what is stored beside them.
+"""VersionedTables: the port to records of views and of auxiliary tables.
 
-View programs reach records in terms of epochs, never of bytes; how a version is stored is the store's own matter. What an
-epoch writes is found as of the epoch before until it is committed, so a run may be repeated, and may be cut anywhere.
+View programs address records by epoch, never by bytes; how a version is stored is up to the store. Until an epoch is
+committed, its records are found as of the epoch before, so a run may be repeated, and may be cut anywhere.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from viewkeeper.model.fills import Borders
 class StoredVersions:
     """Records as an epoch finds them: `rows` as of the epoch before, NULL = absent.
 
-    `applied` marks records this epoch is known to have written (a re-run), `now` holds what it wrote; a store that does not
-    look marks none. `raw` is the store's own.
+    `applied` marks records that this epoch is known to have written (a re-run), `now` holds what it wrote; a store that
+    does not look marks none. `raw` belongs to the store.
     """
 
     keys: pa.Array
-    partitions: np.ndarray  # where each record lives, in growing order
+    partitions: np.ndarray  # the partition of each record, in ascending order
     rows: pa.Array
     applied: np.ndarray
     now: pa.Array
@@ -35,7 +35,7 @@ class StoredVersions:
 
 @dataclass(frozen=True, slots=True)
 class VersionWrite:
-    """New rows (NULL = the record goes) for records of one table, as found by `read_versions`."""
+    """New rows (NULL = delete the record) for records of one table, as found by `read_versions`."""
 
     table: int
     found: StoredVersions
@@ -46,8 +46,8 @@ class VersionWrite:
 class VersionedTables(Protocol):
     """View and auxiliary tables; a partition is a part of them that one manager owns.
 
-    Reads for an epoch may raise Fenced when they meet a record of a later one (R3); what they give is as of the epoch before
-    all the same.
+    Reads for an epoch may raise Fenced when they meet a record of a later one (R3); their results are as of the epoch
+    before even so.
     """
 
     @property
@@ -60,7 +60,7 @@ class VersionedTables(Protocol):
         ...
 
     def admit(self, epoch: Inflight) -> None:
-        """Before each run of an epoch that is in flight: from here on it writes, and no earlier one does."""
+        """Called before each run of an epoch in flight: from here on it writes, and no earlier one does."""
         ...
 
     def written_epochs(self) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class VersionedTables(Protocol):
         ...
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
-        """Records of distinct `keys`, given in the order of the partitions they live in."""
+        """Records of distinct `keys`, given in the order of their partitions."""
         ...
 
     def next_keys(
@@ -83,7 +83,7 @@ class VersionedTables(Protocol):
     ) -> list[bytes | None]:
         """For each (prefix, start) the first key after `start` (before it, in reverse) that begins with `prefix`.
 
-        Of the records as of the epoch before, without those in `left_out`; None where there is none.
+        Considers the records as of the epoch before, without those in `left_out`; None where there is none.
         """
         ...
 
@@ -92,7 +92,7 @@ class VersionedTables(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Records whose keys begin with one of the prefixes, as of the epoch before, prefix by prefix in key order.
 
-        Batches of (prefix, key, row), `prefix` by its place in `prefixes`; about `rows_max` records of each at most.
+        Batches of (prefix, key, row), `prefix` by its index in `prefixes`; about `rows_max` records of each at most.
         """
         ...
 
@@ -115,24 +115,25 @@ class VersionedTables(Protocol):
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        """As `BaseTables.row_borders`, over the records of a partition."""
+        """Like `BaseTables.row_borders`, over the records of a partition."""
         ...
 
     def count_records(self, table: int) -> int:
-        """About how many records a table holds, tombstones included."""
+        """The approximate number of records of a table, tombstones included."""
         ...
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         """Store version `epoch` of the records; Fenced unless the epoch is in flight.
 
-        Records are written whole; after an error any part of them may be there.
+        Each record is written whole; after an error any of them may have been written.
         """
         ...
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
-        """Drop versions that no reader at or above the record's floor needs, of about so many records; how many that were.
+        """Drop versions that no reader at or above the record's floor needs, of about so many records; returns how
+        many.
 
-        Called between epochs, again while it returns a number. A store that drops them when an epoch is admitted, or with
+        Called between epochs, repeatedly until it returns 0. A store that drops them when an epoch is admitted, or with
         the next write of a record, returns 0.
         """
         ...
@@ -142,13 +143,13 @@ class VersionedTables(Protocol):
         ...
 
     def open_views(self) -> None:
-        """Before a pipeline writes views: from here on a power loss may tear them, where one can."""
+        """Called before a pipeline writes views: from here on a power loss may tear them, where one can."""
         ...
 
     def close_views(self, owner: str) -> None:
-        """After a pipeline's last write: views are durable and known to be, unless another owns the epoch record by now."""
+        """After a pipeline's last write: mark the views as durable, unless the epoch record has a new owner."""
         ...
 
     def sync_views(self) -> None:
-        """What was written to the view tables survives a power loss from here on (R10.5)."""
+        """From here on, what was written to the view tables survives a power loss (R10.5)."""
         ...

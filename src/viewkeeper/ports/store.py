@@ -1,6 +1,6 @@
 """Store: everything that the pipeline, clients and operators need of a key-value store.
 
-It is the small ports of this package in one. The URL travels to executors, never a client.
+It combines the small ports of this package. The URL travels to executors, never a client.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from viewkeeper.ports.upkeep import Upkeep
 class Capabilities:
     """What a store can do; view programs and planner ask here, never by name."""
 
-    before_images: bool  # a table that is made gets no DELTA, for the log holds rows as they were
+    before_images: bool  # a new table gets no DELTA, because the log holds the old rows
     atomic_group: Literal["node", "row"]  # what a group of writes may touch
-    held_reads: bool  # who holds records sees them also after they were purged or dropped
+    held_reads: bool  # held records stay readable after they were purged or dropped
     many_processes: bool  # others reach the store by its URL, Spark's workers among them
     poll_seconds: float  # how often a waiting reader may look at the horizon
 
@@ -35,12 +35,12 @@ class Store(LogSource, VersionedTables, BaseTables, Reads, Meta, Upkeep, Protoco
 
     @property
     def incarnation(self) -> str:
-        """Which store this is: one that is made anew or restored under the same URL has another."""
+        """Identifies the store: one that is made anew or restored under the same URL has another."""
         ...
 
     @property
     def is_writable(self) -> bool:
-        """Whether it can be written from here, by whoever has it open."""
+        """Whether it can be written from here, by any process that has it open."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """BaseTables: the port to base rows.
 
-Rows are written in groups that a store keeps together as far as `Capabilities.atomic_group` says; which node takes a row is
-the store's own matter.
+Rows are written in groups, which are atomic as far as `Capabilities.atomic_group` states; which node takes a row is up
+to the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viewkeeper.model.writes import Image, RowWrites
 
 
 class HeldRows(Protocol):
-    """The rows of all tables as they were when they were held, until `close`."""
+    """The rows of all tables as they were when held, until `close`."""
 
     def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """(key, row) pairs with start <= key < stop, in key order."""
@@ -31,18 +31,18 @@ class BaseTables(Protocol):
     """The rows that clients write."""
 
     def write(self, writes: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes, each on what those before it left; returns positions that reach them in the log.
+        """One atomic group of writes, each applied after those before it; returns positions that cover them in the log.
 
         InputError where the rows cannot be one group: see `Capabilities.atomic_group`.
         """
         ...
 
     def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
-        """A write of one row that is done only if the row is as expected when it is done; None when it is not."""
+        """Write one row only if it is as expected at that moment; None when it is not."""
         ...
 
     def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        """Which of many rows may be written as one group: their partitions in `keys`, group by group."""
+        """Which of many rows may be written as one group: their indexes in `keys`, group by group."""
         ...
 
     def get(self, table: int, key: bytes) -> Image:
@@ -64,7 +64,7 @@ class BaseTables(Protocol):
         ...
 
     def parts(self, table: int) -> Sequence[int]:
-        """The parts that a base table's rows lie in, each row in one."""
+        """The parts that hold a base table's rows, each row in one."""
         ...
 
     def part_of(self, stream: Stream) -> int:
@@ -85,12 +85,12 @@ class BaseTables(Protocol):
     ) -> Borders:
         """The next rows of a part after `after`, in about equal pieces.
 
-        They end with the row with which `rows_max` or `bytes_max` is reached.
+        They end with the row that reaches `rows_max` or `bytes_max`.
         """
         ...
 
     def count_rows(self, table: int) -> int:
-        """About how many rows a base table holds."""
+        """The approximate number of rows of a base table."""
         ...
 
     def drop_rows(self, table: int) -> None:

@@ -1,6 +1,6 @@
 """Upkeep: the port to a store as a whole: its clock, its size, backups and compaction.
 
-What a store has no way to do raises NotOffered, and names one that has.
+What a store cannot do raises NotOffered, which names a store that can.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did: the size of all data files before and after, and how many log entries went first."""
+    """What a compaction did: the size of all data files before and after, and the log entries deleted first."""
 
     bytes_before: int
     bytes_after: int
@@ -41,15 +41,15 @@ class Upkeep(Protocol):
         ...
 
     def warnings(self) -> tuple[str, ...]:
-        """What an operator should know of how the store was opened or made."""
+        """What an operator should know about how the store was opened or made."""
         ...
 
     def bytes_used(self) -> int:
-        """About how many bytes the store takes."""
+        """The approximate size of the store in bytes."""
         ...
 
     def clear_stale_readers(self) -> int:
-        """Let go of what readers held that were killed; returns how many there were."""
+        """Release what killed readers held; returns how many there were."""
         ...
 
     def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
@@ -57,13 +57,13 @@ class Upkeep(Protocol):
         ...
 
     def alone(self) -> AbstractContextManager[None]:
-        """Within the block nobody else has the store open, and no pipeline runs; StoreInUse if one does."""
+        """Within the block no other process has the store open, and no pipeline runs; StoreInUse if one does."""
         ...
 
     def compact(self, progress: Progress | None = None) -> None:
-        """Give back the space that is free inside the store; only within `alone`."""
+        """Return free space inside the store to the file system; only within `alone`."""
         ...
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         ...

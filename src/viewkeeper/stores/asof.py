@@ -1,7 +1,7 @@
-"""Records as of a moment, out of version chains that a store holds still.
+"""Records as of a moment, out of version chains that a store holds unchanged.
 
-In: chains, and the moment to read. Out: rows, and the steps between two epochs. Always: whatever was written, purged or
-dropped since the chains were held, the same answer.
+In: chains, and the moment to read. Out: rows, and the steps between two epochs. Always: the same result, whatever was
+written, purged or dropped since the chains were held.
 """
 
 from __future__ import annotations
@@ -90,6 +90,6 @@ def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Mome
             continue
         seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.aborted]
         olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
-        pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty where a record is of an epoch in flight
+        pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty for a record of an epoch in flight
         steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]
     return sorted(steps, key=attrgetter("epoch"))

@@ -1,7 +1,7 @@
 """Borders: the keys that cut the next rows of a table in pieces of about equal size.
 
-In: pairs in key order, in lists. Out: `Borders`. Always: no more is read than the pieces need; they end with the row with
-which the rows or bytes asked for are reached.
+In: pairs in key order, in lists. Out: `Borders`. Always: no more is read than the pieces need; they end with the row
+that reaches the rows or bytes asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VALUE_OF = itemgetter(1)
 def cut_in_pieces(
     lists: Iterable[list[tuple[bytes, bytes]]], after: bytes, *, rows_max: int, bytes_max: int, pieces: int
 ) -> Borders:
-    """Keys that cut the next pairs behind `after` in about `pieces`; see `row_borders`."""
+    """Keys that cut the next pairs after `after` in about `pieces`; see `row_borders`."""
     row_step, byte_step = max(1, -(-rows_max // pieces)), max(1, -(-bytes_max // pieces))
     found: list[bytes | None] = [after]
     rows = size = rows_cut = size_cut = 0  # so far, and up to the last border

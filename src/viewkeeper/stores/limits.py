@@ -1,7 +1,7 @@
 """Limits: how much the base takes at once.
 
-In: numbers of bytes. Out: errors that name them. Always: a row and its change fit in one Arrow array with room to spare, so
-what was acknowledged can be read; whoever lowers a limit refuses more and reads all that is there.
+In: numbers of bytes. Out: errors that name them. Always: a row and its change fit in one Arrow array with room to
+spare, so what was acknowledged can be read; a lower limit refuses more and still reads all that is stored.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from viewkeeper.model.writes import Image
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In bytes: of a row, of the images that one transaction tells the log, and of one entry of the log.
+    """In bytes: of a row, of the images that one transaction logs, and of one entry of the log.
 
-    A transaction of one change may tell more: the row as it was and as it is. So may an entry of one change.
+    A transaction of one change may log more: the row before and after. So may an entry of one change.
     """
 
     row: int = 128 << 20
@@ -25,7 +25,7 @@ class Limits:
     entry: int = 64 << 20
 
     def require_room(self, befores: Sequence[Image], afters: Sequence[Image]) -> int:
-        """Raise unless rows of one group of writes may be stored; returns how many bytes their images have."""
+        """Raise unless rows of one group of writes may be stored; returns the size of their images in bytes."""
         size = sum(map(len, filter(None, afters)))
         if size > self.row and (largest := max(map(len, filter(None, afters)))) > self.row:
             raise BadRow(

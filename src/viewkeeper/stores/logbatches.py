@@ -21,7 +21,7 @@ from viewkeeper.stores import logformat
 
 _WORDS = logformat.HEADER.size // 4
 _SMALL_BYTES = 8 << 10
-_FORMAT, _TABLE, _COUNT, _CHECKSUM = 0, 1, 4, 5  # places among the header's 32-bit words
+_FORMAT, _TABLE, _COUNT, _CHECKSUM = 0, 1, 4, 5  # indexes of the header's 32-bit words
 
 
 def decode_entries(entries: list[bytes], last_positions: list[int]) -> list[tuple[int, pa.RecordBatch]]:

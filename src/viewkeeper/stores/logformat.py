@@ -3,13 +3,13 @@
 In: keys, before-images and after-images of the changed rows, columnwise. Out: bytes under the position of the entry's
 last change. Always: a header of fixed size, then the lengths (u32 each) of all keys, befores and afters, then their
 bytes in the same order, padded to four; so entries of one change and entries of a million decode by the same few array
-operations. A length of 2^32−1 says that the row was absent.
+operations. A length of 2^32−1 means that the row was absent.
 
     0 format u8 | 1 flags u8 | 2 reserved u16 | 4 table u32 | 8 stream u32 | 12 incarnation u32 | 16 count u32
     20 checksum u32 (of all that follows the header) | 24 stamp u64 | 32 begins u64 | 40 lengths …
 
-`begins` is how many bytes of entries the stream held before this one, in its whole life: what a range of the log holds in
-bytes is the difference of two of them, as its changes are the difference of two positions.
+`begins` is how many bytes of entries the stream held before this one, in its whole life: the size of a range of the log
+is the difference of two of them, as its number of changes is the difference of two positions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POSITION = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class EntryHeader:
-    """What stands before the changes of an entry."""
+    """The header of an entry, before its changes."""
 
     flags: int
     table: int
@@ -63,7 +63,7 @@ def positions_of(keys: Sequence[bytes]) -> list[int]:
 
 
 def encode_changes(keys: Sequence[bytes], befores: Sequence[Image], afters: Sequence[Image]) -> bytes:
-    """The part of an entry behind its header, for changes given one by one."""
+    """The part of an entry after its header, for changes given one by one."""
     lengths = [len(key) for key in keys]
     lengths += [ABSENT if image is None else len(image) for image in befores]
     lengths += [ABSENT if image is None else len(image) for image in afters]
@@ -72,7 +72,7 @@ def encode_changes(keys: Sequence[bytes], befores: Sequence[Image], afters: Sequ
 
 
 def entries_of(changes: Iterable[Changes], bytes_max: int) -> Iterator[tuple[int, int, bytes]]:
-    """(table, number of changes, log body): groups of one table that follow each other are one entry, if it is not long.
+    """(table, number of changes, log body): consecutive groups of one table are one entry, if it is not long.
 
     Rows that are written more than once in one transaction come in many groups, some of a single row.
     """

@@ -1,7 +1,8 @@
 """Stores by URL: the one dictionary of adapters.
 
-In: a URL. Out: an open store, one for each URL and process. Always: an adapter is imported only when its scheme is asked
-for; a URL and an incarnation, never a client, travel to executors, and what is found there under the URL is that incarnation.
+In: a URL. Out: an open store, one for each URL and process. Always: an adapter is imported only when its scheme is
+asked for; a URL and an incarnation, never a client, travel to executors, and the store opened there has that
+incarnation.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SHARED: dict[str, Any] = {}
 
 
 def open_store(url: str, *, create: bool = True, read_only: bool = False) -> Any:
-    """A store of the adapter that the URL's scheme names; `read_only` is for one that cannot be written, or need not."""
+    """A store of the adapter for the URL's scheme; `read_only` is for one that cannot, or need not, be written."""
     return _load(_ADAPTERS[_scheme_of(url)])(url, create=create, read_only=read_only)
 
 
@@ -41,7 +42,7 @@ def restore_store(backup: Path, url: str, progress: Callable[[int, int], None] |
 
 
 def import_for_workers() -> None:
-    """Import what tasks need of the adapters, before workers are forked off; nothing is opened."""
+    """Import what tasks need of the adapters, before workers are forked; nothing is opened."""
     for module in _FOR_WORKERS:
         importlib.import_module(module)
 
@@ -60,7 +61,7 @@ def _load(found: tuple[str, str]) -> Any:
 
 
 def open_shared(url: str, incarnation: str) -> Any:
-    """The process's own open store of `url`, which is of that incarnation: what a task on an executor uses."""
+    """The process's own open store of `url` with that incarnation: what a task on an executor uses."""
     close_replaced()
     if url not in _SHARED:
         _SHARED[url] = open_store(url, create=False, read_only=True)
@@ -72,7 +73,7 @@ def open_shared(url: str, incarnation: str) -> Any:
 
 
 def close_replaced() -> None:
-    """Close what `open_shared` opened of stores that were removed or replaced since: a process outlives many of them."""
+    """Close stores of `open_shared` that were removed or replaced since: a process outlives many of them."""
     for known in [known for known, store in _SHARED.items() if not store.is_current()]:
         _SHARED.pop(known).close()
 

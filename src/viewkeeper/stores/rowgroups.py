@@ -1,7 +1,7 @@
-"""Groups of base writes: which node takes a row, what may be one group, and writes on a condition.
+"""Groups of base writes: which node takes a row, what may be one group, and conditional writes.
 
-In: keys and writes. Out: a node, or groups of keys. Always: a row has one node, by the hash of its key; a condition is tested
-inside the transaction that writes.
+In: keys and writes. Out: a node, or groups of keys. Always: a row has one node, by the hash of its key; a condition is
+tested inside the transaction that writes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def node_of_group(writes: Sequence[RowWrites], nodes: int) -> int:
 
 
 def by_node(keys: Sequence[bytes], nodes: int) -> list[np.ndarray]:
-    """The keys of each node, by their places in `keys`; none that has no key."""
+    """The keys of each node, by their indexes in `keys`; nodes without a key are left out."""
     import numpy as np
     import pyarrow as pa
 
@@ -49,7 +49,7 @@ class _Unexpected(Exception):
 def write_if(
     write: Callable[[Sequence[RowWrites]], Positions], writes: RowWrites, is_expected: Callable[[Image], bool]
 ) -> Positions | None:
-    """Write unless the row, when it is found, is not as expected."""
+    """Write only if the row found is as expected."""
 
     def merge(befores: list[Image]) -> list[Image]:
         if not is_expected(befores[0]):

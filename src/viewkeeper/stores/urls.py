@@ -1,7 +1,7 @@
 """URLs of stores: `SCHEME:WHERE[?OPTION=VALUE&…]`.
 
-In: a URL, and the options that its adapter knows. Out: where the store is, and its options as text. Always: an option that is
-unknown, or whose value is none of its values, is refused before anything is made.
+In: a URL, and the options of its adapter. Out: where the store is, and its options as text. Always: an unknown option,
+or one with an invalid value, is refused before anything is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
 
 
 def split_url(url: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """What stands between the scheme and the options, and the options, each one of the `known` ones."""
+    """The text between the scheme and the options, and the options, each one of the `known` ones."""
     where, _, query = url.partition(":")[2].partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():
@@ -46,7 +46,7 @@ def _require_value(name: str, value: str) -> None:
 
 
 def require_same(options: Mapping[str, str], *, nodes: int, before_images: bool) -> None:
-    """Raise where options ask for something else than was fixed when the store was made."""
+    """Raise where options differ from what was fixed when the store was made."""
     if "nodes" in options and int(options["nodes"]) != nodes:
         raise InputError(
             f"the store has {nodes} nodes, not {options['nodes']}",

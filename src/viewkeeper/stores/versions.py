@@ -1,8 +1,9 @@
 """Versions: the chain of a record's states, newest first.
 
 In: a chain and an epoch. Out: the state a reader or a re-run sees, or the chain with a new version in front. Always: a
-version is `epoch u64 | length u32 | row`, a length of 2^32−1 is a tombstone, and a chain is versions one behind the other;
-so the versions to keep are a prefix of the old chain, and the new chain is the new version before that prefix.
+version is `epoch u64 | length u32 | row`, a length of 2^32−1 is a tombstone, and a chain is a concatenation of
+versions; so the versions to keep are a prefix of the old chain, and the new chain is the new version before that
+prefix.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def is_dead(chain: bytes, floor: int, aborted: tuple[int, ...]) -> bool:
 
 
 def rows_before(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:
-    """Rows as of the newest version below `epoch`, which records are at `epoch` already, and their rows there."""
+    """Rows as of the newest version below `epoch`, which records already have version `epoch`, and their rows there."""
     whole = Ragged.from_arrow(chains)
     last = int(_first_epochs(whole).max(initial=0))
     if last > epoch:
@@ -79,9 +80,7 @@ def rows_at(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> pa.Array:
 
 
 def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, aborted: tuple[int, ...]) -> pa.Array:
-    """Chains with version `epoch` in front; older ones are kept down to the newest at or below `floor` that is not
-    aborted.
-    """
+    """Chains with version `epoch` in front; older ones are kept down to the newest not aborted at or below `floor`."""
     whole = Ragged.from_arrow(chains)
     at, size = _find(whole, floor, aborted)
     tomb = size == TOMBSTONE

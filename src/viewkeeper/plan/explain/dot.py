@@ -1,8 +1,8 @@
 """A plan in the language of Graphviz, whose `dot` lays it out.
 
-In: the lines of a plan. Out: the text of a directed graph. Always: boxes are tables, ellipses expressions, clusters the zones
-of a view; an edge has the colour of the view it leads to, so that the edges of many views can be told apart; the same plan
-gives the same text, and no text of a query can leave its string.
+In: the lines of a plan. Out: the text of a directed graph. Always: boxes are tables, ellipses expressions, clusters the
+zones of a view; an edge has the colour of the view it leads to, so that the edges of many views can be told apart; the
+same plan gives the same text, and no text of a query can leave its string.
 """
 
 from __future__ import annotations
@@ -83,6 +83,6 @@ def _cut(text: str, length: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of Graphviz: it reads entities of HTML, and escapes of its own that begin with a backslash."""
+    """A Graphviz string: HTML entities and Graphviz's own backslash escapes are escaped."""
     escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

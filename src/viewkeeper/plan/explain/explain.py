@@ -1,7 +1,8 @@
-"""EXPLAIN: the plan that the next epoch runs for one view or for all, in zones, with the tables it keeps and what is shared.
+"""EXPLAIN: the plan that the next epoch runs for one view or for all, in zones, with the tables it keeps and what is
+shared.
 
-In: a catalog and the name of a view. Out: text, a Mermaid flowchart or a graph for Graphviz. Always: the same catalog gives
-the same answer in every process; what is printed are the relations that are lowered, and the stored nodes that they became.
+In: a catalog and the name of a view. Out: text, a Mermaid flowchart or a graph for Graphviz. Always: the same catalog
+gives the same output in every process; it shows the relations that are lowered, and the stored nodes that they became.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def explain_view(catalog: Catalog, view: ViewDefinition) -> str:
 
 
 def plan_lines(catalog: Catalog, views: Sequence[ViewDefinition]) -> Lines:
-    """The lines of some views; a base table is that of today, whatever it was when a view was written."""
+    """The lines of some views; base tables are shown as they are now, not as they were when a view was written."""
     kept = {view.id: view for view in (*catalog.kept, *views)}
     tables = {table.id: table for table in catalog.tables}
     asked = [_explained(catalog, view) for view in views]

@@ -1,8 +1,8 @@
 """The lines of an explained plan: the vertices of paper 3, each once, in the order in which rows pass through them.
 
-In: views, each with the relation that is computed for it and the stored nodes that keep its parts. Out: lines that name their
-inputs by place. Always: an input stands before what reads it; a base table, a stored node and a view have one line, whoever
-reads them, and σ and π one for each time that they are computed.
+In: views, each with its relation and the stored nodes that keep parts of it. Out: lines that refer to their inputs by
+index. Always: an input comes before its readers; a base table, a stored node and a view have one line, whoever reads
+them; σ and π have one for each time that they are computed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`relation` is what the line gives the rows of: a base table; its DELTA; the REVERSE-JOIN below a join; an operator; or
-    a view, which alone has a `name`."""
+    """`relation` is what the line emits rows of: a base table; its DELTA; the REVERSE-JOIN below a join; an operator;
+    or a view, which alone has a `name`.
+    """
 
     kind: str
     relation: Relation
@@ -52,7 +53,7 @@ def lines_of(
     view_of: Callable[[TableId], Explained] | None = None,
     tables: Mapping[TableId, TableSchema] | None = None,
 ) -> Lines:
-    """The lines of all that is `asked` for; `view_of` and `tables` give what it reads, as it is today."""
+    """The lines of all that is `asked` for; `view_of` and `tables` return what it reads, as it is now."""
     builder = _Builder(view_of, tables or {})
     for view in asked:
         builder.add_view(view)
@@ -79,7 +80,7 @@ class _Builder:
         return self._known[VIEW, -view.id]
 
     def _add_relation(self, relation: Relation, view: Explained, reader: int | None) -> int:
-        """The place of the line that gives the rows of `relation` to the stored node `reader`."""
+        """The index of the line that emits the rows of `relation` to the stored node `reader`."""
         table = self._stored(relation, view, reader)
         if table is not None and (OPERATOR, table) in self._known:
             return self._known[OPERATOR, table]
@@ -96,7 +97,7 @@ class _Builder:
         return self._add(Line(OPERATOR, relation, inputs, table))
 
     def _stored(self, relation: Relation, view: Explained, reader: int | None) -> int | None:
-        """The stored node that keeps the relation for `reader`; of several each is found in its turn."""
+        """The stored node that keeps the relation for `reader`; several are returned in turn."""
         known = view.stored.get(relation, ())
         found = [table for table in known if table == reader or table in view.reads.get(reader or 0, ())]
         if len(found) < 2:
@@ -105,7 +106,7 @@ class _Builder:
         return found[min(self._visits[reader, relation], len(found)) - 1]
 
     def _add_base(self, table: TableSchema) -> int:
-        """A table whose log does not say what a row was goes through its DELTA."""
+        """A table whose log has no before-images goes through its DELTA."""
         if (BASE, table.id) not in self._known:
             place = self._add(Line(BASE, Scan(table), (), table.id))
             if table.delta is not None:

@@ -1,7 +1,7 @@
-"""Names in a plan: how its text calls the columns of a relation, where two sides of a join may have the same.
+"""Names in a plan: how its text names the columns of a relation, where two sides of a join may have the same.
 
 In: a relation. Out: expressions whose text names columns, and texts of expressions. Always: within one relation no two
-columns have one name, except where a single table or select list gives it twice; a name does not depend on aliases.
+columns have one name, except where a single table or select list has it twice; a name does not depend on aliases.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def order_text(relation: Relation, part: Ordering) -> str:
 
 
 def names_of(relation: Relation) -> tuple[Expression, ...]:
-    """For each column of a relation an expression whose text names it; types do not matter here."""
+    """For each column of a relation, an expression whose text names it; types do not matter here."""
     match relation:
         case Scan() | Project() | Union() | Index():
             return column_refs(relation)
@@ -61,7 +61,7 @@ def names_of(relation: Relation) -> tuple[Expression, ...]:
 
 
 def owners_of(relation: Relation) -> tuple[str, ...]:
-    """For each column of a relation the base table whose column it is; empty for what is computed."""
+    """For each column of a relation, the base table it comes from; empty if computed."""
     match relation:
         case Scan(table=table):
             return (table.name,) * len(table.columns)
@@ -73,9 +73,9 @@ def owners_of(relation: Relation) -> tuple[str, ...]:
 
 
 def told_apart(join: Join, sides: Sequence[Sequence[tuple[str, str]]], often: Counter[str]) -> list[str]:
-    """Names (owner, name) of all sides in a row; one that is there more often is prefixed by whose it is.
+    """Names (owner, name) of all sides in a row; a name that occurs more than once is prefixed by its owner.
 
-    That is its base table where only one side reads it, else the number of the side.
+    The owner is its base table where only one side reads it, else the number of the side.
     """
     bases = [{base.name for base in tables_of(side)} for side in join.sides]
     found = []
@@ -100,7 +100,7 @@ def _names_of_sides(join: Join) -> tuple[Expression, ...]:
 
 
 def _spelled(relation: Relation, names: Sequence[Expression], expression: Expression) -> Expression:
-    """The expression over `relation` with each column under its name of `names`."""
+    """The expression over `relation` with each column under its name in `names`."""
 
     def name(part: Expression) -> Expression | None:
         match part:
@@ -117,7 +117,7 @@ def _spelled(relation: Relation, names: Sequence[Expression], expression: Expres
 
 
 def _groups_of(relation: Relation) -> int:
-    """How many groups the γ has that a relation shows the groups and aggregates of."""
+    """The number of groups of the γ whose groups and aggregates a relation shows."""
     while isinstance(relation, Select | Top):
         relation = relation.input
     if not isinstance(relation, Aggregation):

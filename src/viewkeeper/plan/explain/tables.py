@@ -1,7 +1,7 @@
-"""Table vertices: which tables a plan keeps, and which records stand in them (paper 3, section 3).
+"""Table vertices: which tables a plan keeps, and which records they hold (paper 3, section 3).
 
-In: the lines of a plan, and a place. Out: the tables that the line there keeps. Always: pure, in the order in which a plan
-shows them; rows set aside and groups that do not fit are lists of exceptions, and no part of it.
+In: the lines of a plan, and an index. Out: the tables that the line there keeps. Always: pure, in the order in which a
+plan shows them; rows set aside and groups that do not fit are lists of exceptions, and not part of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Top
 
 @dataclass(frozen=True, slots=True)
 class KeptTable:
-    """`name` of a table, and its records as `(key) → row`; `passes_on`: whether further lines are fed by it."""
+    """`name` of a table, and its records as `(key) → row`; `passes_on`: whether it feeds further lines."""
 
     name: str
     records: str
@@ -25,7 +25,7 @@ class KeptTable:
 
 
 def tables_at(lines: Lines, place: int) -> tuple[KeptTable, ...]:
-    """The tables kept by the line at `place`; a base table is kept by its clients."""
+    """The tables kept by the line at `place`; clients keep a base table."""
     line = lines[place]
     match line.kind, line.relation:
         case kind, relation if kind == DELTA:
@@ -67,13 +67,13 @@ def _argument_text(source: Relation, aggregate: Aggregate) -> str:
 
 
 def _groups(aggregation: Aggregation) -> list[KeptTable]:
-    """The groups have a table of their own where no view's records are theirs: with HAVING, and inside a query."""
+    """The groups have a table of their own where they are no view's records: with HAVING, and inside a query."""
     row = dict.fromkeys(("count(*)", *(text_over(aggregation.input, part) for part in aggregation.grouping.aggregates)))
     return [KeptTable("groups", _records(key_of(aggregation), ", ".join(row)), passes_on=True)]
 
 
 def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:
-    """Whether a view shows the records themselves: nothing but π is between the line and that view."""
+    """Whether a view shows the records themselves: only π is between the line and that view."""
     readers = [other for other, line in enumerate(lines) if place in line.inputs]
     return any(
         lines[other].stored == stored
@@ -84,7 +84,7 @@ def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:
 
 
 def _counts(join: Join) -> tuple[KeptTable, ...]:
-    """To know which rows have no match, a join that is not inner counts them."""
+    """A join that is not inner counts matches, to know which rows have none."""
     if join.kind == "inner":
         return ()
     key = join_key_text(join)
@@ -94,7 +94,7 @@ def _counts(join: Join) -> tuple[KeptTable, ...]:
 
 
 def _shown(relation: Relation) -> list[str]:
-    """The columns that a view stores: one that its key holds is not stored again."""
+    """The columns that a view stores: those in its key are not stored again."""
     key = {part.lower() for part in key_of(relation)}
     texts = [column.name for column in relation.columns]
     if isinstance(relation, Project):

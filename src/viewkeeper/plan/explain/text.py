@@ -44,7 +44,7 @@ def line_text(line: Line) -> str:
 
 
 def line_parts(line: Line) -> tuple[str, str, str]:
-    """A line's symbol, what stands close to it, and the rest of its text, without its inputs."""
+    """A line's symbol, what follows it directly, and the rest of its text, without its inputs."""
     if line.kind == VIEW:
         return "view", line.name, ""
     if line.kind == ENTRIES:

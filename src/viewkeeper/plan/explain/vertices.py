@@ -1,7 +1,7 @@
 """Vertices: a plan as the papers draw it, tables as boxes and expressions as circles (paper 3, figures 2 and 3).
 
-In: the lines of a plan. Out: its vertices and the edges between them. Always: an edge goes from a lower place to a higher
-one; the vertices of one line stand together, its expression first; all texts are printable.
+In: the lines of a plan. Out: its vertices and the edges between them. Always: an edge goes from a lower index to a
+higher one; the vertices of one line are adjacent, its expression first; all texts are printable.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from viewkeeper.plan.explain.zones import zone_at
 from viewkeeper.sql.relations import Scan
 
 AUXILIARY, EXPRESSION = "auxiliary", "expression"
-_BARE = ("δ", "σ", "π")  # their text is one bracket, which a caption can do without
+_BARE = ("δ", "σ", "π")  # their text is one bracket, which a caption can omit
 
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """`title` is the name of a table or the symbol of an expression, `caption` what more there is to say.
+    """`title` is the name of a table or the symbol of an expression, `caption` the rest of its text.
 
     `views` are those that need it.
     """
@@ -39,10 +39,10 @@ class Picture:
 
 
 def picture_of(lines: Lines) -> Picture:
-    """The vertices of all lines; a table that passes rows on stands between its expression and what reads it."""
+    """The vertices of all lines; a table that passes rows on comes between its expression and its readers."""
     vertices: list[Vertex] = []
     edges: list[tuple[int, int]] = []
-    gives: list[int] = []  # for each line the vertex that its readers are fed by
+    gives: list[int] = []  # for each line the vertex that feeds its readers
     for place, names in enumerate(views_of(lines)):
         views = tuple(_printable(name) for name in names)
         zone = _printable(zone_at(lines[place]))
@@ -82,5 +82,5 @@ def _beside(lines: Lines, place: int) -> tuple[KeptTable, ...]:
 
 
 def _printable(text: str) -> str:
-    """Control characters are spelled: neither XML nor a line of a flowchart can hold them."""
+    """Escape control characters: neither XML nor a line of a flowchart can hold them."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -1,7 +1,7 @@
 """Zones: which relations of a plan share a row key.
 
-In: a relation. Out: the text of its zone, and the names of its row key. Always: two relations have one zone text when they
-have one row key; between them a row does not move, and a border between zones is a shuffle (paper 3, section 4.2).
+In: a relation. Out: the text of its zone, and the names of its row key. Always: two relations have one zone text when
+they have one row key; rows do not move within a zone, and a zone border is a shuffle (paper 3, section 4.2).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def key_of(relation: Relation) -> tuple[str, ...]:
 
 
 def subject_of(relation: Relation) -> str:
-    """What the rows of a relation are rows of: a table, or several joined; what was grouped stands in brackets."""
+    """What the rows of a relation are rows of: a table, or several joined; grouped ones are in brackets."""
     match relation:
         case Scan(table=table):
             return table.name
@@ -75,13 +75,13 @@ def subject_of(relation: Relation) -> str:
 
 
 def join_key_text(join: Join) -> str:
-    """`customer = id`; said once where all sides call it the same."""
+    """`customer = id`; written once where all sides name it the same."""
     sides = [[text_over(side, part) for part in key] for side, key in zip(join.sides, join.keys, strict=True)]
     return ", ".join(" = ".join(dict.fromkeys(parts)) for parts in zip(*sides, strict=True))
 
 
 def _key_of_sides(join: Join) -> tuple[str, ...]:
-    """The keys of all sides, named as the columns of the join are."""
+    """The keys of all sides, named like the columns of the join."""
     keys = [key_of(side) for side in join.sides]
     names = [{name.text for name in names_of(side)} for side in join.sides]
     every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
@@ -102,7 +102,7 @@ def _key_owners(relation: Relation) -> tuple[str, ...]:
 
 
 def _part_of_zone(relation: Relation) -> str:
-    """The zone of one side, so that it can stand beside ×."""
+    """The zone of one side, in a form that can precede or follow ×."""
     root = _root(relation)
     if isinstance(root, Join) and root.keeps_first:
         return _part_of_zone(root.sides[0])
@@ -110,13 +110,13 @@ def _part_of_zone(relation: Relation) -> str:
 
 
 def _part_of_subject(relation: Relation) -> str:
-    """What one side is about, so that it can stand beside ⋈."""
+    """The subject of one side, in a form that can precede or follow ⋈."""
     subject = subject_of(relation)
     return f"[{subject}]" if isinstance(_root(relation), Join | Union) else subject
 
 
 def _root(relation: Relation) -> Relation:
-    """The relation at or below that made the rows what they are; σ, π and a view leave their key alone."""
+    """The relation at or below that determines the row key; σ, π and a view do not change it."""
     while isinstance(relation, Select | Project | ViewRows):
         relation = relation.input
     return relation

@@ -1,7 +1,7 @@
 """Conditions that a disjunction implies: σ (p∧q)∨(p∧r) (A × B) = σ (p∧q)∨(p∧r) σ p (A × B).
 
-In: a relation. Out: the same rows. Always: a condition is added, none goes; only such as can go into a side or be a key, and
-only out of a disjunction that cannot fail.
+In: a relation. Out: the same rows. Always: conditions are added, none is removed; only such as can go into a side or be
+a key, and only out of a disjunction that cannot fail.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Join order: σ a=b∧b=c∧p (A × B × C) = π σ p ((A ⋈ B on a = b) ⋈ C on b = c).
 
-In: a relation. Out: the same rows. Always: sides are joined in written order where the equalities allow it, else the first
-that has one with what is joined; a side that has none is left as a product, which no view can keep. A right join is a left
-join with the sides changed: A ⟖ B = π (B ⟕ A). The parts of a key stand in the order of their spelling, not of the text.
+In: a relation. Out: the same rows. Always: sides are joined in written order where the equalities allow it, else the
+first that has one with what is joined; a side that has none is left as a product, which no view can maintain. A right
+join is a left join with the sides swapped: A ⟖ B = π (B ⟕ A). The parts of a key are in the order of their spelling,
+not of the text.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _joined(product: Join, conditions: list[Expression]) -> Relation:
 def _usable(
     equalities: Sequence[Equality], joined: Sequence[int], following: int
 ) -> dict[Equality, tuple[Expression, Expression]]:
-    """The equalities between what is joined and the side that follows, with that side's term last."""
+    """The equalities between what is joined and the next side, with that side's term last."""
     found = {}
     for one in equalities:
         if one.left_sides <= set(joined) and one.right_sides == {following}:

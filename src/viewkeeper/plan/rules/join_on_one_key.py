@@ -1,6 +1,6 @@
 """One join of many sides: σ a=b∧b=c (A × B × C) = A ⋈ B ⋈ C on a = b = c, as one join (paper 3, section 4.2, case 1).
 
-In: a relation. Out: the same rows. Always: only where the equalities over a product say of each key what it is on every side.
+In: a relation. Out: the same rows. Always: only where the equalities over a product define each key on every side.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _joined(product: Join, conditions: list[Expression]) -> Relation:
 
 
 def _shared_keys(count: int, equalities: Sequence[Equality]) -> list[list[Expression]] | None:
-    """For each side its terms, when the equalities say that all sides have the same keys."""
+    """For each side its terms, when the equalities give all sides the same keys."""
     classes: list[set[tuple[int, Expression]]] = []
     for equality in equalities:
         if len(equality.left_sides) > 1 or len(equality.right_sides) > 1:

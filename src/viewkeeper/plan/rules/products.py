@@ -1,7 +1,7 @@
-"""Products of a plan: where FROM and WHERE stand as they were written.
+"""Products of a plan: FROM and WHERE as they were written.
 
-In: a relation. Out: the same with each product, and the conditions over it, rewritten. Always: from the inside out, so that
-what a change sees of its sides is rewritten already.
+In: a relation. Out: the same with each product, and the conditions over it, rewritten. Always: from the inside out, so
+that the sides that a change sees are rewritten already.
 """
 
 from __future__ import annotations

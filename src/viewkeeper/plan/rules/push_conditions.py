@@ -1,8 +1,8 @@
 """Pushdown: σ p∧q (A ⋈ B) = σ q (σ p (A) ⋈ B), and A ⟕ on θ∧p B = A ⟕ on θ σ p (B), where p refers to that side alone.
 
-In: a relation. Out: the same rows. Always: of a join that is not inner, a condition above it goes into a side whose every
-row is in the result, a condition of ON into a side whose rows it only leaves out. A condition that can fail stays above,
-where it sees joined rows alone, unless it is a key that a join further down needs, or ON names it for that side.
+In: a relation. Out: the same rows. Always: at a join that is not inner, a condition above it goes into a side whose
+every row is in the result, a condition of ON into a side whose rows it only leaves out. A condition that can fail stays
+above, where it sees only joined rows, unless it is a key that a join further down needs, or ON names it for that side.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def push_conditions(relation: Relation) -> Relation:
 
 
 def _pushed(join: Join, conditions: Sequence[Expression]) -> tuple[Join, list[Expression]]:
-    """The join with what goes into its sides, and what stays above it."""
+    """The join with the conditions that go into its sides, and those that stay above it."""
     starts = starts_of(join.sides)
     inside: list[list[Expression]] = [[] for _ in join.sides]
     above, residual = [], []

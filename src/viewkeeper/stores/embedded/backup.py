@@ -1,6 +1,6 @@
 """Backup: the whole store as it was at one moment, while writers and the pipeline go on.
 
-    DEST/backup.json                          the manifest, written last: what was copied, with sizes and digests
+    DEST/backup.json                            the manifest, written last: what was copied, with sizes and digests
     DEST/meta.mdb, node-N.mdb, partition-N.mdb  the environments, compacted
 
 In: an open store and a new directory. Out: a backup, or nothing that looks like one. Always: its parts belong together
@@ -65,7 +65,7 @@ def back_up(store: EmbeddedStore, destination: Path, progress: Progress | None =
                         progress(done + size, max(done + size, expected))
                 done += size
                 files[f"{part.name}.mdb"] = {"bytes": size, "blake2b": digest.hexdigest()}
-                part.snapshot.abort()  # from here on writers may use this environment's old pages again
+                part.snapshot.abort()  # from here on writers may reuse this environment's old pages
                 failpoint("backup.copied")
             _write_manifest(store, folder, files, epoch=record.committed)
     inflight = record.inflight.epoch if record.inflight else None
@@ -78,7 +78,7 @@ def _held(store: EmbeddedStore) -> Iterator[list[_Part]]:
     environments = store.environments()
     with ExitStack() as locks:
         nodes = [environment for name, environment in environments.items() if name.startswith("node-")]
-        if len(nodes) > 1:  # always in the same order, and no writer ever holds two: nobody waits in a circle
+        if len(nodes) > 1:  # always in the same order, and no writer ever holds two: no deadlock
             for node in nodes:
                 locks.enter_context(node.writer_lock_held())
         parts, snapshots = _open_together(environments)
@@ -87,11 +87,11 @@ def _held(store: EmbeddedStore) -> Iterator[list[_Part]]:
 
 
 def _open_together(environments: dict[str, Environment]) -> tuple[list[_Part], ExitStack]:
-    """Opened again until meta did not change from the first opening to the last.
+    """Open again until meta did not change from the first opening to the last.
 
-    The record read first may be older than the partitions read next, which would then hold epochs it does not know; the one
-    read last may be newer than they are. If it is the same, all of them are of the time in which it stood. The same holds
-    for the catalog: what it says is there has not been dropped yet.
+    The record read first may be older than the partitions read next, which would then hold epochs it does not know; the
+    one read last may be newer than they are. If both are the same, all parts are of the time in which it was current.
+    The same holds for the catalog: what it lists has not been dropped yet.
     """
     while True:
         with ExitStack() as opened:
@@ -101,10 +101,10 @@ def _open_together(environments: dict[str, Environment]) -> tuple[list[_Part], E
 
 
 def _copy(part: _Part, folder: Path) -> Iterator[bytes]:
-    """Write the file of one environment; gives each piece once it is written."""
+    """Write the file of one environment; yields each piece once it is written."""
     target = folder / f"{part.name}.mdb"
     target.touch(mode=0o600)
-    # Closed in any case before the snapshot is: LMDB copies in a thread of its own.
+    # Always closed before the snapshot is: LMDB copies in a thread of its own.
     with open(target, "wb") as file, closing(part.environment.copy(part.snapshot)) as pieces:
         for piece in pieces:
             file.write(piece)

@@ -1,9 +1,9 @@
-"""Compaction: gives the disk what LMDB keeps. A data file never shrinks by itself; pages that became free wait in it.
+"""Compaction: returns to the disk what LMDB keeps. A data file never shrinks by itself; it keeps its free pages.
 
-In: a store that nobody else has open. Out: the same store in smaller files. Always: each environment is copied beside
-itself, made durable, and renamed over the old file. Both hold the same, so a kill between any two steps leaves a whole
-store, some of its files compacted and perhaps a copy that the next compaction removes. It needs the store alone, because
-a process that has the old file open would go on writing to a file that has no name any more.
+In: a store that no other process has open. Out: the same store in smaller files. Always: each environment is copied
+beside itself, made durable, and renamed over the old file. Both hold the same, so a kill between any two steps leaves a
+whole store, some of its files compacted and perhaps a copy that the next compaction removes. It needs the store alone,
+because a process that has the old file open would go on writing to a file that no longer has a name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def alone(directory: Directory) -> Iterator[None]:
     except PipelineRunning as error:
         raise PipelineRunning(error.fact, "stop it first") from None
     try:
-        # The directory's lock parts two who want the store alone at once: taking it is not atomic for one who has it open.
+        # The directory's lock separates two processes that want the store alone: for one that has it open, taking it is
+        # not atomic.
         with locked(layout.path), directory.taken():
             yield
     finally:
@@ -41,7 +42,7 @@ def alone(directory: Directory) -> Iterator[None]:
 
 
 def compact_files(directory: Directory, progress: Progress | None = None) -> None:
-    """Swap every environment's file for a compacted copy; only for one who is alone."""
+    """Replace every environment's file by a compacted copy; only within `alone`."""
     path, parts = directory.layout.path, directory.layout.parts
     sizes = {part: _size(path / part.name / "data.mdb") for part in parts}
     total, done = sum(sizes.values()), 0

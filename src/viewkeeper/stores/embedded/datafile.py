@@ -1,11 +1,11 @@
-"""Data files: LMDB's `data.mdb`, looked at before it is mapped.
+"""Data files: LMDB's `data.mdb`, checked before it is mapped.
 
-In: the path of a data file. Out: nothing, or CorruptStore. Always: every page that LMDB may follow lies in the file; in one
-that was truncated the first missing page would otherwise end the process by SIGBUS.
+In: the path of a data file. Out: nothing, or CorruptStore. Always: every page that LMDB may follow lies in the file;
+otherwise the first missing page of a truncated file would end the process by SIGBUS.
 
     page            number u64 | pad u16 | flags u16 | lower u16, upper u16 (or, of an overflow page, pages u32) | …
-    pages 0 and 1   … | magic u32 | version u32 | address, size of the map u64 | two trees: free pages, main | last page u64
-                    | transaction u64
+    pages 0 and 1   … | magic u32 | version u32 | address, size of the map u64 | two trees: free pages, main
+                    | last page u64 | transaction u64
     tree            page size u32 | flags, depth u16 | branch, leaf, overflow pages, entries u64 | root u64
 """
 
@@ -35,7 +35,7 @@ _HINT = "restore the store from a backup"
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What the newer of the two meta pages says."""
+    """The contents of the newer of the two meta pages."""
 
     transaction: int
     page_bytes: int
@@ -44,7 +44,7 @@ class _Head:
 
 
 def require_whole(file: Path) -> None:
-    """Raise CorruptStore unless LMDB can map the file: it is there, is LMDB's, and was not truncated."""
+    """Raise CorruptStore unless LMDB can map the file: it exists, is LMDB's, and was not truncated."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def require_whole(file: Path) -> None:
             if _is_whole(descriptor, head):
                 return
             before, head = head, _read_head(descriptor)
-            if head == before:  # nobody wrote while we looked
+            if head == before:  # no writer in between
                 break
         raise CorruptStore(f"{file} was truncated: it is shorter than LMDB left it", _HINT)
     finally:
@@ -96,7 +96,7 @@ def _free_pages(descriptor: int, head: _Head) -> Iterator[int]:
     """The numbers of all pages that LMDB lists as free."""
     waiting, left = [head.free_root], head.last_page
     while waiting and waiting[-1] != _NO_PAGE and left:
-        left -= 1  # a damaged tree may go round in circles
+        left -= 1  # a damaged tree may have cycles
         page = _read(descriptor, head, waiting.pop(), head.page_bytes)
         flags, lower = struct.unpack_from("<HH", page, 10)
         for at in struct.unpack_from(f"<{max(0, lower - _PAGE_HEAD) // 2}H", page, _PAGE_HEAD):
@@ -116,6 +116,6 @@ def _read(descriptor: int, head: _Head, page: int, size: int) -> bytes:
 
 
 def _numbers(listed: bytes) -> tuple[int, ...]:
-    """A list of page numbers: how many, and then these."""
+    """A list of page numbers: the count, then the numbers."""
     (count,) = struct.unpack_from("<Q", listed)
     return struct.unpack_from(f"<{min(count, len(listed))}Q", listed, 8)

@@ -1,8 +1,8 @@
-"""Directories: what this process has open of a store, shared by all that opened it here.
+"""Directories: what this process has open of a store, shared by all its open stores there.
 
-In: a layout. Out: the environments of the store. Always: a process opens a part once (py-lmdb refuses a second open), and a
-directory stands for the store that was there when it was entered: one that was removed, made anew or restored under the same
-name is another, and who still holds the first is told so.
+In: a layout. Out: the environments of the store. Always: a process opens a part once (py-lmdb refuses a second open),
+and a directory refers to the store that was there when it was entered: one that was removed, made anew or restored
+under the same name is another, and users of the first get an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Directory:
         self.users = 0
         self._share = HeldFile(layout.file)
         self._handles: dict[str, Environment] = {}
-        self._late: list[Environment] = []  # closed, but for transactions that have not ended
+        self._late: list[Environment] = []  # closed, except for transactions that have not ended
         self._refusal: ViewKeeperError | None = None  # why there are no handles
         self._lock = threading.Lock()
         _ALL.add(self)
@@ -61,14 +61,14 @@ class Directory:
             return self._handles[part.name]
 
     def is_current(self, layout: Layout) -> bool:
-        """Whether this is the store that the layout was read from, and all that is open of it is still there."""
+        """Whether this is the store that the layout was read from, and all its open files still exist."""
         same = (self.layout.facts, self.layout.is_writable) == (layout.facts, layout.is_writable)
         if not same or (self._share.is_open and not self._share.is_at(layout.file)):
             return False
         return all(handle.is_in_place() for handle in (*self._handles.values(), *self._late))
 
     def remake(self, part: Part) -> None:
-        """Delete a part from disk and make it anew, empty; nobody else may have it open."""
+        """Delete a part from disk and make it anew, empty; no other process may have it open."""
         with self._lock:
             known = self._handles.pop(part.name, None)
             if known is not None:
@@ -78,7 +78,7 @@ class Directory:
             make_part(self.layout.path / part.name, part)
 
     def leave(self) -> None:
-        """Count one user less; with the last one gone everything is closed, in the end."""
+        """Remove one user; after the last one everything is closed, once its transactions have ended."""
         with _ENTERING:
             self.users -= 1
             if self.users <= 0:
@@ -89,14 +89,14 @@ class Directory:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Within the block one open store of this process, and nobody else, uses the directory."""
+        """Within the block one open store of this process, and no other, uses the directory."""
         with _ENTERING:
             if self.users > 1:
                 raise StoreInUse(
                     f"this process has the store open {self.users} times", "close the other databases first"
                 )
             if not self._share.lock(exclusive=True):
-                self._share.lock(exclusive=False)  # asking for more gave up what we had
+                self._share.lock(exclusive=False)  # asking for more released what we had
                 raise StoreInUse(f"the store is open in {self._share.holders()}", "end that first, Spark's workers too")
         try:
             yield
@@ -105,7 +105,7 @@ class Directory:
 
     @contextmanager
     def files_closed(self) -> Iterator[None]:
-        """Within the block this process has no part of the store open, and opens none by way of `environment`."""
+        """Within the block this process has no part of the store open, and `environment` opens none."""
         self._close(_COMPACTED)
         try:
             if self._late:
@@ -123,9 +123,10 @@ class Directory:
         self.users += 1
 
     def _take_part(self) -> None:
-        """Share the lock of `store.json`: one who needs the store alone takes it exclusively.
+        """Share the lock of `store.json`: a process that needs the store alone takes it exclusively.
 
-        Where we cannot write, LMDB cannot tell writers what we read. So nobody may have the store open who can.
+        Where we cannot write, writers cannot learn from LMDB what we read. So no process that can write may have the
+        store open.
         """
         if self.layout.is_writable:
             if not self._share.lock(exclusive=False):
@@ -152,13 +153,13 @@ class Directory:
 
 
 _ENTERING = threading.RLock()
-_OPEN: dict[Path, Directory] = {}  # the store at each path, as far as this process knows
+_OPEN: dict[Path, Directory] = {}  # the store at each path, as known to this process
 _ALL: WeakSet[Directory] = WeakSet()
 _INHERITED: list[Environment] = []
 
 
 def enter_directory(layout: Layout) -> Directory:
-    """The directory of the store, with one user more."""
+    """The directory of the store, with one more user."""
     with _ENTERING:
         known = _OPEN.get(layout.path)
         if known is not None and not known.is_current(layout):
@@ -180,10 +181,10 @@ def enter_directory(layout: Layout) -> Directory:
 
 
 def _set_inherited_aside() -> None:
-    """In a forked child, because LMDB forbids to use handles there.
+    """In a forked child, because LMDB forbids using handles there.
 
-    Closing one would free the slots of the parent's readers, and py-lmdb refuses a second open beside it. So the child is
-    told to open the store itself, before it was forked off or in a process of its own.
+    Closing one would free the slots of the parent's readers, and py-lmdb refuses a second open beside it. So the child
+    gets an error: it must open the store itself, forked before the parent opened it, or in a spawned process.
     """
     global _ENTERING
     _ENTERING = threading.RLock()

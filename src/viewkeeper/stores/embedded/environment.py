@@ -1,8 +1,8 @@
-"""Environments: one of LMDB's, open in this process.
+"""Environments: one LMDB environment, open in this process.
 
-In: a folder and the part of a store that it holds. Out: transactions. Always: LMDB's errors leave here as ours; an
-environment that is closed ends with its last transaction, never under it; and nothing is committed to a file that is no
-longer the one under its name.
+In: a folder and the part of a store that it holds. Out: transactions. Always: LMDB's errors are raised as ours; a
+closed environment ends with its last transaction, never during it; and nothing is committed to a file that has been
+replaced under its name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _DATA, _LOCK = "data.mdb", "lock.mdb"
 class Environment:
     """One LMDB environment and its databases.
 
-    `lockless` is for a folder that cannot be written: LMDB has no table of readers then, so nobody may write elsewhere.
+    `lockless` is for a folder that cannot be written: LMDB has no table of readers then, so there must be no writer
+    elsewhere.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Environment:
         try:
             return self._env.begin(db=database, buffers=buffers)
         except lmdb.ReadersFullError:
-            self._env.reader_check()  # some may be of processes that were killed
+            self._env.reader_check()  # some may belong to killed processes
         try:
             return self._env.begin(db=database, buffers=buffers)
         except lmdb.ReadersFullError as error:
@@ -141,7 +142,7 @@ class Environment:
         return self._writer
 
     def clear_stale_readers(self) -> int:
-        """Free what readers held that were killed: the pages they saw can be used again. Answers how many there were."""
+        """Free what killed readers held: the pages they saw can be reused. Returns how many there were."""
         with self._used():
             return self._env.reader_check() if self._last_written is None else 0
 
@@ -168,7 +169,7 @@ class Environment:
             while piece := os.read(reader, _PIECE_BYTES):
                 yield piece
         finally:
-            os.close(reader)  # a copy that nobody reads any more ends with an error
+            os.close(reader)  # a copy without a reader ends with an error
             thread.join()
         if failures and isinstance(failures[0], lmdb.Error):
             raise translate(failures[0], self.path) from failures[0]
@@ -184,7 +185,7 @@ class Environment:
             os.close(writer)
 
     def bytes_used(self, snapshot: lmdb.Transaction) -> int:
-        """About how large a copy of what the snapshot sees will be."""
+        """The approximate size of a copy of what the snapshot sees."""
         stats = [snapshot.stat(database) for database in self._databases.values()]
         pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
         return (pages + _PAGES_OF_NONE) * self._env.stat()["psize"]
@@ -200,16 +201,16 @@ class Environment:
         return self._databases[name]
 
     def sync(self) -> None:
-        """Everything committed so far survives a power loss from here on, and is in the file under our name."""
+        """From here on everything committed so far survives a power loss, and is in the file under our name."""
         with self._used():
             self._env.sync(True)
             self.require_in_place()
 
     @contextmanager
     def writer_lock_held(self) -> Iterator[None]:
-        """Within the block nobody writes here; nothing is written by it."""
+        """Within the block there are no writers here; it writes nothing itself."""
         with self._used():
-            if self._last_written is not None:  # where we cannot lock, nobody writes
+            if self._last_written is not None:  # where we cannot lock, there are no writers
                 yield
                 return
             lock = self._acquire()
@@ -228,13 +229,13 @@ class Environment:
             pass
 
     def let_go_of_pages(self) -> None:
-        """What was read is not held any longer; it stays in the system's cache."""
+        """Release mapped pages that were read; they stay in the system's cache."""
         let_go_of_pages(self.path / _DATA)
 
     def require_in_place(self) -> None:
-        """Raise StoreReplaced unless the files that are open are still those under their names.
+        """Raise StoreReplaced unless the open files are still those under their names.
 
-        A folder whose identity and time of change are known holds the same files as when it was last looked into.
+        A folder with the same identity and time of change holds the same files as at the last check.
         """
         try:
             facts = os.stat(self._folder)
@@ -255,7 +256,7 @@ class Environment:
         )
 
     def look(self) -> None:
-        """As `require_in_place`, but at most ten times a second: what every read can afford."""
+        """Like `require_in_place`, but at most ten times a second: cheap enough for every read."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
@@ -269,20 +270,20 @@ class Environment:
         return True
 
     def close(self, refusal: ViewKeeperError) -> bool:
-        """Begin no more transactions, and close when the last one has ended; returns whether that is now."""
+        """Begin no more transactions, and close when the last one has ended; returns whether it has."""
         self._refusal = refusal
         self._settle()
         return self._is_shut
 
     def reopen(self) -> bool:
-        """Take `close` back; False when it is too late."""
+        """Undo `close`; False when it is too late."""
         with self._settling:
             if not self._is_shut:
                 self._refusal = None
             return not self._is_shut
 
     def _begin(self) -> None:
-        self._running.append(None)  # before the look: who closes looks the other way round, so one of us sees the other
+        self._running.append(None)  # before the check: `close` does it in reverse order, so one sees the other
         if self._refusal is not None:
             refusal = self._refusal
             self._end()
@@ -318,7 +319,7 @@ class Environment:
 
 
 def _files_of(path: Path) -> list[tuple[int, int] | None]:
-    """Which files stand under the names of the data file and of LMDB's lock file."""
+    """Which files are under the names of the data file and of LMDB's lock file."""
     found: list[tuple[int, int] | None] = []
     for name in (_DATA, _LOCK):
         try:
@@ -331,10 +332,10 @@ def _files_of(path: Path) -> list[tuple[int, int] | None]:
 
 @contextmanager
 def _lock_shared(path: Path, file: HeldFile, *, lockless: bool) -> Iterator[None]:
-    """After the block this process shares the lock of the data file, which says that the environment is in use.
+    """After the block this process shares the lock of the data file, which shows that the environment is in use.
 
-    LMDB keeps writers apart by its own lock file. Where that is gone, LMDB would make a new one, and two would write at once
-    if others still have the old one open: so whoever has it made must be the only one.
+    LMDB separates writers by its own lock file. Where that is missing, LMDB would make a new one, and two would write
+    at once if others still have the old one open: so the process that makes it must be the only one.
     """
     if lockless:
         yield

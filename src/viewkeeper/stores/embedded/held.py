@@ -1,8 +1,8 @@
-"""Held records: what some partitions or nodes hold, kept as it is for as long as a reader needs it.
+"""Held records: what some partitions or nodes hold, unchanged for as long as a reader needs it.
 
-In: partitions, or nodes. Out: chains of records, or rows, by key and in key order. Always: LMDB's read transactions hold them
-still, so a scan may take any time once the horizon was checked behind the opening; nothing is pinned in the epoch record
-for it.
+In: partitions, or nodes. Out: chains of records, or rows, by key and in key order. Always: LMDB's read transactions
+keep them unchanged, so a scan may take any time once the horizon was checked after the opening; nothing is pinned in
+the epoch record for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HeldViews:
     def written_between(
         self, partitions: Sequence[int], table: int, since: int, epoch: int
     ) -> list[tuple[bytes, bytes]]:
-        """(key, chain) of the records of a view that the epochs behind `since` up to `epoch` wrote, in key order."""
+        """(key, chain) of a view's records that the epochs after `since` up to `epoch` wrote, in key order."""
         from viewkeeper.stores.embedded.partition import Partition
 
         found: list[tuple[bytes, bytes]] = []

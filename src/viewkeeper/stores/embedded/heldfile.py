@@ -1,7 +1,7 @@
-"""Held files: open files whose OS locks say something to other processes.
+"""Held files: open files whose OS locks signal something to other processes.
 
-In: a path. Out: a descriptor and the locks on it. Always: a lock dies with its process; a child that is forked off lets go
-of its copy at once, so that an idle child holds nothing for a parent that has closed or died.
+In: a path. Out: a descriptor and the locks on it. Always: a lock ends with its process; a forked child releases its
+copy at once, so that an idle child holds nothing for a parent that has closed or died.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ class HeldFile:
     """A file that is open, in this process alone, from construction to `close`."""
 
     def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
-        # close-on-exec keeps Spark's JVM and its Python workers from inheriting a lock and holding it after us
+        # close-on-exec keeps Spark's JVM and its Python workers from inheriting the lock and holding it longer than we
+        # do
         self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
         _HELD.add(self)
 
@@ -32,7 +33,7 @@ class HeldFile:
         return self._descriptor
 
     def lock(self, *, exclusive: bool) -> bool:
-        """Take the lock, or change the one that is held; False when others are in the way, and then none is held."""
+        """Take the lock, or change the one held; False when others hold it, and then we hold none."""
         try:
             fcntl.flock(self.descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,7 +51,7 @@ class HeldFile:
             return False
 
     def holders(self) -> str:
-        """The other processes that hold a lock of the file, in words, as Linux lists them."""
+        """The other processes that hold a lock of the file, as text, as Linux lists them."""
         facts = os.fstat(self.descriptor)
         file = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
         try:

@@ -3,12 +3,12 @@
     store.json      format, nodes, partitions, kind of log, incarnation; written last, so a store exists or does not
     meta/           catalog, epoch record, clock
     node-N/         base rows and log of node N
-    partition-N/        view records
+    partition-N/    view records
     pipeline.lock   held by the living pipeline
 
-In: a URL `embedded:PATH[?nodes=N&before_images=off&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the store
-is made is read from `store.json` and stands in every part too, so neither can change alone; a directory that is not a store
-is refused, never written into.
+In: a URL `embedded:PATH[?nodes=N&before_images=off&sync=off]`. Out: a frozen `Layout`. Always: what is fixed when the
+store is made is read from `store.json` and repeated in every part, so neither can change alone; a directory that is not
+a store is refused, never written into.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
 FORMAT = 3
 PARTITIONS = 8
-MANIFEST = "backup.json"  # what a backup has in the place of store.json
+MANIFEST = "backup.json"  # what a backup has instead of store.json
 _FILE = "store.json"
 _OPTIONS = ("nodes", "before_images", "sync", "busy_timeout")
 _FACTS = {"nodes": int, "partitions": int, "before_images": bool, "incarnation": str}
@@ -81,7 +81,7 @@ class Layout:
 
 
 def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
-    """The store at `url`, made when it is not there and `create` says so."""
+    """The store at `url`, made when it does not exist and `create` is set."""
     path, options = parse_url(url)
     if not (path / _FILE).exists():
         _require_place_for_store(path)
@@ -100,7 +100,7 @@ def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
 
 
 def _require_place_for_store(path: Path) -> None:
-    """Raise where a directory, or a file, is something else than a store that is being made."""
+    """Raise where a directory, or a file, is something other than a store that is being made."""
     if (path / MANIFEST).exists():
         raise CorruptStore(f"{path} is a backup, not a store", "vk.restore(backup, url) makes a store from it")
     names = os.listdir(path) if path.is_dir() else []
@@ -123,7 +123,7 @@ def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> Non
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}", "name a directory you may write") from error
-    with os_errors_told(path), locked(path):  # two processes may make the same store: the second finds it made
+    with os_errors_told(path), locked(path):  # two processes may make the same store: the second finds it there
         if (path / _FILE).exists():
             return
         mark_unfinished(path)

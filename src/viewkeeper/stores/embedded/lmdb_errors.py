@@ -1,7 +1,7 @@
-"""LMDB errors: what LMDB and the file system say, as errors of ours.
+"""LMDB errors: errors of LMDB and the file system, as errors of ours.
 
-In: an error of LMDB's, and the folder where it was met. Out: one of `errors.py`. Always: no space left is told as that, in
-whichever of its forms: the disk or a quota is full, a file may not grow any more, or a write was cut short.
+In: an LMDB error, and the folder where it occurred. Out: one of `errors.py`. Always: lack of space is reported as such,
+in all its forms: the disk or a quota is full, a file may not grow any more, or a write was cut short.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import lmdb
 from viewkeeper.errors import CorruptStore, InputError, StoreBusy, StoreError, StoreFull, ViewKeeperError
 
 _NO_SPACE = ("No space left", "quota exceeded", "File too large")
-_CUT_SHORT = "Input/output error"  # what LMDB makes of a write of which only a part was done
-_ROOM_BYTES = 16 << 20  # less than this is none
+_CUT_SHORT = "Input/output error"  # LMDB's error for a partial write
+_ROOM_BYTES = 16 << 20  # less than this counts as none
 _CORRUPT = lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PanicError, lmdb.NotFoundError
 
 

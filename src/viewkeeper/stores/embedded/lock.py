@@ -1,7 +1,7 @@
-"""The pipeline's lock: an OS lock that dies with its process.
+"""The pipeline's lock: an OS lock that ends with its process.
 
-In: a file. Out: a held lock, or PipelineRunning with the pid of the one who holds it. Always: after a crash, kill -9
-included, the lock is free; no flag and no file is left that a person must remove.
+In: a file. Out: a held lock, or PipelineRunning with the pid of its holder. Always: after a crash, kill -9 included,
+the lock is free; no flag and no file is left that a person must remove.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PipelineLock:
                     f"a pipeline of this store is running, pid {holder}",
                     "stop it, or pass take_over=True to fence it off",
                 )
-            # The epoch record fences the holder off. Its lock is on a file that has no name from here on.
+            # The epoch record fences the holder off. From here on its lock is on a file without a name.
             newer = file.with_suffix(f".{os.getpid()}")
             self._file = HeldFile(newer, _FLAGS)
             self._file.lock(exclusive=True)
@@ -45,7 +45,7 @@ class PipelineLock:
 
 
 def holder_of(file: Path) -> int | None:
-    """The pid of the pipeline that holds the lock; None when nobody does."""
+    """The pid of the pipeline that holds the lock; None when none does."""
     try:
         held = HeldFile(file)
     except FileNotFoundError:

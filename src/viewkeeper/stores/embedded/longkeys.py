@@ -1,9 +1,10 @@
-"""Long keys: keys of 500 bytes or more, of which LMDB itself takes no more than 511.
+"""Long keys: keys of 500 bytes or more; LMDB itself takes at most 511.
 
-In: a transaction and whole keys. Out: values, in exact key order. Always: a long key is found under its first 500 bytes, its
-head. Alone under its head it stands there with the rest of its bytes. Several share a layer, keys of their own that are
-`layer | rest`, and what is long there is kept the same way (Mao, Kohler, Morris: Cache Craftiness for Fast Multicore
-Key-Value Storage, 2012, section 4.1). So a key costs by its length, not by how many begin like it; no length is too deep.
+In: a transaction and whole keys. Out: values, in exact key order. Always: a long key is found under its first 500
+bytes, its head. The only key with a head is stored there with the rest of its bytes. Several share a layer, keys of
+their own that are `layer | rest`, and long ones there are stored the same way (Mao, Kohler, Morris: Cache Craftiness
+for Fast Multicore Key-Value Storage, 2012, section 4.1). So a key costs by its length, not by how many begin like it;
+no length is too deep.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import lmdb
 from viewkeeper.model.keys import after_prefix
 
 LIMIT = 500  # table id included
-LAYERS = b"\xff\xff\xff\xff"  # behind every table; alone it is the key under which the newest layer stands
+LAYERS = b"\xff\xff\xff\xff"  # after every table; alone it is the key of the newest layer's number
 _ALONE, _LAYER = b"\x00", b"\x01"
 _REST = struct.Struct("<I")
 _NUMBER = struct.Struct(">Q")
@@ -57,7 +58,7 @@ def put(transaction: lmdb.Transaction, key: bytes, value: bytes) -> None:
 
 
 def delete(transaction: lmdb.Transaction, key: bytes) -> None:
-    """Take a key away, and the layers in which it was the last."""
+    """Delete a key, and the layers in which it was the last."""
     heads, at, kept = _descend(transaction, key)
     if kept is None or (len(heads[-1]) == LIMIT and _parse(kept)[0] != key[at:]):
         return
@@ -69,7 +70,7 @@ def delete(transaction: lmdb.Transaction, key: bytes) -> None:
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
-    """Delete up to `limit` keys under a prefix, with all their layers; returns how many went."""
+    """Delete up to `limit` keys under a prefix, with all their layers; returns how many."""
     path, gone = [prefix], 0
     cursor = transaction.cursor()
     cursor.set_range(prefix)
@@ -78,7 +79,7 @@ def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
             path.pop()
             if not path:
                 break
-            cursor.set_range(path[-1])  # the head that led to the layer, which is empty now
+            cursor.set_range(path[-1])  # the head that led to the layer, which is now empty
             cursor.delete()
         elif len(cursor.key()) == LIMIT and cursor.value().startswith(_LAYER):
             path.append(cursor.value()[1:])
@@ -141,10 +142,11 @@ def _walk_levels_back(
 
 
 class _Level:
-    """Where a walk stands in one layer, between which keys, and how these are spelled out.
+    """The position of a walk in one layer, its bounds, and how its keys are spelled out.
 
-    `start` and `stop` are whole keys, of which `at` bytes stand in the heads above; None where the layer lies between them.
-    `low` and `high` are as much of them as a stored key can be compared with: no level looks at a key's whole length.
+    `start` and `stop` are whole keys, of which `at` bytes are in the heads above; None where the layer lies between
+    them. `low` and `high` are as much of them as a stored key can be compared with: no level looks at a key's whole
+    length.
     """
 
     pairs: Iterator[Pair]
@@ -157,7 +159,7 @@ class _Level:
         self.low = layer + (b"" if start is None else start[window])
         self.high = (after_prefix(layer) or b"") if stop is None else layer + stop[window]
         self._read: list[Pair] = []
-        self._wanted = 1  # most layers lead on to one other
+        self._wanted = 1  # most layers lead to just one other
         self._ended = False
 
     def take(self, size: int, bytes_max: int) -> tuple[list[Pair], Pair | None] | None:
@@ -216,14 +218,14 @@ def _backward(transaction: lmdb.Transaction, stop: bytes) -> Iterator[Pair]:
     if not cursor.set_range(stop[:LIMIT]):
         found = cursor.last()
     else:
-        # the cursor stands on the first stored key that is not below `stop`; only the head of `stop` itself can lead
-        # to keys below it
+        # the cursor is at the first stored key that is not below `stop`; only the head of `stop` itself can lead to
+        # keys below it
         found = (len(stop) > LIMIT and cursor.key() == stop[:LIMIT]) or cursor.prev()
     return cursor.iterprev() if found else iter(())
 
 
 def _descend(transaction: lmdb.Transaction, key: bytes) -> tuple[list[bytes], int, bytes | None]:
-    """What the key, or its head, is stored under in each layer, how much of it the last one has, and what stands there."""
+    """What the key, or its head, is stored under in each layer, how much of it is in the last, and the value there."""
     heads, layer, at = [], b"", 0
     while True:
         room = LIMIT - len(layer)
@@ -240,7 +242,7 @@ def _alone(rest: bytes, value: bytes) -> bytes:
 
 
 def _parse(kept: bytes) -> tuple[bytes, bytes]:
-    """The rest of the key and the value of what stands alone under its head."""
+    """The rest of the key, and the value, of a key that is alone under its head."""
     begin = 1 + _REST.size
     end = begin + _REST.unpack_from(kept, 1)[0]
     return kept[begin:end], kept[end:]

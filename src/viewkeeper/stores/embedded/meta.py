@@ -1,8 +1,8 @@
 """Meta: the store's small facts: what it is, its clock, its catalog and its epoch record.
 
 In and out: JSON under fixed names in one synced environment. Always: catalog and epoch record are replaced by
-test-and-set on their version (R5), and durable when the swap answers True. The horizon, all a reader needs of both, is
-written in the same transaction, so that a read by key parses neither.
+test-and-set on their version (R5), and durable when the swap returns True. The horizon, all that a reader needs of
+both, is written in the same transaction, so that a read by key parses neither.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAN = b"plan "  # and its digest
 
 
 class Meta:
-    """The meta environment of a store; `handle` gives it, opened at first use."""
+    """The meta environment of a store; `handle` returns it, opened at first use."""
 
     def __init__(self, handle: Callable[[], Environment]) -> None:
         self._handle = handle
@@ -42,12 +42,12 @@ class Meta:
         return _parse_record(None if value is None else json.loads(value))
 
     def begin_incarnation(self, incarnation: str) -> None:
-        """Make this the meta of a store of its own, which was restored and is whole (R19)."""
+        """Make this the meta of a new store, restored whole (R19)."""
         record = self.read_epoch_record()
         self.swap_epoch_record(record.version, epochs.begin_incarnation(record, incarnation))
         self.mark_views("restored", clean=True)
         with self.environment.write("meta") as transaction:
-            transaction.delete(_CLOCK)  # it belongs to the machine and the boot that it was made for
+            transaction.delete(_CLOCK)  # it belongs to the machine and boot where it was made
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         return self._swap(_EPOCH, expected_version, record_to_json(record))
@@ -80,7 +80,7 @@ class Meta:
         return self._swap(_CATALOG, expected_version, catalog)
 
     def keep_plan(self, digest: str, plan: dict) -> None:
-        """Store a plan under its digest; of those that are there the one of the epoch in flight stays."""
+        """Store a plan under its digest; of the others only that of the epoch in flight is kept."""
         name = _PLAN + digest.encode()
         if self._read(name) is not None:
             return
@@ -107,7 +107,7 @@ class Meta:
         known = self._read(_CLOCK)
         if known and known["boot"] == boot:
             return known["base"]
-        if not is_writable:  # then nothing is stamped
+        if not is_writable:  # then there are no stamps
             return time.time_ns() - time.monotonic_ns()
         with self.environment.write("meta") as transaction:
             known = json.loads(transaction.get(_CLOCK) or b"{}")
@@ -122,10 +122,10 @@ class Meta:
         return None if known is None or known["clean"] else known["boot"]
 
     def mark_views(self, boot: str, *, clean: bool, owner: str | None = None) -> None:
-        """Say whether a power loss may tear the views; where an owner is named, only if the epoch record is still its own."""
+        """Set whether a power loss may tear the views; with an owner, only if it still owns the epoch record."""
         with self.environment.write("meta") as transaction:
             if owner is not None and json.loads(transaction.get(_EPOCH))["owner"] != owner:
-                return  # who took over writes views, and says when it is done
+                return  # the new owner writes views, and marks them when it is done
             transaction.put(_VIEWS, _dump({"boot": boot, "clean": clean}))
 
     def _read(self, name: bytes) -> dict | None:

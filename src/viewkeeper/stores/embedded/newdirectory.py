@@ -1,8 +1,8 @@
 """New directories: a store or a backup that appears under its name as a whole, or not at all.
 
 In: the name of a directory that does not exist, or is empty. Out: a directory to fill, in a `with` block. Always: it is
-filled under another name, `NAME.unfinished`, made durable, and renamed when the block ends well. A marker in it says that
-it is ours: what a killed process left there is cleared away by the next one, and anything else is refused and left alone.
+filled under another name, `NAME.unfinished`, made durable, and renamed when the block succeeds. A marker in it shows
+that it is ours: the next process clears away what a killed one left; anything else is refused and left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARKER = ".viewkeeper-unfinished"
 
 @contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
-    """The directory to fill; `target` is there, whole and durable, after the block, unless the block raised."""
+    """The directory to fill; after the block `target` exists, whole and durable, unless the block raised."""
     require_free(target)
     unfinished = target.with_name(f"{target.name}.unfinished")
     with os_errors_told(target):
@@ -41,14 +41,14 @@ def new_directory(target: Path) -> Iterator[Path]:
                     unfinished.rmdir()
                 raise
             failpoint("newdirectory.renamed")
-            (target / MARKER).unlink()  # last: until then it says that what is here is ours, whatever kills us
+            (target / MARKER).unlink()  # last: until then it marks the contents as ours, whatever kills us
             sync_directory(target)
             sync_directory(target.parent)
 
 
 @contextmanager
 def _taken(unfinished: Path) -> Iterator[None]:
-    """Within the block the directory is there, empty but for its marker, and no other process fills it."""
+    """Within the block the directory exists, empty but for its marker, and no other process fills it."""
     with suppress(FileExistsError):
         unfinished.mkdir(mode=0o700)
     try:
@@ -60,7 +60,7 @@ def _taken(unfinished: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(descriptor), os.lstat(unfinished)):  # who held it has just renamed it
+            if not os.path.samestat(os.fstat(descriptor), os.lstat(unfinished)):  # its holder has just renamed it
                 raise BlockingIOError
         except (BlockingIOError, FileNotFoundError):
             raise StoreError(f"{unfinished} is being written by another process", "wait for it to end") from None
@@ -72,7 +72,7 @@ def _taken(unfinished: Path) -> Iterator[None]:
 
 
 def mark_unfinished(folder: Path) -> None:
-    """Say that what is in the folder is ours and not whole; refused where something else is."""
+    """Mark the folder's contents as ours and not whole; refused where there is something else."""
     names = os.listdir(folder)
     if names and MARKER not in names:
         raise _foreign(folder)
@@ -80,7 +80,7 @@ def mark_unfinished(folder: Path) -> None:
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what a killed process left in a folder that is marked; the marker stays."""
+    """Remove what a killed process left in a marked folder; the marker stays."""
     for left in folder.iterdir():
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
@@ -111,14 +111,14 @@ def require_space(target: Path, size: int) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Everything below the folder survives a power loss from here on."""
+    """From here on everything below the folder survives a power loss."""
     for path in sorted(folder.rglob("*")):
         sync_directory(path)
     sync_directory(folder)
 
 
 def sync_directory(path: Path) -> None:
-    """A directory's names, or a file's bytes, survive a power loss from here on."""
+    """From here on a directory's names, or a file's bytes, survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -128,7 +128,7 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def os_errors_told(target: Path) -> Iterator[None]:
-    """Errors of the disk leave the block as ours."""
+    """Raise errors of the disk as ours."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """A node: base rows and their log, in one environment and hence in one transaction.
 
-In: groups of writes. Out: the position of the last change. Always: a row and the log entry that tells of it are
-committed together; positions count changes without a gap; stamps grow within a node, and a stamp is taken under the
-writer's lock, so that a cut by time (R17) is a state of the whole base.
+In: groups of writes. Out: the position of the last change. Always: a row and its log entry are committed together;
+positions count changes without a gap; stamps grow within a node, and a stamp is taken under the writer's lock, so that
+a cut by time (R17) is a state of the whole base.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _LAST = b"last"  # position and stamp of the last entry, and where the next begins: they outlive a truncated log
 _LAST_FACTS = struct.Struct(">QQQ")
-_INCARNATION = 1  # of the node's key range; it grows when ranges learn to move
+_INCARNATION = 1  # of the node's key range; to be raised when ranges can move
 _READ_CHANGES_MAX = 500_000
 _READ_BYTES_MAX = 128 << 20
-_DECODED_CHANGES_MAX = 65_536  # at once, of those that are read
+_DECODED_CHANGES_MAX = 65_536  # at once, of those read
 _DECODED_BYTES_MAX = 16 << 20
 _HELD_BYTES_MAX = 4 << 20  # of a log that was read, in this process's memory
 _DROP_MAX = 5_000
@@ -42,7 +42,7 @@ _RELOG_ROWS = 10_000
 
 
 class Node:
-    """One stream of the store; `handle` gives its environment, opened at first use."""
+    """One stream of the store; `handle` returns its environment, opened at first use."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Node:
             applied = self._apply(transaction, groups)
             position = self._append(environment, transaction, list(entries_of(applied, self._limits.entry)), clock)
             failpoint("node.write.before_commit")
-        if self._synced and not environment.synced:  # the process's handle was opened by one who asked for sync=off
+        if self._synced and not environment.synced:  # the process's handle was opened with sync=off
             environment.sync()
         failpoint("node.write.committed")
         return Position(position)
@@ -116,7 +116,7 @@ class Node:
         return position
 
     def log_rows(self, tables: Sequence[int], clock: Callable[[], int]) -> None:
-        """Tell the log once more of every row of some tables, in bounded transactions: a DELTA is built from it alone."""
+        """Log every row of some tables again, in bounded transactions: a DELTA is built from the log alone."""
         environment = self.environment
         for table in tables:
             prefix, after = tree.table_prefix(table), b""
@@ -160,7 +160,7 @@ class Node:
         self.environment.pass_writer_lock()
 
     def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
-        """The entry that holds `position`, with the position of its last change; None behind the end or if truncated."""
+        """The entry that holds `position`, with the position of its last change; None past the end or if truncated."""
         with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
             if not cursor.set_range(position_key(position)):
@@ -168,13 +168,13 @@ class Node:
             return Position(position_of(cursor.key())), logformat.decode_header(cursor.value())
 
     def find_stamp(self, start: int, stamp: int) -> Position:
-        """The last position behind `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
+        """The last position after `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
         return self._find_last(start, int(self.end()), lambda header: header.stamp <= stamp)
 
     def stamp_within(self, start: int, *, changes_max: int, bytes_max: int) -> int | None:
-        """The stamp of the transaction with which about so many changes or bytes behind `start` are reached.
+        """The stamp of the transaction that reaches about so many changes or bytes after `start`.
 
-        None when there are not so many.
+        None when there are fewer.
         """
         limit = self.find_entry(start + changes_max)
         first = self.find_entry(start + 1)
@@ -186,7 +186,7 @@ class Node:
         return last[1].stamp if last else None
 
     def _find_last(self, low: int, high: int, holds: Callable[[EntryHeader], bool]) -> Position:
-        """The last position up to `high` whose entry a test holds for, which does so up to there; else `low`."""
+        """The last position up to `high` whose entry passes a test, as all before it do; else `low`."""
         while low < high:
             middle = (low + high + 1) // 2
             found = self.find_entry(middle)
@@ -197,7 +197,7 @@ class Node:
         return Position(low)
 
     def bytes_between(self, start: int, stop: int) -> int:
-        """How many bytes the entries of (start, stop] have."""
+        """The size in bytes of the entries of (start, stop]."""
         first, behind = self.find_entry(start + 1), self.find_entry(stop + 1)
         if first is None or start >= stop:
             return 0
@@ -216,7 +216,8 @@ class Node:
     def _read_batches(self, start: int, stop: int) -> tuple[int, list[tuple[int, pa.RecordBatch]], int]:
         """Where the next batches start, the changes by table, and how long their entries were.
 
-        Batches are large, for who reads them groups them; entries are decoded a few at a time, for both are in memory then.
+        Batches are large, because readers group them; entries are decoded a few at a time, because both are in memory
+        then.
         """
         import pyarrow as pa
 
@@ -236,7 +237,7 @@ class Node:
         return start, [(table, pa.concat_batches(batches)) for table, batches in pieces.items()], size
 
     def truncate_log(self, position: int, stamp: int, *, entries_max: int) -> int:
-        """Forget entries that end before `position` and are older than `stamp`, up to so many; returns how many went."""
+        """Delete entries that end before `position` and are older than `stamp`, up to so many; returns how many."""
         gone = 0
         with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
@@ -261,7 +262,7 @@ class Node:
             return transaction.stat(self.environment.database(database))["entries"]
 
     def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
-        """The next rows behind `after` in about equal pieces."""
+        """The next rows after `after` in about equal pieces."""
         prefix = tree.table_prefix(table)
         with self.environment.read("rows") as transaction:
             return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
@@ -273,7 +274,7 @@ class Node:
     def scan_as_of(
         self, table: int, position: int, low: bytes, high: bytes | None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Rows with low < key <= high as of `position`, as (keys, rows): today's rows with what changed since taken back."""
+        """Rows with low < key <= high as of `position`, as (keys, rows): the current rows with later changes undone."""
         environment = self.environment
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
@@ -299,7 +300,7 @@ class Node:
 def _apply(
     transaction: lmdb.Transaction, group: RowWrites, limits: Limits, *, before_images: bool
 ) -> tuple[Changes, int]:
-    """Write the rows of a group; returns what changed, and how many bytes the rows have."""
+    """Write the rows of a group; returns the changes, and the size of the rows in bytes."""
     prefix = tree.table_prefix(group.table)
     stored = [prefix + key for key in group.keys]
     befores = tree.get_many(transaction, stored)
@@ -327,8 +328,8 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
     entries: list[bytes] = []
     keys: list[bytes] = []
     size = 0
-    # Positions have no gap: the first entry found holds start + 1, unless the log was truncated behind a committed epoch.
-    # A task that comes so late must not take the rest for the whole.
+    # Positions have no gap: the first entry found holds start + 1, unless the log was truncated up to a committed
+    # epoch. A task this late must not take the rest for the whole.
     found = cursor.set_range(position_key(start + 1))
     if not found or position_of(cursor.key()) - logformat.decode_header(cursor.value()).count > start:
         raise PositionLost(f"the log no longer holds position {start + 1}", "the epoch that asks for it is over")
@@ -345,7 +346,7 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
 def _images_before(
     transaction: lmdb.Transaction, log: object, table: int, position: int, low: bytes, high: bytes | None
 ) -> dict[bytes, Image]:
-    """For each row with low < key <= high changed behind `position`: its image before the first such change."""
+    """For each row with low < key <= high changed after `position`: its image before the first such change."""
     from viewkeeper.stores.logbatches import decode_entries, images_before
 
     def changes(start: int) -> Iterator[pa.RecordBatch]:
@@ -360,5 +361,5 @@ def _images_before(
 
 
 def _is_old(cursor: lmdb.Cursor, position: int, stamp: int) -> bool:
-    # the entry at `position` itself stays: its checksum is still asked for (R9)
+    # the entry at `position` itself stays: its checksum is still needed (R9)
     return position_of(cursor.key()) < position and logformat.decode_header(cursor.value()).stamp < stamp

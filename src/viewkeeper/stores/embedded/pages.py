@@ -1,7 +1,7 @@
-"""Mapped pages: memory of this process that is nothing but the system's cache of a file.
+"""Mapped pages: memory of this process that only mirrors the system's cache of a file.
 
-In: the path of a file that is mapped. Out: nothing. Always: best effort, and harmless: the pages stay in the system's cache,
-and one that is read again is there again.
+In: the path of a mapped file. Out: nothing. Always: best effort, and harmless: the pages stay in the system's cache,
+and are mapped again when read again.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import ctypes
 import os
 from pathlib import Path
 
-_MAPS = Path("/proc/self/maps")  # Linux alone has it
+_MAPS = Path("/proc/self/maps")  # only on Linux
 _DONT_NEED = 4  # MADV_DONTNEED of <sys/mman.h>
 
 
 def let_go_of_pages(path: Path) -> None:
-    """Take the pages of a mapped file off this process's account.
+    """Remove the pages of a mapped file from this process's resident memory.
 
-    Whoever reads a long log from its start to its end would otherwise seem to hold all of it, and be taken for the
-    process to kill when memory is short.
+    A process that reads a long log from start to end would otherwise seem to hold all of it, and be the first to be
+    killed when memory is short.
     """
     advise = getattr(ctypes.CDLL(None), "madvise", None)
     if advise is None or not _MAPS.exists():

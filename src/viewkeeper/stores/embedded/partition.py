@@ -1,8 +1,8 @@
 """A partition: one of the store's view environments, owned by one view manager at a time.
 
 In: keys and chains of records. Out: the same, ordered. Always: every write tests, in its own transaction, that the
-partition's fence is at the writer's epoch (R1a); a tombstone is remembered beside the records, so that it can be purged
-without a scan once the floor has passed it, and so is what an indexed epoch wrote, so that it can be found without one.
+partition's fence is at the writer's epoch (R1a). Tombstones are indexed, so that they can be purged without a scan once
+the floor has passed them; so are the writes of an indexed epoch, so that they can be found without one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
 _SCAN_RECORDS = 50_000
-_SCAN_PAIRS = 4_096  # are read at once
+_SCAN_PAIRS = 4_096  # read at once
 _WEIGHED_PAIRS = 64
 
 
@@ -43,7 +43,7 @@ _WEIGHED_PAIRS = 64
 class Written:
     """Chains of one table to be stored in one partition, and the keys of those whose newest version is a tombstone.
 
-    `is_indexed`: it is to be found by the epoch which records were written.
+    `is_indexed`: which records were written is indexed by epoch.
     """
 
     keys: list[bytes]
@@ -53,7 +53,7 @@ class Written:
 
 
 def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written]]:
-    """What a write means to each partition; chains are made for all partitions at once."""
+    """What a write stores in each partition; chains are made for all partitions at once."""
     if not len(write.chosen):
         return
     chosen = pa.array(write.chosen)
@@ -68,7 +68,7 @@ def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written
 
 
 def stored_keys(table: int, keys: pa.Array) -> list[bytes]:
-    """Keys as they stand in a partition, behind the table."""
+    """Keys as stored in a partition, after the table id."""
     prefix = pa.scalar(tree.table_prefix(table), keys.type)
     return pc.binary_join_element_wise(prefix, keys, pa.scalar(b"", keys.type)).to_pylist()
 
@@ -81,7 +81,7 @@ def runs(partitions: np.ndarray) -> Iterator[tuple[int, int, int]]:
 
 
 class Partition:
-    """One view environment; `handle` gives it, opened at first use."""
+    """One view environment; `handle` returns it, opened at first use."""
 
     def __init__(self, handle: Callable[[], Environment]) -> None:
         self._handle = handle
@@ -91,7 +91,7 @@ class Partition:
         return self._handle()
 
     def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
-        """The chains of records, by the keys that they are stored under."""
+        """The chains of records, by their stored keys."""
         with self.environment.read("records") as transaction:
             return tree.get_many(transaction, stored)
 
@@ -155,7 +155,7 @@ class Partition:
             yield _entries_before(found, counts, epoch)
 
     def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
-        """The next records behind `after` in about equal pieces."""
+        """The next records after `after` in about equal pieces."""
         prefix = tree.table_prefix(table)
         with self.environment.read("records") as transaction:
             return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
@@ -220,7 +220,7 @@ class Partition:
             failpoint("partition.purge.committed")
 
     def _passed(self, database: str, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
-        """Entries by epoch, with the keys that they name, which the floor has passed."""
+        """Entries by epoch that the floor has passed, with the keys that they name."""
         with self.environment.read(database) as transaction:
             entries = itertools.islice(transaction.cursor().iternext(), limit)
             return [(entry, key) for entry, key in entries if _EPOCH.unpack_from(entry)[0] <= floor]
@@ -228,7 +228,7 @@ class Partition:
     def written_between(
         self, transaction: lmdb.Transaction, table: int, since: int, epoch: int
     ) -> list[tuple[bytes, bytes]]:
-        """(key, chain) of the records that the epochs behind `since` up to `epoch` wrote, in no order."""
+        """(key, chain) of the records that the epochs after `since` up to `epoch` wrote, in no order."""
         prefix, stored, at = tree.table_prefix(table), dict[bytes, None](), since + 1
         cursor = transaction.cursor(self.environment.database("written"))
         while at <= epoch and cursor.set_range(_EPOCH.pack(at) + prefix):
@@ -239,12 +239,12 @@ class Partition:
                 stored[key] = None
             else:
                 break
-            at = max(at + 1, _EPOCH.unpack_from(cursor.key())[0])  # epochs that wrote nothing here are passed over
+            at = max(at + 1, _EPOCH.unpack_from(cursor.key())[0])  # epochs that wrote nothing here are skipped
         pairs = zip(stored, tree.get_many(transaction, list(stored)), strict=True)
         return [(key[len(prefix) :], chain) for key, chain in pairs if chain is not None]
 
     def admit(self, epoch: Inflight) -> None:
-        """Raise the fence to an epoch; what its floor has passed goes, before its first read here."""
+        """Raise the fence to an epoch; purge what its floor has passed, before its first read here."""
         environment = self.environment
         with environment.write("info") as transaction:
             if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch.epoch:
@@ -291,7 +291,7 @@ def _has_records(transaction: lmdb.Transaction, table: int) -> bool:
 
 
 def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, int]], epoch: Inflight) -> pa.RecordBatch:
-    """Of stored pairs those that were there before the epoch; `counts`: how many are of which prefix."""
+    """The stored pairs that existed before the epoch; `counts`: how many of them have which prefix."""
     stored, chains = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
     rows, _, _ = versions.rows_before(chains, epoch.epoch, epoch.aborted)
     numbers = np.repeat(*np.array(counts, np.int32).T)
@@ -302,7 +302,7 @@ def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, in
 
 
 def _by_epoch(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
-    # LMDB's own limit: a long key is remembered by a digest, its value holds the key in full
+    # LMDB's own limit: a long key is indexed by a digest, and the value holds the whole key
     head = _EPOCH.pack(epoch)
     if max(map(len, keys)) < tree.LIMIT:
         return [head + key for key in keys]

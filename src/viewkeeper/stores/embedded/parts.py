@@ -1,7 +1,7 @@
-"""Parts: the environments that a store consists of, and the record in each that says whose it is.
+"""Parts: the environments that a store consists of, and the record in each that identifies it.
 
 In: what was fixed when the store was made. Out: its parts, and the identity of each. Always: a part is read only by the
-store whose identity it carries, so one that was left behind, swapped or brought from elsewhere is refused.
+store whose identity it carries, so one that was left over, swapped or brought from elsewhere is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ DATABASES_MAX = 8
 READERS_MAX = 1024
 _LOCK_BYTES = READERS_MAX * 64 + 4096  # at least what LMDB needs for so many
 IDENTITY = b"identity"  # in the main database, beside the names of the others
-# Reserved, not used: a sparse map never has to be resized under an open transaction. A process has 128 TiB of addresses.
+# Reserved, not used: a sparse map never has to be resized during an open transaction. A process has 128 TiB of
+# addresses.
 _KINDS = {
     "meta": (("meta",), 1 << 32),
     "node": (("rows", "log", "info"), 1 << 40),
@@ -30,7 +31,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One environment: the name of its folder, what is in it, and the record that says so."""
+    """One environment: the name of its folder, what is in it, and the record that states it."""
 
     name: str
     databases: tuple[str, ...]
@@ -63,9 +64,9 @@ def part_of(facts: Mapping[str, object], name: str) -> Part:
 
 
 def make_part(folder: Path, part: Part) -> None:
-    """Make an environment, or give one that is there the identity of another store; nobody has it open.
+    """Make an environment, or give an existing one the identity of another store; no process has it open.
 
-    It is not synced: that is for the caller, who makes several.
+    It is not synced: the caller, who makes several, does that.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     _reserve_lock(folder / "lock.mdb")
@@ -82,7 +83,7 @@ def make_part(folder: Path, part: Part) -> None:
 
 
 def _reserve_lock(file: Path) -> None:
-    """Make LMDB's lock file with all its pages: touching a hole of a full file system would end the process by SIGBUS."""
+    """Make LMDB's lock file with all its pages: touching a hole on a full disk would end the process by SIGBUS."""
     if not file.exists():
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

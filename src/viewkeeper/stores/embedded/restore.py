@@ -1,9 +1,9 @@
 """Restore: a new store made from a backup, in a new incarnation (R19).
 
-In: a backup and the URL of a store that does not exist. Out: the store. Always: every file is compared with the manifest
-before LMDB sees it, so a truncated or altered one is an error and not a crash; tokens of the store that was backed up do
-not fit the new one, epoch numbers go on, and an epoch that was in flight is run again by the first pipeline. Views are
-marked clean: what was copied was a whole state, and is durable.
+In: a backup and the URL of a store that does not exist. Out: the store. Always: every file is compared with the
+manifest before LMDB sees it, so a truncated or altered one is an error and not a crash; tokens of the store that was
+backed up do not fit the new one, epoch numbers continue, and an epoch that was in flight is run again by the first
+pipeline. Views are marked clean: what was copied was a whole state, and is durable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HINT = "take another backup"
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """What a backup says of itself."""
+    """The contents of a backup's manifest."""
 
     nodes: int
     before_images: bool
@@ -89,7 +89,7 @@ def _read_manifest(source: Path) -> _Manifest:
 
 
 def _require_sizes(source: Path, manifest: _Manifest) -> None:
-    """A first look at all files, before the first is copied."""
+    """Check the sizes of all files before the first is copied."""
     for name, (size, _) in manifest.files.items():
         file = source / name
         if not file.is_file():
@@ -99,7 +99,7 @@ def _require_sizes(source: Path, manifest: _Manifest) -> None:
 
 
 def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progress: Progress | None, done: int) -> int:
-    """Copy one environment's file; returns how many bytes are done with it."""
+    """Copy one environment's file; returns how many bytes are done by then."""
     size, wanted = manifest.files[f"{name}.mdb"]
     digest, start = hashlib.blake2b(), done
     target = folder / name / "data.mdb"
@@ -117,7 +117,7 @@ def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progr
 
 
 def _begin_incarnation(folder: Path, manifest: _Manifest, incarnation: str) -> None:
-    """Make what was copied a store of its own, every part of it (R19)."""
+    """Make a new store of what was copied, every part of it (R19)."""
     facts = {name: getattr(manifest, name) for name in ("nodes", "partitions", "before_images")}
     facts["incarnation"] = incarnation
     for name in folders(manifest.nodes, manifest.partitions):

@@ -84,7 +84,7 @@ class EmbeddedStore:
         self._clock_base = self._meta.clock_base(self.boot, last_stamp, is_writable=layout.is_writable)
         if self._meta.unclean_boot() not in (None, self.boot):
             self._forget_torn_views()
-        for part in self._partitions:  # they are opened when they are needed, and must not be missed only then
+        for part in self._partitions:  # they are opened when needed, but a missing one must be noticed now
             require_whole(layout.path / part.name / "data.mdb")
 
     @property
@@ -92,11 +92,11 @@ class EmbeddedStore:
         return self.layout.url
 
     def close(self) -> None:
-        """Let go; the process's handles are closed with the last open store of this directory."""
+        """Close; the process's handles are closed with the last open store of this directory."""
         self._directory.leave()
 
     def is_current(self) -> bool:
-        """Whether the store that is open is the one at its path; False when it was removed, replaced or restored there."""
+        """Whether the open store is the one at its path; False when it was removed, replaced or restored there."""
         return self._directory.is_current(self.layout)
 
     @property
@@ -137,9 +137,9 @@ class EmbeddedStore:
     def _forget_torn_views(self) -> None:
         """Start the views anew after a power loss.
 
-        Partitions are written without a sync between the protocol's sync points, so LMDB promises nothing for them then;
-        base and log are synced with every write, and everything is computed again from there. Readers are told first.
-        DELTA is gone too: the log is told once more of every row of a table that has one.
+        Partitions are written without a sync between the protocol's sync points, so LMDB promises nothing for them
+        then; base and log are synced with every write, and everything is recomputed from there. Readers are informed
+        first. DELTA is lost too: every row of a table that has one is logged again.
         """
         if not self.layout.is_writable:
             raise StoreError(
@@ -237,14 +237,14 @@ class EmbeddedStore:
                     f"the log of node {node.stream} ends before what is committed", "restore the whole store"
                 )
         stamp = self.now()
-        for node in self._nodes:  # every transaction stamped before this instant has ended when its lock was passed
+        for node in self._nodes:  # every transaction stamped before this instant has ended once its lock was passed
             node.pass_writer_lock()
         changes, size = (max(1, most // len(self._nodes)) for most in (changes_max, bytes_max))
         for node in self._nodes:
             limit = node.stamp_within(start.get(node.stream, 0), changes_max=changes, bytes_max=size)
             stamp = stamp if limit is None else min(stamp, limit)
         positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in self._nodes}
-        for node in self._nodes:  # a writer in another process may have asked for sync=off (R10.1)
+        for node in self._nodes:  # a writer in another process may use sync=off (R10.1)
             node.sync()
         return Cut(positions, stamp, count_between(start, positions))
 
@@ -284,7 +284,7 @@ class EmbeddedStore:
         return self._meta.swap_epoch_record(expected_version, record)
 
     def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
-        """Swap in what `change` makes of the record, again while others swap theirs in between."""
+        """Swap in the record that `change` returns; repeated while others swap theirs in between."""
         while True:
             record = self._meta.read_epoch_record()
             changed = change(record)
@@ -299,7 +299,7 @@ class EmbeddedStore:
         self._meta.sync()
 
     def last_meta_change(self) -> int:
-        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        """A number that grows with every change of catalog or epoch record; checked before every read and write."""
         return self._meta.last_change()
 
     def read_catalog(self) -> dict:
@@ -337,7 +337,7 @@ class EmbeddedStore:
         from viewkeeper.stores.versions import rows_before
 
         spans = list(runs(partitions))
-        if not any(self.has_records(partition, table) for partition, _, _ in spans):  # it is filled for the first time
+        if not any(self.has_records(partition, table) for partition, _, _ in spans):  # first fill
             none = pa.nulls(len(keys), pa.binary())
             return StoredVersions(keys, partitions, none, np.zeros(len(keys), bool), none, none)
         wanted = stored_keys(table, keys)
@@ -403,7 +403,7 @@ class EmbeddedStore:
             self.partition(number).admit(epoch)
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
-        """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
+        """Old versions are dropped with the write of a newer one, tombstones when an epoch is admitted."""
         return 0
 
     def sync_views(self) -> None:
@@ -438,7 +438,7 @@ class EmbeddedStore:
         return HeldRecords(HeldViews([(number, self.partition(number)) for number in partitions]), moment)
 
     def hold_rows(self) -> HeldViews:
-        """The rows of all tables as they are now, until the answer is closed."""
+        """The rows of all tables as they are now, until the result is closed."""
         from viewkeeper.stores.embedded.held import HeldViews
 
         return HeldViews([(node.number, node) for node in self._nodes])
@@ -450,7 +450,7 @@ class EmbeddedStore:
         return PipelineLock(self.layout.lock, take_over=take_over)
 
     def claimed_by(self) -> int | None:
-        """The pid of the one who runs the pipeline; None when nobody does."""
+        """The pid of the process that runs the pipeline; None when none does."""
         return holder_of(self.layout.lock)
 
     def clear_stale_readers(self) -> int:
@@ -481,7 +481,7 @@ class EmbeddedStore:
             yield
 
     def compact(self, progress: Progress | None = None) -> None:
-        """Give back the space that is free inside the data files; only within `alone`."""
+        """Return free space inside the data files to the file system; only within `alone`."""
         from viewkeeper.stores.embedded.compact import compact_files
 
         compact_files(self._directory, progress)

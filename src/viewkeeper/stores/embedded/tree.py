@@ -1,7 +1,7 @@
 """Tree: ordered keys of any length on LMDB, whose keys are at most 511 bytes.
 
-In: a transaction, a table id and whole keys. Out: values, in exact key order. Always: a key shorter than the limit stands
-for itself, and so costs what LMDB costs; the others are the matter of `longkeys`. No short key can be taken for the head of
+In: a transaction, a table id and whole keys. Out: values, in exact key order. Always: a key shorter than the limit is
+stored as it is, and so costs what LMDB costs; `longkeys` handles the others. No short key can be taken for the head of
 a long one, because a head has exactly the limit's length and no short key has.
 """
 
@@ -26,8 +26,8 @@ from viewkeeper.stores.embedded.longkeys import LAYERS, LIMIT
 LIST_BYTES = 64 << 20
 _TABLE = struct.Struct(">I")
 TABLE_BYTES = _TABLE.size
-_FIRST_PAIRS = 16  # of a scan whose length nobody knows
-_LIST_PAIRS = 4_096  # are read at once, once it turns out to be long
+_FIRST_PAIRS = 16  # of a scan of unknown length
+_LIST_PAIRS = 4_096  # read at once, when it turns out to be long
 _KEY_OF = itemgetter(0)
 _VALUE_OF = itemgetter(1)
 
@@ -44,7 +44,7 @@ def get(transaction: lmdb.Transaction, key: bytes) -> bytes | None:
 def get_many(transaction: lmdb.Transaction, keys: Sequence[bytes]) -> list[bytes | None]:
     """The value of each key, None where absent."""
     if max(map(len, keys), default=0) < LIMIT:
-        return list(map(transaction.cursor().get, keys))  # a cursor that stays near by needs no way from the root
+        return list(map(transaction.cursor().get, keys))  # a cursor that stays near need not start at the root
     return [get(transaction, key) for key in keys]
 
 
@@ -98,10 +98,10 @@ def scan_table(
 
 
 def merged(sources: Sequence[Iterator[list[tuple[bytes, bytes]]]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Lists of pairs in key order across all sources, each of which gives lists in key order."""
+    """Lists of pairs in key order across all sources, each of which yields lists in key order."""
     heads = [(pairs, source) for source in sources if (pairs := next(source, None))]
     while len(heads) > 1:
-        bound = min(pairs[-1][0] for pairs, _ in heads)  # what is not read yet lies behind it
+        bound = min(pairs[-1][0] for pairs, _ in heads)  # what is not read yet comes after it
         taken, left = [], []
         for pairs, source in heads:
             end = bisect_right(pairs, bound, key=_KEY_OF)
@@ -126,9 +126,9 @@ def scan_lists(
     first: int | None = None,
     bytes_max: int = LIST_BYTES,
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Pairs with start <= key < stop in key order, in lists of about `size`, the first of `first` and then more and more.
+    """Pairs with start <= key < stop in key order, in lists of about `size`, the first of `first` and then growing.
 
-    A list is shorter where its values have about `bytes_max`; how many are read at once is guessed from those before.
+    A list is shorter where its values have about `bytes_max`; how many are read at once is estimated from earlier ones.
     """
     cursor, end = transaction.cursor(), LAYERS if stop is None else stop
     if not cursor.set_range(start[:LIMIT]):
@@ -160,7 +160,7 @@ def scan_lists(
 
 
 def weigh(pairs: Sequence[tuple[bytes, bytes]]) -> int:
-    """How many bytes the values of pairs have."""
+    """The size in bytes of the values of pairs."""
     return sum(map(len, map(_VALUE_OF, pairs)))
 
 
@@ -170,21 +170,21 @@ def scan_prefix(transaction: lmdb.Transaction, prefix: bytes, *, size: int) -> I
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
-    """Delete up to `limit` keys under a table's prefix; returns how many went."""
+    """Delete up to `limit` keys under a table's prefix; returns how many."""
     return longkeys.drop(transaction, prefix, limit=limit)
 
 
 def borders(
     transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
 ) -> Borders:
-    """Keys (without the prefix) that cut the next pairs behind `after` in about `pieces`; see `row_borders`."""
+    """Keys (without the prefix) that cut the next pairs after `after` in about `pieces`; see `row_borders`."""
     lists = scan_lists(transaction, *range_after(prefix, after, None), size=_LIST_PAIRS)
     found = cut_in_pieces(lists, prefix + after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
     return replace(found, keys=tuple(key and key[len(prefix) :] for key in found.keys))
 
 
 def count(transaction: lmdb.Transaction, prefix: bytes) -> int:
-    """About how many pairs stand under a prefix: long keys that share their first bytes count once."""
+    """The approximate number of pairs under a prefix: long keys that share their first bytes count once."""
     cursor, stop, rows = transaction.cursor(), after_prefix(prefix), 0
     if not cursor.set_range(prefix):
         return 0
@@ -198,7 +198,7 @@ def count(transaction: lmdb.Transaction, prefix: bytes) -> int:
 
 
 def range_after(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
-    """The range of keys that begin with `prefix` and lie in (low, high] behind it."""
+    """The range of keys that begin with `prefix` and whose rest lies in (low, high]."""
     start = prefix + low + b"\x00" if low else prefix
     return start, (prefix + high + b"\x00" if high is not None else after_prefix(prefix))
 

@@ -1,12 +1,12 @@
-"""The writer's lock: LMDB's write transactions one at a time, with a limit to the wait.
+"""The writer's lock: LMDB's write transactions one at a time, with a bounded wait.
 
-In: an environment's directory. Out: the lock, or StoreBusy with the process that has it. Always: it is taken before
-LMDB's own, which knows no limit: a writer that was stopped in its transaction, by SIGSTOP or a debugger, holds others up and
-does not hang them. One that was killed holds nobody up.
+In: an environment's directory. Out: the lock, or StoreBusy with the process that holds it. Always: it is taken before
+LMDB's own, whose wait is unbounded: a writer that was stopped in its transaction, by SIGSTOP or a debugger, delays
+others and does not hang them. One that was killed delays nobody.
 
-It is a robust mutex in a file that all processes map, as LMDB's own is: taken and let go without a call of the system
-while nobody waits, and waited for in the kernel's queue. `flock` has no limit to its wait either, and asking again and
-again would let a busy writer starve the others.
+It is a robust mutex in a file that all processes map, like LMDB's own: taken and released without a system call while
+nobody waits, and waited for in the kernel's queue. The wait of `flock` is unbounded too, and polling would let a busy
+writer starve the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from viewkeeper.errors import StoreBusy
 BUSY_SECONDS = 60.0
 _FILE = "writer.lock"
 _BYTES = 4096
-_HOLDER = slice(256, 264)  # behind the mutex, which has 40 to 64 bytes
+_HOLDER = slice(256, 264)  # after the mutex, which has 40 to 64 bytes
 _SHARED = _ROBUST = 1  # PTHREAD_PROCESS_SHARED, PTHREAD_MUTEX_ROBUST
 
 
@@ -33,38 +33,38 @@ class _Timespec(ctypes.Structure):
 
 
 _QUICK = ctypes.PyDLL(None)  # keeps the interpreter's lock: these calls never wait
-_WAITING = ctypes.CDLL(None)  # lets go of it
+_WAITING = ctypes.CDLL(None)  # releases it
 IS_SUPPORTED = hasattr(_QUICK, "pthread_mutex_timedlock") and hasattr(_QUICK, "pthread_mutexattr_setrobust")
 
 
 def open_writer_lock(folder: Path) -> WriterLock:
-    """The lock of an environment; where the system has no such mutex, one that lets everybody through to LMDB's."""
+    """The lock of an environment; on systems without such a mutex, one that lets everybody through to LMDB's."""
     return RobustLock(folder) if IS_SUPPORTED else WriterLock()
 
 
 class WriterLock:
-    """A lock that keeps nobody out."""
+    """A lock that excludes nobody."""
 
     def acquire(self, seconds: float) -> None:
-        """Take the lock; StoreBusy when it is not to be had in so many seconds."""
+        """Take the lock; StoreBusy after so many seconds."""
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock."""
 
     def close(self) -> None:
-        """Let go of the lock's file."""
+        """Close the lock's file."""
 
 
 class RobustLock(WriterLock):
     """Opened with the first write to its environment, and closed with it."""
 
     def __init__(self, folder: Path) -> None:
-        # its own file: LMDB's locks on `lock.mdb` would go with any descriptor of it that is closed
+        # its own file: closing any descriptor of `lock.mdb` would release LMDB's locks on it
         self._descriptor = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             is_first = _take(self._descriptor)
             if is_first:
-                os.pwrite(self._descriptor, bytes(_BYTES), 0)  # a hole of a full file system would end us by SIGBUS
+                os.pwrite(self._descriptor, bytes(_BYTES), 0)  # a hole on a full file system would end us by SIGBUS
             self._map = mmap.mmap(self._descriptor, _BYTES)
             self._mutex = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
             if is_first:
@@ -83,7 +83,7 @@ class RobustLock(WriterLock):
             moment = _Timespec(int(until), int(until % 1 * 1e9))
             found = _WAITING.pthread_mutex_timedlock(self._mutex_at, ctypes.byref(moment))
         if found == errno.EOWNERDEAD:
-            _QUICK.pthread_mutex_consistent(self._mutex_at)  # LMDB undoes what the dead one left
+            _QUICK.pthread_mutex_consistent(self._mutex_at)  # LMDB undoes what the dead writer left
         elif found:
             raise self._busy(seconds)
         self._map[_HOLDER] = self._pid
@@ -105,14 +105,14 @@ class RobustLock(WriterLock):
 
 
 def _take(descriptor: int) -> bool:
-    """Whether nobody else has the lock's file open: then its mutex is of an earlier time, and is made anew.
+    """Whether no other process has the lock's file open: then its mutex is stale, and is made anew.
 
     Two that open it at once may both make it, one after the other; neither has used it by then.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # until who makes it is done
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # until its maker is done
         return False
     return True
 

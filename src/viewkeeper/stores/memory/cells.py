@@ -1,7 +1,8 @@
 """Cells: view records as a store without transactions keeps them, one cell for each version (`epochs-cells.md`).
 
-In: puts and deletes of cells, blind, in any order, late and repeated. Out: rows as of an epoch. Always: a cell {epoch -> row}
-is put without a look at what is there, a tombstone is a value like another; no fence, and nobody notices a later epoch.
+In: puts and deletes of cells, blind, in any order, late and repeated. Out: rows as of an epoch. Always: a cell {epoch
+-> row} is put without reading what is stored, a tombstone is a value like any other; no fence, and a later epoch goes
+unnoticed.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class Put:
     key: bytes
     epoch: int
     row: bytes | None
-    indexed: bool  # it is written down that the epoch wrote the record
+    indexed: bool  # index that the epoch wrote the record
 
 
 def epoch_read(epoch: Inflight) -> int:
-    """As of which epoch the tasks of another one read."""
+    """The epoch as of which the tasks of another one read."""
     return epoch.epoch - 1
 
 
@@ -40,7 +41,7 @@ class CellPlace(Partition):
         self._surplus: dict[tuple[int, bytes], None] = {}  # records that have more than one row
 
     def put(self, puts: Sequence[Put], dropped: frozenset[int]) -> None:
-        """Write cells; those of a table that was dropped are nobody's."""
+        """Write cells; those of a dropped table are ignored."""
         chains: dict[int, dict[bytes, bytes | None]] = {}
         indexed: dict[int, dict[int, set[bytes]]] = {}
         for put in (put for put in puts if put.table not in dropped):
@@ -59,10 +60,10 @@ class CellPlace(Partition):
         self._replace({table: {key: chain_of(cells) or None}})
 
     def surplus(self, record: EpochRecord, settled: int) -> Iterator[tuple[int, bytes, int]]:
-        """Which cells nobody needs, as (table, key, below which epoch).
+        """The cells that are no longer needed, as (table, key, below which epoch).
 
-        Those below the newest that a reader at the floor sees, and that one too, if it is a tombstone of an epoch before
-        `applied`: no put of an earlier one is under way.
+        Those below the newest that a reader at the floor sees, and that one too, if it is a tombstone of an epoch
+        before `settled`: no put of an earlier one is under way.
         """
         for table, key in list(self._surplus):
             cells = list(versions_of(self.pairs(table).get(key) or b""))
@@ -73,7 +74,7 @@ class CellPlace(Partition):
                     yield table, key, below
 
     def forget_written(self, floor: int) -> None:
-        """Forget which records epochs wrote that nobody asks for."""
+        """Forget which records old epochs wrote, once no reader asks for them."""
         records, written = self.state
         self.state = (records, without_epochs(written, {epoch for epoch in written if epoch <= floor}))
 

@@ -1,8 +1,10 @@
-"""The memory store with cells: views as HBase or Cassandra keep them, without transactions (`epochs-cells.md`, section 1).
+"""The memory store with cells: views as HBase or Cassandra keep them, without transactions (`epochs-cells.md`, section
+1).
 
-In and out: as of the memory store; base tables and log are the same. Always: what is in flight is asked of the epoch record
-after the last read and before the first put of a batch (VALIDATE), and again where a put would be later than its deadline.
-No put asks what is there, and `applied` is never known. With a seed requests are lost, late and repeated; reads are right.
+In and out: as in the memory store; base tables and log are the same. Always: the epoch record is asked what is in
+flight after the last read and before the first put of a batch (VALIDATE), and again where a put would miss its
+deadline. No put reads what is stored, and `applied` is never known. With a seed, requests are lost, late and repeated;
+reads are right.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from viewkeeper.stores.versions import rows_at
 
 
 def open_memory(url: str, *, create: bool = True, read_only: bool = False) -> MemoryStore:
-    """The store in memory that a URL names, of the kind as which it was made."""
+    """The memory store that a URL names, of the kind it was made as."""
     return enter(url, lambda contents: (CellStore if contents.layout.cells else MemoryStore)(contents), create=create)
 
 
@@ -33,7 +35,7 @@ class CellStore(MemoryStore):
 
     def __init__(self, contents: Contents) -> None:
         super().__init__(contents)
-        self._seen: dict[int, int] = {}  # the last epoch begun -> when a purge first saw that
+        self._seen: dict[int, int] = {}  # the last epoch begun -> when a purge first saw it
 
     @property
     def _network(self) -> Network:
@@ -47,7 +49,7 @@ class CellStore(MemoryStore):
             return super().read_epoch_record()
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        contents = self._contents  # which outlives this store's being open, as a swap that is under way does
+        contents = self._contents  # it outlives this open store, as a swap under way does
         with contents.lock:
             return contents.network.swap(partial(contents.meta.swap_epoch_record, expected_version, record))
 
@@ -72,7 +74,7 @@ class CellStore(MemoryStore):
     # view tables
 
     def admit(self, epoch: Inflight) -> None:
-        """Only that `written_epochs` can tell: what is in flight says who writes."""
+        """Only for `written_epochs`: the epoch record decides who writes."""
         with self._contents.lock:
             self._network.tick()
             self._contents.admitted = max(self._contents.admitted, epoch.epoch)

@@ -1,8 +1,8 @@
-"""Contents: what a memory store holds, and where all that are open in this process are found by name.
+"""Contents: what a memory store holds, and where all open stores of this process are found by name.
 
-In: a URL `memory:[NAME][?nodes=N&before_images=off&cells=on&seed=N]`. Out: the contents of that name, made when there are
-none. Always: they are there for as long as a store of that name is open, and go with the last one that is closed or that
-nobody has any more. A process that is forked off has none of them.
+In: a URL `memory:[NAME][?nodes=N&before_images=off&cells=on&seed=N]`. Out: the contents of that name, made when there
+are none. Always: they exist for as long as a store of that name is open, and end with the last one that is closed or
+garbage collected. A forked process has none of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Layout:
     before_images: bool
     incarnation: str
     cells: bool  # views are cells without transactions
-    seed: int | None  # of what befalls requests for them
+    seed: int | None  # of the faults of their requests
     partitions: int = _PARTITIONS
 
     @property
@@ -58,11 +58,11 @@ class Contents:
         self.partitions: Sequence[Partition] = self.cells or [Partition() for _ in range(layout.partitions)]
         self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)
         self.meta = Meta(EpochRecord.first(layout.incarnation))
-        self.admitted = 0  # the newest epoch that was to write cells
-        self.dropped: frozenset[int] = frozenset()  # tables whose numbers are never used again
+        self.admitted = 0  # the newest epoch admitted to write cells
+        self.dropped: frozenset[int] = frozenset()  # tables whose ids are never reused
         self.process = os.getpid()
-        self.claim: Claim | None = None  # of the pipeline that lives
-        self.users: weakref.WeakSet[object] = weakref.WeakSet()  # the stores that are open
+        self.claim: Claim | None = None  # of the living pipeline
+        self.users: weakref.WeakSet[object] = weakref.WeakSet()  # the open stores
         self._clock_base = time.time_ns() - time.monotonic_ns()
 
     def now(self) -> int:
@@ -111,7 +111,7 @@ def enter(url: str, use: Callable[[Contents], _User], *, create: bool) -> _User:
 
 
 def leave(contents: Contents, user: object) -> None:
-    """`user` is done with them; the last one takes the name with it."""
+    """`user` is done with them; the last one removes the name."""
     with _ENTRANCE:
         contents.users.discard(user)
         if not contents.users and _OPEN.get(contents.layout.name) is contents:
@@ -128,7 +128,7 @@ def _new_layout(name: str, options: dict[str, str]) -> Layout:
 
 
 def _require_same(options: dict[str, str], layout: Layout) -> None:
-    """Raise where options ask for something else than was fixed when the store was made."""
+    """Raise where options differ from what was fixed when the store was made."""
     require_same(options, nodes=layout.nodes, before_images=layout.before_images)
     made = {"cells": "on" if layout.cells else "off", "seed": "none" if layout.seed is None else str(layout.seed)}
     for name, value in made.items():
@@ -140,7 +140,7 @@ def _require_same(options: dict[str, str], layout: Layout) -> None:
 
 
 def _forget_in_child() -> None:
-    """In a forked child: what the parent has open is the parent's, and would be another store from here on."""
+    """In a forked child: the parent's open stores stay the parent's; here they would be other stores."""
     _OPEN.clear()
     _ENTRANCE.release()
 

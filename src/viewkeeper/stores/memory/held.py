@@ -1,7 +1,7 @@
 """Held records: what some partitions or nodes hold, as it was when a reader began.
 
-In: maps that never change. Out: chains of records, or rows, by key and in key order. Always: nothing is held back for a
-reader but the memory of what it can see.
+In: maps that never change. Out: chains of records, or rows, by key and in key order. Always: a reader holds back only
+the memory of what it can see.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from viewkeeper.stores.memory.partition import State
 
 
 class HeldTables:
-    """The tables of partitions, or of nodes, with what indexed epochs wrote; `close` lets go of them."""
+    """The tables of partitions, or of nodes, with what indexed epochs wrote; `close` releases them."""
 
     def __init__(self, parts: Mapping[int, State]) -> None:
         self._parts = parts
@@ -38,7 +38,7 @@ class HeldTables:
         return self.scan(tuple(self._parts), table, start, stop)
 
     def written_between(self, partitions: Sequence[int], table: int, since: int, epoch: int) -> list[Pair]:
-        """(key, chain) of the records of a view that the epochs behind `since` up to `epoch` wrote, in key order."""
+        """(key, chain) of a view's records that the epochs after `since` up to `epoch` wrote, in key order."""
         held, found = self._open(), list[Pair]()
         for tables, written in (held[partition] for partition in partitions):
             keys = {key for at, by_table in written.items() if since < at <= epoch for key in by_table.get(table, ())}

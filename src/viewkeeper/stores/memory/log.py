@@ -1,7 +1,7 @@
 """A node's log in memory: entries as bytes, in lists that only grow at the end and shrink at the start.
 
-In: the changes of transactions. Out: entries by position, stamp and size. Always: the same positions, stamps, checksums and
-sizes that the embedded store's log would have; who calls holds the store's lock.
+In: the changes of transactions. Out: entries by position, stamp and size. Always: the same positions, stamps, checksums
+and sizes that the embedded store's log would have; the caller holds the store's lock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Log:
         return self._begins - self._headers[0].begins if self._headers else 0
 
     def append(self, bodies: Sequence[tuple[int, int, bytes]], now: int) -> None:
-        """Entries (table, number of changes, body) of one transaction."""
+        """Append entries (table, number of changes, body) of one transaction."""
         stamp = max(self._stamp + 1, now)
         for number, (table, count, body) in enumerate(bodies, 1):
             entry = encode_entry(
@@ -58,17 +58,17 @@ class Log:
             self._entries.append(entry)
 
     def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
-        """The entry that holds `position`, with the position of its last change; None behind the end or if truncated."""
+        """The entry that holds `position`, with the position of its last change; None past the end or if truncated."""
         at = bisect_left(self._ends, position)
         return (Position(self._ends[at]), self._headers[at]) if at < len(self._ends) else None
 
     def find_stamp(self, start: int, stamp: int) -> Position:
-        """The last position behind `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
+        """The last position after `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
         at = bisect_right(self._headers, stamp, key=_STAMP_OF)
         return Position(max(start, self._ends[at - 1] if at else 0))
 
     def stamp_within(self, start: int, *, changes_max: int, bytes_max: int) -> int | None:
-        """The stamp of the transaction with which so many changes or bytes behind `start` are reached, if they are."""
+        """The stamp of the transaction that reaches so many changes or bytes after `start`, if one does."""
         limit, first = self.find_entry(start + changes_max), self.find_entry(start + 1)
         stop = limit[0] if limit else self.end
         if first is None or self.bytes_between(start, stop) < bytes_max:
@@ -77,7 +77,7 @@ class Log:
         return self._headers[at - 1].stamp
 
     def bytes_between(self, start: int, stop: int) -> int:
-        """How many bytes the entries of (start, stop] have."""
+        """The size in bytes of the entries of (start, stop]."""
         first, behind = self.find_entry(start + 1), self.find_entry(stop + 1)
         if first is None or start >= stop:
             return 0
@@ -95,9 +95,9 @@ class Log:
         return self._entries[low:high], self._ends[low:high]
 
     def truncate(self, position: int, stamp: int, *, entries_max: int) -> int:
-        """Forget entries that end before `position` and are older than `stamp`, up to so many; returns how many went.
+        """Delete entries that end before `position` and are older than `stamp`, up to so many; returns how many.
 
-        The entry at `position` stays: its checksum is still asked for (R9).
+        The entry at `position` stays: its checksum is still needed (R9).
         """
         old = min(bisect_left(self._ends, position), bisect_left(self._headers, stamp, key=_STAMP_OF), entries_max)
         for column in (self._ends, self._headers, self._entries):

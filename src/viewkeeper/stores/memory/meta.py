@@ -1,7 +1,7 @@
 """Meta in memory: catalog, epoch record and the horizon that is taken from both.
 
-In and out: JSON values. Always: they are kept as text, so nobody can change what another one reads; each is replaced by
-test-and-set on its version (R5), the horizon with them. Who writes holds the store's lock.
+In and out: JSON values. Always: they are kept as text, so no caller can change what another one reads; each is replaced
+by test-and-set on its version (R5), the horizon with them. A writer holds the store's lock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Meta:
         return True
 
     def keep_plan(self, digest: str, plan: dict) -> None:
-        """Store a plan; of those that are there the one of the epoch in flight stays."""
+        """Store a plan; of the others only that of the epoch in flight is kept."""
         inflight = self.read_epoch_record().inflight
         kept = (digest, inflight.plan) if inflight else (digest,)
         plans = self._plans | {digest: json.dumps(plan)}
@@ -57,7 +57,7 @@ class Meta:
         return True
 
     def _replace(self, record: str, catalog: str) -> None:
-        # in this order: who reads without the lock finds a catalog that is at least as new as the horizon read before it
+        # in this order: a reader without the lock finds a catalog at least as new as the horizon read before it
         self._record, self._catalog = record, catalog
         self._horizon = horizon_bytes(json.loads(record), json.loads(catalog))
         self.changes += 1

@@ -1,8 +1,8 @@
-"""Network: how requests reach cells, calmly or as a seed has it.
+"""Network: how requests reach cells, reliably or with faults drawn from a seed.
 
-In: requests, as functions that do their work where they land. Out: what a driver tells its caller: done, or StoreUnavailable.
-Always: time is counted in requests, so one seed and one sequence of calls give one history; a put is issued within T of its
-VALIDATE and lands less than T + R after it, or never; what was acknowledged has landed.
+In: requests, as functions that do their work where they land. Out: what a driver returns: done, or StoreUnavailable.
+Always: time is counted in requests, so one seed and one sequence of calls give one history; a put is issued within T of
+its VALIDATE and lands less than T + R after it, or never; what was acknowledged has landed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from viewkeeper.errors import StoreUnavailable
 
-PUT_TICKS = 80  # T: for so long after a VALIDATE puts are issued
-LATE_TICKS = 80  # R: a request that is older is not run any more
+PUT_TICKS = 80  # T: how long after a VALIDATE puts are issued
+LATE_TICKS = 80  # R: a request that is older is no longer run
 ATTEMPTS_MAX = 4
 Land = Callable[[], object]
 
@@ -31,28 +31,28 @@ class Network:
         self.counts: Counter[str] = Counter()
 
     def tick(self) -> None:
-        """One more request is made."""
+        """Count one more request."""
         self.now += 1
 
     def put(self, land: Land, validate: Callable[[], int]) -> None:
-        """A request that may be repeated, until it is acknowledged; `validate` gives when the right to it was last seen."""
+        """A request that may be repeated, until it is acknowledged; `validate` returns when it was last allowed."""
         self.tick()
         validate()
         land()
 
     def cast(self, land: Land) -> None:
-        """A request that may be repeated and may get lost, and nobody asks."""
+        """A request that may be repeated and may get lost; its outcome is not checked."""
         self.tick()
         land()
 
     def swap(self, land: Callable[[], bool]) -> bool:
-        """A test-and-set, which nobody repeats without having looked."""
+        """A test-and-set, never repeated without a read."""
         self.tick()
         return land()
 
 
 class HostileNetwork(Network):
-    """Requests get lost, are repeated and land late; answers get lost; time passes by leaps."""
+    """Requests get lost, are repeated and land late; replies get lost; time jumps."""
 
     is_calm = False
 
@@ -83,7 +83,7 @@ class HostileNetwork(Network):
         fate = self._draw(lost=2, late=2, silent=5, doubled=3)
         if fate in ("", "silent", "doubled"):
             swapped = land()
-            if fate == "doubled":  # the driver repeated it by itself, and tells how that ended
+            if fate == "doubled":  # the driver repeated it by itself, and returns the second outcome
                 return False
             if fate == "":
                 return swapped
@@ -92,7 +92,7 @@ class HostileNetwork(Network):
         raise StoreUnavailable("the store did not answer a swap", "look what is there, and try again")
 
     def _land(self, land: Land, limit: int) -> bool:
-        """Whether the request landed in time for an answer."""
+        """Whether the request landed in time for a reply."""
         fate = self._draw(lost=4, late=14, twice=18)
         if fate in ("late", "twice"):
             self._postpone(land, limit)
@@ -102,13 +102,13 @@ class HostileNetwork(Network):
         return False
 
     def _postpone(self, land: Land, limit: int) -> None:
-        """Let it land before `limit`: soon, at some time, or as late as can be."""
+        """Let it land before `limit`: soon, at some time, or as late as possible."""
         left = limit - self.now
         delay = self._random.choice((self._random.randint(1, 8), self._random.randint(1, left), left - 1))
         heapq.heappush(self._late, (self.now + max(0, min(delay, left - 1)), next(self._order), land))
 
     def _draw(self, **percent: int) -> str:
-        """One of the fates, or none."""
+        """One of the outcomes, or none."""
         at = self._random.random() * 100
         for fate, share in percent.items():
             at -= share

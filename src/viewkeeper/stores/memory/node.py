@@ -1,8 +1,7 @@
 """A node in memory: base rows and their log.
 
-In: groups of writes. Out: the position of the last change. Always: rows and the log entries that tell of them are there
-together or not at all; rows are maps that never change, so a reader of them needs no lock. Who writes, or reads the log,
-holds the store's lock.
+In: groups of writes. Out: the position of the last change. Always: rows and their log entries appear together or not at
+all; rows are maps that never change, so readers need no lock. A writer, or a reader of the log, holds the store's lock.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from viewkeeper.stores.logformat import Changes, entries_of
 from viewkeeper.stores.memory.log import Log
 from viewkeeper.stores.memory.pairs import Pairs
 
-Tables = dict[int, Pairs]  # is replaced, never changed
+Tables = dict[int, Pairs]  # replaced, never changed
 NO_PAIRS = Pairs()
 
 
@@ -30,7 +29,7 @@ class Node:
         self._before_images = before_images
 
     def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
-        """All groups or none. A write that changes nothing leaves no change in the log."""
+        """Write all groups or none. A write that changes nothing leaves no change in the log."""
         rows, size = dict(self.rows), 0
         applied: list[Changes] = []
         for group in groups:

@@ -1,9 +1,10 @@
 """Pairs: an ordered map of keys to values that never changes.
 
-In: changes to a map. Out: a new map, which shares with the old one what is equal. Always: whoever has a map may read it for
-as long as they like, without a lock; a write is a new map put in the place of the old one.
+In: changes to a map. Out: a new map, which shares with the old one what is equal. Always: a map can be read at any time
+without a lock; a write puts a new map in place of the old one.
 
-A map is a list of chunks, each a dict in key order, and the first key of each. A change copies the chunks that it touches.
+A map is a list of chunks, each a dict in key order, and the first key of each. A change copies the chunks that it
+touches.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Pairs:
         return sum(map(len, self._chunks))
 
     def size(self) -> int:
-        """How many bytes keys and values have."""
+        """The size in bytes of keys and values."""
         return sum(len(key) + len(value) for chunk in self._chunks for key, value in chunk.items())
 
     def get(self, key: bytes) -> bytes | None:
@@ -40,7 +41,7 @@ class Pairs:
         return self._chunks[chunk].get(key) if chunk >= 0 else None
 
     def changed(self, changes: Mapping[bytes, bytes | None]) -> Pairs:
-        """With new values; None takes a key away."""
+        """With new values; None deletes a key."""
         by_chunk: dict[int, dict[bytes, bytes | None]] = {}
         for key, value in changes.items():
             by_chunk.setdefault(max(0, bisect_right(self._firsts, key) - 1), {})[key] = value
@@ -62,7 +63,7 @@ class Pairs:
             yield from reversed(pairs[low:high]) if reverse else pairs[low:high]
 
     def walk_after(self, low: bytes, high: bytes | None) -> Iterator[Pair]:
-        """Pairs with low < key <= high; a low of no bytes is below every key."""
+        """Pairs with low < key <= high; an empty low is below every key."""
         return self.walk(low + b"\x00" if low else low, None if high is None else high + b"\x00")
 
 

@@ -1,7 +1,7 @@
 """A partition in memory: view records as chains of versions, owned by one view manager at a time.
 
-In: chains. Out: chains, or rows as of an epoch. Always: records are maps that never change, so a reader of them needs no
-lock. Who writes holds the store's lock and passes the partition's fence (R1a).
+In: chains. Out: chains, or rows as of an epoch. Always: records are maps that never change, so readers need no lock. A
+writer holds the store's lock and passes the partition's fence (R1a).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from viewkeeper.stores.memory.node import NO_PAIRS, Tables
 from viewkeeper.stores.memory.pairs import Pairs, in_lists
 from viewkeeper.stores.versions import is_dead, newest_epoch, rows_at, rows_before, version_at
 
-Written = dict[int, dict[int, frozenset[bytes]]]  # epoch -> table -> keys; is replaced, never changed
+Written = dict[int, dict[int, frozenset[bytes]]]  # epoch -> table -> keys; replaced, never changed
 State = tuple[Tables, Written]  # records, and which of them indexed epochs wrote
 _LIST_RECORDS = 50_000
 
@@ -45,7 +45,7 @@ class Partition:
         self.state = (records | changed, with_keys(written, epoch.epoch, indexed))
 
     def purge(self, epoch: Inflight) -> None:
-        """Forget records whose tombstone the floor has passed, and which records epochs wrote that nobody asks for."""
+        """Drop records whose tombstone the floor has passed, and indexes of written records that no reader asks for."""
         records, written = dict(self.state[0]), self.state[1]
         passed = {known for known in (*self._tombstones, *written) if known <= epoch.floor}
         if not passed:
@@ -103,7 +103,7 @@ class Partition:
         return version_at(chain, epoch.epoch - 1, epoch.aborted)
 
     def rows_before(self, chains: pa.Array, epoch: Inflight) -> pa.Array:
-        """As `row_before`, for many."""
+        """Like `row_before`, for many."""
         return rows_before(chains, epoch.epoch, epoch.aborted)[0]
 
     def _require_fence(self, epoch: Inflight) -> None:
@@ -116,7 +116,7 @@ def without_epochs(index: Written, epochs: set[int]) -> Written:
 
 
 def with_keys(index: Written, epoch: int, keys: Mapping[int, set[bytes]]) -> Written:
-    """An index with keys by table that an epoch wrote."""
+    """The index with the keys, by table, that an epoch wrote."""
     if not any(keys.values()):
         return index
     known = index.get(epoch, {})

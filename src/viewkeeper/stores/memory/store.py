@@ -1,8 +1,8 @@
 """The memory store: base tables, log, views and epoch record in this process's memory, for tests.
 
 In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the ports
-`LogSource` and `Store`, among the threads of this process; of power losses it promises nothing. One lock parts all who
-write, and readers take none: what they read never changes.
+`LogSource` and `Store`, among the threads of this process; nothing survives a power loss. One lock separates all
+writers; readers take none, because what they read never changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.005
 
 
 class MemoryStore(Store):
-    """A store that is open; several of one name are one store."""
+    """An open store; several of one name are one store."""
 
     def __init__(self, contents: Contents) -> None:
         self._opened: Contents | None = contents
@@ -63,7 +63,7 @@ class MemoryStore(Store):
         return contents
 
     def close(self) -> None:
-        """Let go; with the last open store of a name its rows and views are gone."""
+        """Close; with the last open store of a name its rows and views are gone."""
         contents, self._opened = self._opened, None
         if contents is not None:
             leave(contents, self)
@@ -230,7 +230,7 @@ class MemoryStore(Store):
             return contents.meta.swap_epoch_record(expected_version, record)
 
     def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
-        """Swap in what `change` makes of the record."""
+        """Swap in the record that `change` returns."""
         with self._contents.lock:
             record = self.read_epoch_record()
             changed = change(record)
@@ -245,7 +245,7 @@ class MemoryStore(Store):
         """Nothing here survives a power loss."""
 
     def last_meta_change(self) -> int:
-        """A number that grows whenever catalog or epoch record change: asked before every read and write."""
+        """A number that grows with every change of catalog or epoch record; checked before every read and write."""
         return self._contents.meta.changes
 
     def read_catalog(self) -> dict:
@@ -349,7 +349,7 @@ class MemoryStore(Store):
                 partition.purge(epoch)
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
-        """Old versions go with the write of a newer one, tombstones when an epoch is admitted."""
+        """Old versions are dropped with the write of a newer one, tombstones when an epoch is admitted."""
         return 0
 
     def written_epochs(self) -> tuple[int, int]:
@@ -380,7 +380,7 @@ class MemoryStore(Store):
         return HeldRecords(HeldTables({number: contents.partitions[number].state for number in partitions}), moment)
 
     def hold_rows(self) -> HeldTables:
-        """The rows of all tables as they are now, until the answer is closed."""
+        """The rows of all tables as they are now, until the result is closed."""
         return HeldTables({number: (node.rows, {}) for number, node in enumerate(self._contents.nodes)})
 
     # the store as a whole
@@ -390,7 +390,7 @@ class MemoryStore(Store):
         return Claim(self._contents, take_over=take_over)
 
     def claimed_by(self) -> int | None:
-        """The pid of the one who runs the pipeline, which can only be this one."""
+        """The pid of the process that runs the pipeline, which can only be this one."""
         contents = self._contents
         return None if contents.claim is None else contents.process
 
@@ -415,7 +415,7 @@ class MemoryStore(Store):
             claim.release()
 
     def compact(self, progress: Progress | None = None) -> None:
-        """Memory that is free is Python's at once."""
+        """Python reuses free memory at once."""
 
     def warnings(self) -> tuple[str, ...]:
         return ()
