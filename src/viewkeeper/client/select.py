@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import PythonUDFType
 
 from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
@@ -29,13 +28,12 @@ from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.optimize import optimize
 from viewkeeper.sql.bind import bind_select
 from viewkeeper.sql.bind_from import ONE_ROW
-from viewkeeper.sql.duckdb_aggregates import EXACT_SUM
 from viewkeeper.sql.duckdb_relation import relation_sql
 from viewkeeper.sql.expressions import Aggregate, Call, Cast, walk
 from viewkeeper.sql.reads import Read, reads_of
 from viewkeeper.sql.relations import Relation, Scan, expressions_of, walk_relations
 from viewkeeper.sql.syntax import Select
-from viewkeeper.views.doubles import sum_lists
+from viewkeeper.views.computed import provide
 from viewkeeper.views.duck import connect
 
 if TYPE_CHECKING:
@@ -85,7 +83,7 @@ def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) 
     failures: list[Exception] = []
     most = int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with connect(disabled_optimizers=_KEEP_ORDER, memory_bytes_max=most) as connection:
-        connection.create_function(EXACT_SUM, sum_lists, ["DOUBLE[]"], "DOUBLE", type=PythonUDFType.ARROW)
+        provide(connection)
         for number, one in enumerate(streams):
             connection.register(f"r{number}", _watched(one, failures))
         try:

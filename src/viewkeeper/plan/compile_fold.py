@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, INT128, SqlType
-from viewkeeper.plan.nodes import Shown
-from viewkeeper.sql import duckdb_decimal, duckdb_wide_sums
-from viewkeeper.sql.duckdb_aggregates import arguments, average_value, sum_parts, sum_value
+from viewkeeper.plan.nodes import Computed, DoubleSum, Shown
+from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
+from viewkeeper.sql.duckdb_aggregates import arguments
 from viewkeeper.sql.duckdb_sql import emit, guarded
 from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, FoldRef
 from viewkeeper.sql.relations import Grouping, Output
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class FoldLayout:
     rolled: tuple[
         tuple[str, int | None], ...
     ]  # the same over counted rows, and of which column; () when there is no way
-    doubles: tuple[int, ...]
+    doubles: tuple[DoubleSum, ...]
+    computed: tuple[Computed, ...]
     entries: tuple[EntryPlan, ...]
     values: tuple[Column, ...]
     finish: str
@@ -58,30 +62,13 @@ class _States:
         self.sqls: list[str] = ["count(*)"]
         self.each: list[str] = ["CAST(1 AS BIGINT)"]
         self.rolled: list[tuple[str, int | None] | None] = [(_rolled_up("n", BIGINT), None)]
-        self.doubles: list[int] = []
+        self.doubles: list[DoubleSum] = []
+        self.computed: list[Computed] = []
         self.entries: list[EntryPlan] = []
 
-    def finished(self, aggregate: Aggregate) -> str:
+    def finished(self, call: Aggregate) -> str:
         """The aggregate's value, as SQL over the group's accumulators."""
-        args = arguments(aggregate)
-        match aggregate.function:
-            case "count" if aggregate.distinct:
-                return f"d{self._entries(args, counted=True)}"
-            case "count":
-                return f"s{self._count(args)}"
-            case "min":
-                return f"lo{self._entries(args, first=True)}"
-            case "max":
-                return f"hi{self._entries(args, last=True)}"
-        count = f"s{self._count(args)}"
-        if args[0].type.kind == "DOUBLE":
-            total = f"t{self._double(args[0])}"
-            value = total if aggregate.function == "sum" else f"{total} / CAST({count} AS DOUBLE)"
-        else:
-            sums = [f"CAST(s{place} AS HUGEINT)" for place in self._sums(args[0])]
-            is_sum = aggregate.function == "sum"
-            value = (sum_value if is_sum else average_value)(sums, count, args[0].type, aggregate.type)
-        return f"(CASE WHEN {count} = 0 THEN NULL ELSE {value} END)"
+        return FUNCTIONS[call.function].value(_KeptOfCall(self, call), call.arg_type, call.type)
 
     def place_in_row(self, name: str) -> int | None:
         """Where in the group's record a value stands as it is; None when it must be computed."""
@@ -91,37 +78,34 @@ class _States:
             names += [f"{prefix}{place}" for prefix, wanted in kept if wanted]
         return names.index(name) if name in names else None
 
-    def _count(self, args: Sequence[Expression]) -> int:
+    def count(self, args: Sequence[Expression]) -> str:
         """COUNT(x) of an x that is never NULL is the row count."""
         if not args or not args[0].nullable:
-            return 0
+            return "s0"
         name = f"a{self._argument(args[0])}"
         column = Column(f"count({args[0].text})", BIGINT, nullable=False)
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
         return self._add(f"count({name})", each, column, _rolled("n", args[0], BIGINT))
 
-    def _sums(self, arg: Expression) -> list[int]:
-        """The accumulators of a sum: one, or of a wide DECIMAL the high and the low limb."""
-        name = f"a{self._argument(arg)}"
-        sums, each = sum_parts(name, arg.type), [name]
-        if len(sums) > 1:
-            each = duckdb_wide_sums.limbs_of_one(name, arg.type)
-        elif arg.type.kind == "DECIMAL":
-            each = [duckdb_decimal.unscaled(name, arg.type)]
+    def sums(self, kind: str, arg: Expression) -> list[str]:
+        """The accumulators of an exact sum of integers, from the highest limb to the lowest."""
+        parts = SUMS[kind](f"a{self._argument(arg)}", arg.type)
+        names = [f"{kind}({arg.text}){f' limb {limb}' if limb else ''}" for limb in range(len(parts))]
         places = []
-        for limb, *sqls in zip(("", " low"), sums, each, strict=False):
+        for name, sqls in zip(names, parts, strict=True):
             exact, exact_each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in sqls)
-            column = Column(f"sum({arg.text}){limb}", INT128, nullable=False)
-            places.append(self._add(exact, exact_each, column, _rolled("t", arg, INT128)))
-        return places
+            rolled = _rolled("t", arg, INT128) if kind == "sum" else None
+            places.append(self._add(exact, exact_each, Column(name, INT128, nullable=False), rolled))
+        return [f"CAST({place} AS HUGEINT)" for place in places]
 
-    def _double(self, arg: Expression) -> int:
-        argument = self._argument(arg)
-        if argument not in self.doubles:
-            self.doubles.append(argument)
-        return self.doubles.index(argument)
+    def double(self, kind: str, arg: Expression) -> str:
+        wanted = DoubleSum(self._argument(arg), kind)
+        return f"t{_place(self.doubles, wanted)}"
 
-    def _entries(
+    def compute(self, function: str, args: Sequence[str]) -> str:
+        return f"p{_place(self.computed, Computed(function, tuple(args)))}"
+
+    def of_entries(
         self, args: Sequence[Expression], *, counted: bool = False, first: bool = False, last: bool = False
     ) -> int:
         """One PRE-AGGREGATION serves all aggregates over the same arguments."""
@@ -134,17 +118,45 @@ class _States:
         return place
 
     def _argument(self, arg: Expression) -> int:
-        if arg not in self.arguments:
-            self.arguments.append(arg)
-        return self.arguments.index(arg)
+        return _place(self.arguments, arg)
 
-    def _add(self, sql: str, each: str, column: Column, rolled: tuple[str, int | None] | None) -> int:
+    def _add(self, sql: str, each: str, column: Column, rolled: tuple[str, int | None] | None) -> str:
         if sql not in self.sqls:
             self.sqls.append(sql)
             self.each.append(each)
             self.rolled.append(rolled)
             self.columns.append(column)
-        return self.sqls.index(sql)
+        return f"s{self.sqls.index(sql)}"
+
+
+class _KeptOfCall:
+    """`Kept`, of one call: the accumulators, and the PRE-AGGREGATION, that it makes a view keep."""
+
+    def __init__(self, states: _States, call: Aggregate) -> None:
+        self._states, self._args, self._distinct = states, arguments(call), call.distinct
+
+    def count(self) -> str:
+        if self._distinct:
+            return f"d{self._states.of_entries(self._args, counted=True)}"
+        return self._states.count(self._args)
+
+    def total(self, kind: str) -> list[str]:
+        arg = self._args[0]
+        return [self._states.double(kind, arg)] if arg.type.kind == "DOUBLE" else self._states.sums(kind, arg)
+
+    def end(self, *, is_last: bool) -> str:
+        place = self._states.of_entries(self._args, first=not is_last, last=is_last)
+        return f"{'hi' if is_last else 'lo'}{place}"
+
+    def computed(self, function: str, *args: str) -> str:
+        return self._states.compute(function, args)
+
+
+def _place(known: list[Item], item: Item) -> int:
+    """Where `item` stands in the list, at its end if it was not there."""
+    if item not in known:
+        known.append(item)
+    return known.index(item)
 
 
 def _rolled(prefix: str, arg: Expression, type_: SqlType) -> tuple[str, int | None] | None:
@@ -181,6 +193,7 @@ def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expressi
         each_sqls=tuple(states.each),
         rolled=tuple(way for way in states.rolled if way is not None) if None not in states.rolled else (),
         doubles=tuple(states.doubles),
+        computed=tuple(states.computed),
         entries=tuple(states.entries),
         values=tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values),
         finish=finish,

@@ -43,6 +43,7 @@ def fold_node(
         contribute_each=_each(layout, "NOT fails" if can_fail else ""),
         state=layout.state,
         doubles=layout.doubles,
+        computed=layout.computed,
         entries=entries,
         values=layout.values,
         finish=layout.finish,
@@ -121,7 +122,7 @@ def _each(layout: FoldLayout, where: str) -> str:
     """What each of `rows` gives by itself: its group key, states, arguments of exact sums, and values of entries."""
     shown = [f"{group_key(f'k{place}', group.type)} AS k{place}" for place, group in enumerate(layout.groups)]
     shown += [f"{sql} AS s{place}" for place, sql in enumerate(layout.each_sqls)]
-    shown += [f"a{argument}" for argument in layout.doubles]
+    shown += [f"a{argument}" for argument in dict.fromkeys(one.argument for one in layout.doubles)]
     for number, plan in enumerate(layout.entries):
         values = [group_key(f"a{argument}", layout.arguments[argument].type) for argument in plan.arguments]
         shown += [f"{value} AS e{number}_{place}" for place, value in enumerate(values)]

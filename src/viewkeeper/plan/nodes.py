@@ -113,6 +113,22 @@ class Rollup:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubleSum:
+    """An exact sum over DOUBLEs: the argument's place among `a0…`, and what is summed of it."""
+
+    argument: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that SQL cannot compute: a function of `views.computed`, over columns of `states` and whole numbers."""
+
+    function: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FoldNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
@@ -120,15 +136,15 @@ class FoldNode:
     `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
     what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no image passes. States are never
     NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
-    `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the arguments
-    (places among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same from counted rows, where that can be.
+    `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the exact sums of
+    DOUBLE that are kept. `rollup`: the same from counted rows, where that can be.
 
-    `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many), `lo0…`
-    and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its input;
-    with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table `degraded`. A
-    group's record is the states, sums, entries' facts and values. With `having` the groups stand in the table `groups`,
-    and the view has a record of the values alone for each group that is shown. `always`: the group stays when its row
-    count is 0 (aggregates without GROUP BY).
+    `finish` reads the relation `states`: `s0…`, of the entries `d0…` (how many), `lo0…` and `hi0…`, then `p0…`, what is
+    `computed` from these and from the exact sums `t0…`, with the record's `k0…` when `finish_reads_key`. It returns the
+    values `v0…` in the order of its input; with `having` also `shown`, and where a value can fail `fails`: such groups are
+    listed in the table `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups
+    stand in the table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the
+    group stays when its row count is 0 (aggregates without GROUP BY).
     """
 
     table: TableId
@@ -138,7 +154,8 @@ class FoldNode:
     contribute: str
     contribute_each: str
     state: tuple[Column, ...]
-    doubles: tuple[int, ...]
+    doubles: tuple[DoubleSum, ...]
+    computed: tuple[Computed, ...]
     entries: tuple[Entries, ...]
     values: tuple[Column, ...]
     finish: str
@@ -155,7 +172,7 @@ class FoldNode:
     @property
     def group_row(self) -> tuple[Column, ...]:
         """What a group's record holds."""
-        sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.doubles)
+        sums = tuple(Column(f"{one.kind}(a{one.argument})", BINARY, nullable=False) for one in self.doubles)
         return self.state + sums + self.kept + (() if self.having else self.values)
 
     @property

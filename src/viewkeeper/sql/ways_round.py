@@ -5,6 +5,8 @@ In: a name in lower case. Out: a hint, or None. Always: what a hint says to writ
 
 from __future__ import annotations
 
+from viewkeeper.sql import aggregates
+
 _LISTS = "keep the rows themselves in a view, and put the values together when reading"
 _SHARES = "COUNT(*) by value (GROUP BY x) holds all that it is computed from"
 _SPREAD = "it follows from COUNT(x), SUM(x) and SUM(x * x)"
@@ -107,7 +109,8 @@ def of_function(name: str) -> str:
 
 
 def of_aggregate(name: str) -> str:
-    return AGGREGATES.get(name, "COUNT, SUM, AVG, MIN and MAX are")
+    *others, last = (known.upper() for known in aggregates.FUNCTIONS)
+    return AGGREGATES.get(name, f"{', '.join(others)} and {last} are")
 
 
 def of_window(name: str) -> str:

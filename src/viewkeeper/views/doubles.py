@@ -11,7 +11,7 @@ holding the 32 units from 32 · bin on; the three bins behind those of the units
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ _ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
 _WIDE = pa.decimal128(38, 0)
 
 
-def split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Unit and signed mantissa of each double; a special value is one of its own unit."""
     bits = values.view(np.int64)
     exponent = (bits >> 52) & 0x7FF
@@ -41,7 +41,11 @@ def split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if special.any():
         kinds = np.where(fraction != 0, _NAN, np.where(bits < 0, _MINUS, _PLUS)) * _BIN_UNITS
         units, mantissa = np.where(special, kinds, units), np.where(special, 1, mantissa)
-    return units.astype(np.int16), mantissa
+    return [(units.astype(np.int16), mantissa)]
+
+
+# What is summed: for each kind of sum the parts (unit, mantissa) of each value.
+SPLITS: dict[str, Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]] = {"sum": split}
 
 
 def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Array) -> pa.Array:
@@ -87,14 +91,14 @@ def round_sums(kept: pa.Array) -> pa.Array:
     return pa.array(result)
 
 
-def sum_lists(lists: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The double nearest to the exact sum of each list without NULLs; NULL of none."""
+def sum_lists(kind: str, lists: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The exact sum of each list without NULLs; NULL of none."""
     flat = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    sizes = np.asarray(pc.fill_null(pc.list_value_length(flat), 0))
-    units, mantissas = split(np.asarray(flat.flatten()))
+    groups = np.repeat(np.arange(len(flat)), np.asarray(pc.fill_null(pc.list_value_length(flat), 0)))
     kept = pa.nulls(len(flat), pa.binary())
-    sums = add_sums(kept, np.repeat(np.arange(len(flat)), sizes), units, pa.array(mantissas))
-    return pc.if_else(flat.is_valid(), round_sums(sums), None)
+    for units, mantissas in SPLITS[kind](np.asarray(flat.flatten())):
+        kept = add_sums(kept, groups, units, pa.array(mantissas))
+    return pc.if_else(flat.is_valid(), kept, None)
 
 
 def is_empty(kept: pa.Array) -> np.ndarray:

@@ -19,6 +19,7 @@ from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.plan.nodes import FoldNode
 from viewkeeper.views import channels, doubles
 from viewkeeper.views.channels import GROUPS, Channel
+from viewkeeper.views.computed import compute
 from viewkeeper.views.duck import as_type, run_sql
 from viewkeeper.views.entries import settle_entries
 from viewkeeper.views.exact import add_exactly
@@ -77,15 +78,14 @@ def _finish(node: FoldNode, kept: list[pa.Array], keys: pa.ChunkedArray) -> pa.T
     if not node.values and not node.having:
         return pa.table({})
     columns: dict[str, pa.Array] = {f"s{i}": kept[i] for i in range(len(node.state))}
-    at = len(node.state)
-    for place in range(len(node.doubles)):
-        columns[f"t{place}"] = doubles.round_sums(kept[at])
-        at += 1
+    at = len(node.state) + len(node.doubles)
+    exact = {f"t{place}": array for place, array in enumerate(kept[len(node.state) : at])}
     for place, entries in enumerate(node.entries):
         for prefix, wanted in (("d", entries.counted), ("lo", entries.first), ("hi", entries.last)):
             if wanted:
                 columns[f"{prefix}{place}"] = kept[at]
                 at += 1
+    columns |= {f"p{i}": compute(one, columns | exact) for i, one in enumerate(node.computed)}
     if node.finish_reads_key:
         columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
     return run_sql(node.finish, states=pa.table(columns)).combine_chunks()

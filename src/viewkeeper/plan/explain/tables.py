@@ -54,9 +54,7 @@ def _records(key: tuple[str, ...], row: str) -> str:
 def _entries(fold: Fold) -> list[KeptTable]:
     """PRE-AGGREGATION: one for all of MIN, MAX and COUNT(DISTINCT) over the same arguments."""
     values = dict.fromkeys(
-        _argument_text(fold.input, aggregate)
-        for aggregate in fold.grouping.aggregates
-        if aggregate.distinct or aggregate.function in ("min", "max")
+        _argument_text(fold.input, aggregate) for aggregate in fold.grouping.aggregates if aggregate.needs_entries
     )
     return [KeptTable("PRE-AGGREGATION", _records((*key_of(fold), value), "multiplicity")) for value in values]
 
