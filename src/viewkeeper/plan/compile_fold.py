@@ -8,12 +8,12 @@ a DOUBLE as its mantissa and exponent), never NULL, and one accumulator or PRE-A
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, INT128, SqlType
-from viewkeeper.plan.nodes import Computed, DoubleSum, Shown
+from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, Shown
 from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
 from viewkeeper.sql.duckdb_aggregates import arguments
 from viewkeeper.sql.duckdb_sql import emit, guarded
@@ -25,12 +25,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class EntryPlan:
-    """A PRE-AGGREGATION over arguments, and what the group's record keeps of it."""
+    """A PRE-AGGREGATION over arguments, what the group's record keeps of it, and what an entry `e0` adds to each sum."""
 
     arguments: tuple[int, ...]
-    counted: bool = False
-    first: bool = False
-    last: bool = False
+    facts: Facts
+    each: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,14 @@ class _States:
     def place_in_row(self, name: str) -> int | None:
         """Where in the group's record a value stands as it is; None when it must be computed."""
         names = [f"s{place}" for place in range(len(self.columns))] + [""] * len(self.doubles)
-        for place, plan in enumerate(self.entries):
-            kept = (("d", plan.counted), ("lo", plan.first), ("hi", plan.last))
-            names += [f"{prefix}{place}" for prefix, wanted in kept if wanted]
+        for number, plan in enumerate(self.entries):
+            names += plan.facts.named(number, self.values(plan))
         return names.index(name) if name in names else None
+
+    def values(self, plan: EntryPlan) -> tuple[Column, ...]:
+        """The columns of the values of a PRE-AGGREGATION."""
+        args = [self.arguments[place] for place in plan.arguments]
+        return tuple(Column(arg.text, arg.type, nullable=False) for arg in args)
 
     def count(self, args: Sequence[Expression]) -> str:
         """COUNT(x) of an x that is never NULL is the row count."""
@@ -96,7 +99,7 @@ class _States:
             exact, exact_each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in sqls)
             rolled = _rolled("t", arg, INT128) if kind == "sum" else None
             places.append(self._add(exact, exact_each, Column(name, INT128, nullable=False), rolled))
-        return [f"CAST({place} AS HUGEINT)" for place in places]
+        return places
 
     def double(self, kind: str, arg: Expression) -> str:
         wanted = DoubleSum(self._argument(arg), kind)
@@ -112,10 +115,29 @@ class _States:
         arguments = tuple(self._argument(arg) for arg in args)
         place = next((i for i, plan in enumerate(self.entries) if plan.arguments == arguments), len(self.entries))
         if place == len(self.entries):
-            self.entries.append(EntryPlan(arguments))
-        plan = self.entries[place]
-        self.entries[place] = EntryPlan(arguments, plan.counted or counted, plan.first or first, plan.last or last)
+            self.entries.append(EntryPlan(arguments, Facts()))
+        plan, facts = self.entries[place], self.entries[place].facts
+        facts = replace(facts, counted=facts.counted or counted, first=facts.first or first, last=facts.last or last)
+        self.entries[place] = replace(plan, facts=facts)
         return place
+
+    def total_of_entries(self, kind: str, arg: Expression) -> list[str]:
+        """The accumulators of an exact sum of distinct values."""
+        number = self.of_entries([arg])
+        plan = self.entries[number]
+        if arg.type.kind == "DOUBLE":
+            kinds = list(plan.facts.doubles)
+            names = [f"y{number}_{_place(kinds, kind)}"]
+            self.entries[number] = replace(plan, facts=replace(plan.facts, doubles=tuple(kinds)))
+            return names
+        each, columns, places = list(plan.each), list(plan.facts.sums), []
+        for limb, (_, sql) in enumerate(SUMS[kind]("e0", arg.type)):
+            places.append(_place(each, sql))
+            if places[-1] == len(columns):
+                columns.append(Column(f"{kind}(distinct {arg.text}) limb {limb}", INT128, nullable=False))
+        facts = replace(plan.facts, sums=tuple(columns))
+        self.entries[number] = replace(plan, facts=facts, each=tuple(each))
+        return [f"x{number}_{place}" for place in places]
 
     def _argument(self, arg: Expression) -> int:
         return _place(self.arguments, arg)
@@ -142,6 +164,8 @@ class _KeptOfCall:
 
     def total(self, kind: str) -> list[str]:
         arg = self._args[0]
+        if self._distinct:
+            return self._states.total_of_entries(kind, arg)
         return [self._states.double(kind, arg)] if arg.type.kind == "DOUBLE" else self._states.sums(kind, arg)
 
     def end(self, *, is_last: bool) -> str:
@@ -173,7 +197,8 @@ def _rolled_up(name: str, type_: SqlType) -> str:
 def lay_out_fold(grouping: Grouping, outputs: Sequence[Output], having: Expression | None) -> FoldLayout:
     states = _States()
     finished = [states.finished(aggregate) for aggregate in grouping.aggregates]
-    kept = len(states.columns) + len(states.doubles) + sum(p.counted + p.first + p.last for p in states.entries)
+    facts = sum(len(plan.facts.named(0, states.values(plan))) for plan in states.entries)
+    kept = len(states.columns) + len(states.doubles) + facts
     first_value = 0 if having is not None else kept
     values: list[Expression] = []
     shown: list[Shown] = []

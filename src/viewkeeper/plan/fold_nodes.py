@@ -100,10 +100,14 @@ def _entries(layout: FoldLayout, plan: EntryPlan, table: TableId, *, can_fail: b
             values,
             " AND ".join([*(["NOT fails"] if can_fail else []), *present]),
         ),
-        counted=plan.counted,
-        first=plan.first,
-        last=plan.last,
+        add=_add(plan),
+        facts=plan.facts,
     )
+
+
+def _add(plan: EntryPlan) -> str:
+    sums = [f"CAST(sum(sign * CAST({sql} AS HUGEINT)) AS HUGEINT) AS s{place}" for place, sql in enumerate(plan.each)]
+    return f"SELECT owner, {', '.join(sums)} FROM changed GROUP BY owner" if sums else ""
 
 
 def _grouped(layout: FoldLayout, sums: Sequence[str], values: Sequence[str], where: str, also: str = "") -> str:

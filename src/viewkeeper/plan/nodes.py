@@ -73,28 +73,46 @@ class CopyNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What the group's record keeps of a PRE-AGGREGATION: how many entries there are, the first value, the last one, and
+    exact sums over the values: of integers, and of DOUBLE by their kind."""
+
+    counted: bool = False
+    first: bool = False
+    last: bool = False
+    sums: tuple[Column, ...] = ()
+    doubles: tuple[str, ...] = ()
+
+    def named(self, number: int, values: tuple[Column, ...]) -> dict[str, Column]:
+        """The columns, by the names that they have in `states`, of the PRE-AGGREGATION over `values` at `number`."""
+        text, type_ = ", ".join(column.name for column in values), values[0].type
+        named = {}
+        if self.counted:
+            named[f"d{number}"] = Column(f"count(distinct {text})", BIGINT, nullable=False)
+        if self.first:
+            named[f"lo{number}"] = Column(f"min({text})", type_, nullable=True)
+        if self.last:
+            named[f"hi{number}"] = Column(f"max({text})", type_, nullable=True)
+        named |= {f"x{number}_{place}": column for place, column in enumerate(self.sums)}
+        doubles = [Column(f"{kind}(distinct {text})", BINARY, nullable=False) for kind in self.doubles]
+        return named | {f"y{number}_{place}": column for place, column in enumerate(doubles)}
+
+
+@dataclass(frozen=True, slots=True)
 class Entries:
     """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
 
     `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
-    number changes, `n`, which is not 0. The group's record keeps what it is asked for: how many entries there are, the
-    first value, the last one.
+    number changes, `n`, which is not 0. `add` reads the relation `changed`: of entries that came into being (`sign` 1) or
+    went (−1) the place of their group, `owner`, and their values `e0…`. It returns by `owner` how the sums of the facts
+    change, `s0…`.
     """
 
     table: TableId
     values: tuple[Column, ...]
     contribute: str
-    counted: bool
-    first: bool
-    last: bool
-
-    @property
-    def kept(self) -> tuple[Column, ...]:
-        """The columns of the group's record that come from these entries."""
-        text = ", ".join(column.name for column in self.values)
-        counted = (Column(f"count(distinct {text})", BIGINT, nullable=False),) if self.counted else ()
-        ends = [name for name, wanted in (("min", self.first), ("max", self.last)) if wanted]
-        return counted + tuple(Column(f"{name}({text})", self.values[0].type, nullable=True) for name in ends)
+    add: str
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +157,8 @@ class FoldNode:
     `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the exact sums of
     DOUBLE that are kept. `rollup`: the same from counted rows, where that can be.
 
-    `finish` reads the relation `states`: `s0…`, of the entries `d0…` (how many), `lo0…` and `hi0…`, then `p0…`, what is
-    `computed` from these and from the exact sums `t0…`, with the record's `k0…` when `finish_reads_key`. It returns the
+    `finish` reads the relation `states`: `s0…`, the facts of the entries as these name them, then `p0…`, what is `computed`
+    from all of these and from the exact sums `t0…`, with the record's `k0…` when `finish_reads_key`. It returns the
     values `v0…` in the order of its input; with `having` also `shown`, and where a value can fail `fails`: such groups are
     listed in the table `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups
     stand in the table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the
@@ -173,12 +191,12 @@ class FoldNode:
     def group_row(self) -> tuple[Column, ...]:
         """What a group's record holds."""
         sums = tuple(Column(f"{one.kind}(a{one.argument})", BINARY, nullable=False) for one in self.doubles)
-        return self.state + sums + self.kept + (() if self.having else self.values)
+        return self.state + sums + tuple(self.facts.values()) + (() if self.having else self.values)
 
     @property
-    def kept(self) -> tuple[Column, ...]:
-        """What a group's record keeps of all its entries."""
-        return tuple(column for entries in self.entries for column in entries.kept)
+    def facts(self) -> dict[str, Column]:
+        """What a group's record keeps of all its entries, by the names in `states`."""
+        return {k: v for number, one in enumerate(self.entries) for k, v in one.facts.named(number, one.values).items()}
 
     @property
     def row(self) -> tuple[Column, ...]:

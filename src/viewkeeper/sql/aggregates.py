@@ -123,7 +123,8 @@ def _sum(kept: Kept, arg: SqlType, result: SqlType) -> str:
     count, sums = kept.count(), kept.total("sum")
     if arg.kind == "DOUBLE":
         return _of_some(count, kept.computed(ROUND_SUM, *sums))
-    total = sums[0] if len(sums) == 1 else duckdb_wide_sums.total(*sums)
+    parts = _integers(sums)
+    total = parts[0] if len(parts) == 1 else duckdb_wide_sums.total(*parts)
     fitted = duckdb_decimal.scaled(total, result) if result.kind == "DECIMAL" else f"CAST({total} AS {result.duckdb})"
     return _of_some(count, fitted)
 
@@ -132,10 +133,10 @@ def _average(kept: Kept, arg: SqlType, result: SqlType) -> str:
     """DECIMAL: exact, half up. Others: the double nearest to the exact sum, over the count, as Spark divides."""
     count, sums = kept.count(), kept.total("sum")
     if arg.kind == "DECIMAL":
-        return _of_some(count, _decimal_average(sums, count, arg, result))
+        return _of_some(count, _decimal_average(_integers(sums), count, arg, result))
     # By way of text: DuckDB's HUGEINT to DOUBLE is now and then one unit off.
     is_double = arg.kind == "DOUBLE"
-    total = kept.computed(ROUND_SUM, *sums) if is_double else f"CAST(CAST({sums[0]} AS VARCHAR) AS DOUBLE)"
+    total = kept.computed(ROUND_SUM, *sums) if is_double else f"CAST(CAST({_integers(sums)[0]} AS VARCHAR) AS DOUBLE)"
     return _of_some(count, f"{total} / CAST({count} AS DOUBLE)")
 
 
@@ -149,6 +150,10 @@ def _decimal_average(sums: Sequence[str], count: str, arg: SqlType, result: SqlT
         high, low = sums
         quotient = duckdb_wide_sums.average(high, low, divisor, shift=shift)
     return duckdb_decimal.scaled(quotient, result)
+
+
+def _integers(parts: Sequence[str]) -> list[str]:
+    return [f"CAST({part} AS HUGEINT)" for part in parts]
 
 
 def _of_some(count: str, value: str) -> str:

@@ -17,7 +17,7 @@ from viewkeeper.sql import construct, date_functions, functions
 from viewkeeper.sql.aggregates import FUNCTIONS, NODES
 from viewkeeper.sql.expressions import Aggregate, Expression, Literal, walk
 from viewkeeper.sql.literals import VOID, read_literal, target_type
-from viewkeeper.sql.refusals import refuse_expression, refuse_subquery
+from viewkeeper.sql.refusals import name_of, refuse_expression, refuse_subquery
 from viewkeeper.sql.scope import Scope
 
 DEPTH_MAX = 100
@@ -91,7 +91,8 @@ def _bind_column(node: exp.Column, scope: Scope) -> Expression:
 
 
 def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
-    name, shown = NODES[type(node)], node.sql_name().lower()
+    shown, written = node.sql_name().lower(), name_of(node).lower()
+    name = written if written in FUNCTIONS else NODES[type(node)]
     if scope.barred is not None:
         raise SqlError(f"{shown}() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING")
     if node.this is None:

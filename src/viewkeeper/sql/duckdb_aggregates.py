@@ -13,9 +13,6 @@ from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
 from viewkeeper.sql.duckdb_sql import group_key
 from viewkeeper.sql.expressions import Aggregate, Case, Expression, Literal
 
-# A list of DOUBLEs to an exact sum of a kind: functions that whoever runs the SQL provides.
-SUM_OF_LIST = {"sum": "sum_of_list"}
-
 
 def arguments(call: Aggregate) -> tuple[Expression, ...]:
     """FILTER as CASE: a row that does not pass gives NULL, which every aggregate skips, and its argument is not evaluated."""
@@ -50,9 +47,13 @@ class _OfRows:
 
     def total(self, kind: str) -> list[str]:
         name = self._names[0]
+        listed = f"list({f'DISTINCT {self._keys[0]}' if self._distinct else name}) FILTER (WHERE {name} IS NOT NULL)"
         if self._type.kind == "DOUBLE":
-            return [f"{SUM_OF_LIST[kind]}(list({name}) FILTER (WHERE {name} IS NOT NULL))"]
-        return [f"CAST(coalesce({part}, 0) AS HUGEINT)" for part, _ in SUMS[kind](name, self._type)]
+            return [f"{kind}_of_list({listed})"]  # which whoever runs the SQL provides
+        if self._distinct:
+            each = [f"CAST({sql} AS HUGEINT)" for _, sql in SUMS[kind]("e0", self._type)]
+            return [f"coalesce(list_sum(list_transform({listed}, lambda e0: {sql})), 0)" for sql in each]
+        return [f"coalesce({part}, 0)" for part, _ in SUMS[kind](name, self._type)]
 
     def end(self, *, is_last: bool) -> str:
         return f"{'max' if is_last else 'min'}({self._keys[0]})"

@@ -16,8 +16,7 @@ from duckdb.func import PythonUDFType
 
 from viewkeeper.plan.nodes import Computed
 from viewkeeper.sql.aggregates import ROUND_SUM
-from viewkeeper.sql.duckdb_aggregates import SUM_OF_LIST
-from viewkeeper.views.doubles import round_sums, sum_lists
+from viewkeeper.views.doubles import SPLITS, round_sums, sum_lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Function:
 
 
 _FUNCTIONS: dict[str, Function] = {ROUND_SUM: Function(round_sums, ("BLOB",))}
-_OF_LISTS = {name: Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind, name in SUM_OF_LIST.items()}
+_OF_LISTS = {f"{kind}_of_list": Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind in SPLITS}
 
 
 def compute(one: Computed, columns: Mapping[str, pa.Array]) -> pa.Array:

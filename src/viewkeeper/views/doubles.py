@@ -101,11 +101,6 @@ def sum_lists(kind: str, lists: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pc.if_else(flat.is_valid(), kept, None)
 
 
-def is_empty(kept: pa.Array) -> np.ndarray:
-    """Where nothing is summed."""
-    return Ragged.from_arrow(kept).lengths == 0
-
-
 def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
     special = {kind: total for kind, total in zip(bins, sums, strict=True) if kind >= _NAN}
     if min(special.values(), default=0) < 0:
