@@ -211,10 +211,7 @@ def aggregate(name: str, args: Sequence[Expression], *, distinct: bool = False) 
     if not args:
         raise SqlError(f"{shown}(*) is not a function", "name the column")
     arg = typed(args[0], shown)
-    if distinct and not function.is_end:
-        hint = f"take it of a subquery: SELECT {shown}(x) FROM (SELECT DISTINCT x FROM t)"
-        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported", hint)
-    return Aggregate(name, (arg,), function.result_type(arg.type))
+    return Aggregate(name, (arg,), function.result_type(arg.type), distinct=distinct and not function.is_end)
 
 
 def filtered(call: Aggregate, condition: Expression) -> Aggregate:

@@ -41,7 +41,6 @@ def catalog() -> Catalog:
             "SELECT id, SUM(amount) OVER (PARTITION BY region) FROM orders",
             "SELECT id, s FROM orders JOIN (SELECT region, SUM(amount) AS s FROM orders GROUP BY region) USING (region)",
         ),
-        ("SELECT SUM(DISTINCT amount) FROM orders", "SELECT SUM(amount) FROM (SELECT DISTINCT amount FROM orders)"),
         ("SELECT ANY_VALUE(region) FROM orders", "SELECT MIN(region) FROM orders"),
         ("SELECT EVERY(paid) FROM orders", "SELECT BOOL_AND(paid) FROM orders"),
         ("SELECT id FROM orders WHERE (id, amount) = (1, 2)", "SELECT id FROM orders WHERE id = 1 AND amount = 2"),
