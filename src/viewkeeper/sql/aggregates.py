@@ -17,10 +17,13 @@ from sqlglot import exp
 from viewkeeper.errors import TypeMismatch
 from viewkeeper.model.types import BIGINT, DOUBLE, SqlType, decimal
 from viewkeeper.sql import duckdb_decimal, duckdb_wide_sums
-from viewkeeper.sql.type_rules import DIGITS_MAX
+from viewkeeper.sql.type_rules import DIGITS_MAX, as_decimal
 
 # Functions of accumulators that SQL lacks, by the names under which whoever runs the SQL provides them.
 ROUND_SUM = "round_sum"  # an exact sum of DOUBLEs to the nearest DOUBLE
+VARIANCE = "exact_variance"  # of degrees of freedom, scale, count, two parts of Σx and five of Σx²
+VARIANCE_OF_DOUBLES = "exact_variance_of_doubles"  # of degrees of freedom, count, Σx and Σx²
+SQUARE_DIGITS = 13  # of a limb: a hundred billion products of two such limbs fit 128 bits
 _UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is within n · 2^-52 · Σ|x|
 
 
@@ -38,6 +41,9 @@ class Kept(Protocol):
 
     def computed(self, function: str, *args: str) -> str:
         """The value of a function that SQL lacks."""
+
+
+Value = Callable[[Kept, SqlType, SqlType], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class AggregateFunction:
 
     nodes: tuple[type[exp.Expression], ...]
     result_type: Callable[[SqlType], SqlType]
-    value: Callable[[Kept, SqlType, SqlType], str]
+    value: Value
     of_booleans: tuple[type[exp.Expression], ...] = ()
     nullable: bool = True
     is_end: bool = False
@@ -96,8 +102,27 @@ def sum_parts(name: str, type_: SqlType) -> list[tuple[str, str]]:
     return [(duckdb_decimal.unscaled(f"sum({name})", decimal(38, type_.scale)), duckdb_decimal.unscaled(name, type_))]
 
 
+def square_parts(name: str, type_: SqlType) -> list[tuple[str, str]]:
+    """The sum of the squares of a column, as a number in base 10^13 from its highest place on.
+
+    With x = Σ aᵢ · 10^13ⁱ the place k of x² is Σ aᵢ · aⱼ over i + j = k.
+    """
+    whole = duckdb_decimal.unscaled(name, type_) if type_.kind == "DECIMAL" else name
+    base = duckdb_decimal.power_of_ten(SQUARE_DIGITS) if type_.kind == "DECIMAL" else f"{10**SQUARE_DIGITS}"
+    limbs = [f"CAST({whole} AS HUGEINT)"]
+    while len(limbs) * SQUARE_DIGITS < as_decimal(type_).precision:
+        limbs[-1:] = [f"CAST({whole} % {base} AS HUGEINT)", f"CAST({whole} // {base} AS HUGEINT)"]
+        whole = f"({whole} // {base})"
+    places: list[list[str]] = [[] for _ in range(2 * len(limbs) - 1)]
+    for i, left in enumerate(limbs):
+        for j, right in enumerate(limbs):
+            places[i + j].append(f"{left} * {right}")
+    each = [" + ".join(products) for products in reversed(places)]
+    return [(f"sum({sql})", sql) for sql in each]
+
+
 # Of each kind of sum the parts: the SQL of a group, and of one row.
-SUMS: dict[str, Callable[[str, SqlType], list[tuple[str, str]]]] = {"sum": sum_parts}
+SUMS: dict[str, Callable[[str, SqlType], list[tuple[str, str]]]] = {"sum": sum_parts, "squares": square_parts}
 
 
 def _number(function: str, arg: SqlType) -> None:
@@ -117,6 +142,11 @@ def _average_type(arg: SqlType) -> SqlType:
     if arg.kind != "DECIMAL":
         return DOUBLE
     return decimal(min(DIGITS_MAX, arg.precision + 4), min(DIGITS_MAX, arg.scale + 4))
+
+
+def _spread_type(arg: SqlType) -> SqlType:
+    _number("a variance", arg)
+    return DOUBLE
 
 
 def _sum(kept: Kept, arg: SqlType, result: SqlType) -> str:
@@ -150,6 +180,51 @@ def _decimal_average(sums: Sequence[str], count: str, arg: SqlType, result: SqlT
         high, low = sums
         quotient = duckdb_wide_sums.average(high, low, divisor, shift=shift)
     return duckdb_decimal.scaled(quotient, result)
+
+
+def _variance(freedom: int) -> Value:
+    """(n·Σx² − (Σx)²) / (n·(n − freedom)), rounded once to a DOUBLE."""
+
+    def value(kept: Kept, arg: SqlType, result: SqlType) -> str:
+        count, sums, squares = kept.count(), kept.total("sum"), kept.total("squares")
+        if arg.kind == "DOUBLE":
+            exact = kept.computed(VARIANCE_OF_DOUBLES, str(freedom), count, *sums, *squares)
+        else:
+            parts = ["0"] * (2 - len(sums)) + sums + ["0"] * (5 - len(squares)) + squares
+            exact = kept.computed(VARIANCE, str(freedom), str(arg.scale), count, *parts)
+        return f"(CASE WHEN {count} <= {freedom} THEN NULL ELSE {exact} END)"
+
+    return value
+
+
+def _deviation(freedom: int) -> Value:
+    """The root of the rounded variance."""
+    return lambda kept, arg, result: f"sqrt({_variance(freedom)(kept, arg, result)})"
+
+
+def _variance_error(call: Asked, freedom: int) -> str:
+    """Spark keeps a mean and a sum of squares about it, in doubles; the latter is off by less than 4(n + 4) · 2^-52 · Σx²."""
+    squares = f"4D * ({call.count} + 4) * {_UNIT} * {call.total('{0} * {0}')}"
+    return f"(COALESCE({squares} / NULLIF({call.count} - {freedom}, 0), 0D) + 1E-300D)"
+
+
+def _deviation_error(call: Asked, freedom: int) -> str:
+    """|√a − √b| is at most √|a − b|, and at most |a − b| / √a."""
+    error, name = _variance_error(call, freedom), "STDDEV_SAMP" if freedom else "STDDEV_POP"
+    own = f"{name}({call.distinct}{call.argument}){call.where}"
+    return f"LEAST(SQRT({error}), {error} / NULLIF({own}, 0D))"
+
+
+def _spread(node: type[exp.Expression], *, freedom: int, is_root: bool) -> AggregateFunction:
+    """A measure of spread; Spark computes all of them in doubles, of whatever numbers."""
+    error = _deviation_error if is_root else _variance_error
+    return AggregateFunction(
+        nodes=(node,),
+        result_type=_spread_type,
+        value=(_deviation if is_root else _variance)(freedom),
+        is_rounded=lambda arg: True,
+        error=lambda call: error(call, freedom),
+    )
 
 
 def _integers(parts: Sequence[str]) -> list[str]:
@@ -199,6 +274,12 @@ FUNCTIONS: dict[str, AggregateFunction] = {
         value=lambda kept, arg, result: kept.end(is_last=True),
         is_end=True,
     ),
+    "stddev": _spread(exp.Stddev, freedom=1, is_root=True),
+    "stddev_samp": _spread(exp.StddevSamp, freedom=1, is_root=True),
+    "stddev_pop": _spread(exp.StddevPop, freedom=0, is_root=True),
+    "variance": _spread(exp.Variance, freedom=1, is_root=False),
+    "var_samp": _spread(exp.Variance, freedom=1, is_root=False),
+    "var_pop": _spread(exp.VariancePop, freedom=0, is_root=False),
 }
 # What sqlglot makes of a call → the function's name.
 NODES = {node: name for name, known in FUNCTIONS.items() for node in (*known.nodes, *known.of_booleans)}

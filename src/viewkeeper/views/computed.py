@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from viewkeeper.plan.nodes import Computed
-from viewkeeper.sql.aggregates import ROUND_SUM
-from viewkeeper.views.doubles import SPLITS, round_sums, sum_lists
+from viewkeeper.sql.aggregates import ROUND_SUM, SQUARE_DIGITS, VARIANCE, VARIANCE_OF_DOUBLES
+from viewkeeper.sql.duckdb_wide_sums import BASE_DIGITS
+from viewkeeper.views.doubles import SPLITS, exact_variance, round_sums, sum_lists, variances, whole_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,35 @@ class Function:
     result: str = "DOUBLE"
 
 
-_FUNCTIONS: dict[str, Function] = {ROUND_SUM: Function(round_sums, ("BLOB",))}
+Integers: TypeAlias = "int | pa.Array"  # one number for all groups, or a column
+
+
+def _variances(
+    freedom: Integers, scale: Integers, count: pa.Array, high: Integers, low: Integers,
+    q4: Integers, q3: Integers, q2: Integers, q1: Integers, q0: Integers,
+) -> pa.Array:  # fmt: skip
+    """Of integers: Σx in two parts, Σx² in five; DuckDB wants the parameters counted."""
+    parts = (freedom, scale, count, high, low, q4, q3, q2, q1, q0)
+    found = []
+    for degrees, digits, n, above, below, *places in zip(
+        *(whole_numbers(part, len(count)) for part in parts), strict=True
+    ):
+        squares = reduce(lambda left, right: left * 10**SQUARE_DIGITS + right, places)
+        found.append(exact_variance(degrees, n, above * 10**BASE_DIGITS + below, squares, 10**digits))
+    return pa.array(found, pa.float64())
+
+
+_FUNCTIONS: dict[str, Function] = {
+    ROUND_SUM: Function(round_sums, ("BLOB",)),
+    VARIANCE: Function(_variances, ("HUGEINT",) * 10),
+    VARIANCE_OF_DOUBLES: Function(variances, ("INTEGER", "BIGINT", "BLOB", "BLOB")),
+}
 _OF_LISTS = {f"{kind}_of_list": Function(partial(sum_lists, kind), ("DOUBLE[]",), "BLOB") for kind in SPLITS}
 
 
 def compute(one: Computed, columns: Mapping[str, pa.Array]) -> pa.Array:
     """The values, of columns by their names."""
-    return _FUNCTIONS[one.function].run(*(columns[arg] for arg in one.args))
+    return _FUNCTIONS[one.function].run(*(int(arg) if arg.isdecimal() else columns[arg] for arg in one.args))
 
 
 def provide(connection: duckdb.DuckDBPyConnection) -> None:

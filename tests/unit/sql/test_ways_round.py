@@ -28,10 +28,7 @@ def catalog() -> Catalog:
     ("refused", "instead"),
     [
         ("SELECT MEDIAN(amount) FROM orders", "SELECT amount, COUNT(*) AS n FROM orders GROUP BY amount"),
-        (
-            "SELECT STDDEV(amount) FROM orders",
-            "SELECT COUNT(amount) AS n, SUM(amount) AS s, SUM(amount * amount) AS q FROM orders",
-        ),
+        ("SELECT STD(amount) FROM orders", "SELECT STDDEV(amount) FROM orders"),
         (
             "SELECT region, MAX_BY(id, amount) FROM orders GROUP BY region",
             "SELECT o.region, o.id FROM orders o "
