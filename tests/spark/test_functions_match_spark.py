@@ -32,9 +32,7 @@ def delta(spark: SparkSession) -> Iterator[dict[str, pa.Table]]:
 
 
 @pytest.mark.parametrize(("sample", "texts"), CASES)
-def test_each_type_is_sparks(
-    spark: SparkSession, delta: dict[str, pa.Table], sample: Sample, texts: list[str]
-) -> None:
+def test_each_type_is_sparks(spark: SparkSession, delta: dict[str, pa.Table], sample: Sample, texts: list[str]) -> None:
     assert wrong_types(spark, sample, texts) == []
 
 

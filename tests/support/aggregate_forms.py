@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 COLUMNS = {
     "k": "INT",
@@ -80,6 +81,10 @@ def _average(values: Sequence, type_: str) -> object:
         return whole.scaleb(-scale - 4)
 
 
+def _average_of(taken: Callable[[list], list], type_: str, values: list) -> object:
+    return _average(taken(values), type_)
+
+
 def _of_values(call: str, read: Callable[[Row], object], reduce: Callable[[list], object]) -> Form:
     return Form(call, lambda rows: reduce(_present(rows, read)))
 
@@ -93,8 +98,10 @@ def _plain() -> list[Form]:
         forms.append(_of_values(f"MIN({name})", read, lambda values: min(values, default=None)))
         forms.append(_of_values(f"MAX(DISTINCT {name})", read, lambda values: max(values, default=None)))
         if type_.startswith("DECIMAL") or type_ in ("INT", "BIGINT", "DOUBLE"):
-            forms.append(_of_values(f"SUM({name})", read, _sum))
-            forms.append(_of_values(f"AVG({name})", read, lambda values, type_=type_: _average(values, type_)))
+            for word, taken in (("", list), ("DISTINCT ", lambda values: list(set(values)))):
+                forms.append(_of_values(f"SUM({word}{name})", read, lambda values, taken=taken: _sum(taken(values))))
+                average = partial(_average_of, taken, type_)
+                forms.append(_of_values(f"AVG({word}{name})", read, average))
     forms += [
         _of_values("BOOL_AND(b)", _each("b"), lambda values: all(values) if values else None),
         _of_values("BOOL_OR(DISTINCT b)", _each("b"), lambda values: any(values) if values else None),

@@ -14,8 +14,10 @@ from functools import cached_property
 from sqlglot import expressions as exp
 
 from viewkeeper.check.expansion import Tables
+from viewkeeper.check.parsing import text_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType
+from viewkeeper.sql.aggregates import FUNCTIONS, NODES, AggregateFunction, Asked
 from viewkeeper.sql.bind import bind_select
 from viewkeeper.sql.dialect import ViewSpark
 from viewkeeper.sql.relations import Relation, Scan
@@ -66,20 +68,22 @@ class Block:
 
     @cached_property
     def sums(self) -> list[tuple[exp.AggFunc, SqlType]]:
-        """The calls of SUM and AVG, with the type of each one's argument."""
-        calls = [call for call in self.aggregates() if isinstance(call, exp.Sum | exp.Avg)]
-        items = [exp.alias_(call.this.copy(), f"x{number}") for number, call in enumerate(calls)]
+        """The calls of functions that sum, with the type of each one's argument."""
+        calls = [call for call in self.aggregates() if _sums(call)]
+        items = [exp.alias_(argument_of(call).copy(), f"x{number}") for number, call in enumerate(calls)]
         types = [column.type for column in self.bound(items).columns] if calls else []
         return list(zip(calls, types, strict=True))
 
     @property
-    def sums_doubles(self) -> bool:
-        return any(type_.kind == "DOUBLE" for _, type_ in self.sums)
+    def rounded(self) -> list[exp.AggFunc]:
+        """The calls for which Spark adds doubles up."""
+        return [call for call, type_ in self.sums if known(call).is_rounded(type_)]
 
     @property
     def sums_wide_decimals(self) -> bool:
-        """Whether Spark may stop at an intermediate result of a sum that fits."""
-        return any(type_.kind == "DECIMAL" and type_.precision > _SUMMED_DIGITS_MAX for _, type_ in self.sums)
+        """Whether Spark may stop on its way to a sum that fits."""
+        exact = [type_ for call, type_ in self.sums if not known(call).is_rounded(type_)]
+        return any(type_.kind == "DECIMAL" and type_.precision > _SUMMED_DIGITS_MAX for type_ in exact)
 
     def bound(self, items: Sequence[exp.Expression], joins: Sequence[exp.Join] | None = None) -> Relation:
         """SELECT of other items from the same FROM, or from the first of its joins."""
@@ -87,6 +91,26 @@ class Block:
         source.set("from_", self.tree.args["from_"].copy())
         source.set("joins", [join.copy() for join in (self.joins if joins is None else joins)])
         return bind_select(source.sql(dialect=ViewSpark), lambda name: Scan(self.tables[name]))
+
+
+def known(call: exp.AggFunc) -> AggregateFunction:
+    return FUNCTIONS[NODES[type(call)]]
+
+
+def _sums(call: exp.AggFunc) -> bool:
+    return type(call) in NODES and known(call).error is not None
+
+
+def argument_of(call: exp.AggFunc) -> exp.Expression:
+    """The argument of a call of one argument, without DISTINCT."""
+    return call.this.expressions[0] if isinstance(call.this, exp.Distinct) else call.this
+
+
+def asked_of(call: exp.AggFunc, *, wide: bool) -> Asked:
+    condition = call.parent.expression if isinstance(call.parent, exp.Filter) else None
+    distinct = "DISTINCT " if isinstance(call.this, exp.Distinct) else ""
+    where = "" if condition is None else f" FILTER ({text_of(condition)})"
+    return Asked(text_of(argument_of(call)), distinct, where, wide=wide)
 
 
 def blocks_of(tree: exp.Expression, tables: Tables) -> list[Block]:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import expressions as exp
 
-from viewkeeper.check.blocks import Block, parts_of
+from viewkeeper.check.blocks import Block, known, parts_of
 from viewkeeper.check.parsing import parsed, text_of
 from viewkeeper.errors import EpochFailed, ViewKeeperError
+from viewkeeper.sql.aggregates import FUNCTIONS, NODES
 
 TRY = "viewkeeper_try"  # Catalyst's TryEval: NULL where its argument fails
 # What never fails by itself; anything else may fail.
@@ -22,8 +23,8 @@ _SAFE = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Star, exp.Paren, exp.Alias, exp.Tuple,
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
     exp.Is, exp.Between, exp.In, exp.Exists, exp.Case, exp.If, exp.Coalesce, exp.Nullif,
-    exp.Count, exp.CountIf, exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr, exp.Distinct, exp.Filter, exp.Where,
-    exp.Ordered,
+    exp.CountIf, exp.Distinct, exp.Filter, exp.Where, exp.Ordered,
+    *(node for node, name in NODES.items() if not FUNCTIONS[name].has_try),
 )  # fmt: skip
 
 
@@ -130,7 +131,7 @@ def _guard_groups(block: Block) -> list[exp.Expression]:
         if can_fail(node):
             node.replace(_tried(node))
     for call in list(block.aggregates()):
-        if isinstance(call, exp.Sum | exp.Avg):  # NULL where the sum of DECIMALs does not fit
+        if type(call) in NODES and known(call).has_try:  # NULL where the sum of DECIMALs does not fit
             call.replace(exp.Anonymous(this=f"try_{call.sql_name().lower()}", expressions=[call.this.copy()]))
     return guards
 

@@ -14,15 +14,13 @@ from sqlglot import expressions as exp
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.catalog.define import lower
-from viewkeeper.check.blocks import Block, blocks_of, columns_named, parts_of
+from viewkeeper.check.blocks import Block, asked_of, blocks_of, columns_named, known, parts_of
 from viewkeeper.check.care import take_care
 from viewkeeper.check.exact import make_exact
 from viewkeeper.check.expansion import Tables, name_of, spelled_out
 from viewkeeper.check.parsing import parsed, text_of
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.nodes import TopNode
-
-_UNIT = "2.220446049250313E-16D"  # 2^-52: a sum of n doubles in any order is within n · 2^-52 · Σ|x|
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def question_for(catalog: Catalog, view: ViewDefinition, *, careful: bool) -> Qu
     columns = {name: columns_named(tree, table.columns) for name, table in tables.items()}
     key, bounds = _ask_more(view, tree, tables)
     blocks = blocks_of(tree, tables)
-    is_near = any(block.sums_doubles for block in blocks if not (bounds and block.tree is tree))
+    is_near = any(block.rounded for block in blocks if not (bounds and block.tree is tree))
     for block in blocks:
         make_exact(block, wide=careful)
         if careful:
@@ -132,26 +130,17 @@ def _bounds(view: ViewDefinition, block: Block) -> dict[int, exp.Expression]:
     if len(items) != len(view.shown):  # a star over groups
         return {}
     found = {}
-    doubles = [call for call, type_ in block.sums if type_.kind == "DOUBLE"]
+    doubles = block.rounded
     for place, (item, shown) in enumerate(zip(items, view.shown, strict=True)):
-        sums = [part for part in parts_of(item) if any(part is call for call in doubles)]
+        sums = [call for call in doubles if any(part is call for part in parts_of(item))]
         if sums and shown.column.type.kind == "DOUBLE":
             found[place] = parsed(_bound(item, sums))
     return found
 
 
-def _bound(value: exp.Expression, sums: Sequence[exp.Expression]) -> str:
-    errors = [_error_of(part.parent if isinstance(part.parent, exp.Filter) else part) for part in sums]
+def _bound(value: exp.Expression, sums: Sequence[exp.AggFunc]) -> str:
+    errors = [error(asked_of(part, wide=False)) for part in sums if (error := known(part).error)]
     if value in sums or (isinstance(value, exp.Filter) and value.this in sums):
         return errors[0]
     # error propagation through an expression is not computed: a billionth of the value, and of what was summed
     return f"1E-9D * ABS(CAST({text_of(value)} AS DOUBLE)) + {' + '.join(errors)}"
-
-
-def _error_of(value: exp.Expression) -> str:
-    """n · 2^-52 · Σ|x| for a sum, that over n for an average."""
-    call = value.this if isinstance(value, exp.Filter) else value
-    behind = f" FILTER ({text_of(value.expression)})" if isinstance(value, exp.Filter) else ""
-    argument = text_of(call.this)
-    total = f"COALESCE(SUM(ABS(CAST({argument} AS DOUBLE))){behind}, 0D)"
-    return f"{_UNIT} * {total}" + (f" * COUNT({argument}){behind}" if isinstance(call, exp.Sum) else "")

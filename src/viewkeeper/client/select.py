@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import PythonUDFType
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
 from viewkeeper.client.scans import stream
-from viewkeeper.codegen.aggregates import EXACT_SUM
 from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import SqlError
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import face
+from viewkeeper.operators.computed import provide
 from viewkeeper.operators.duck import connect
-from viewkeeper.operators.exact_sums import sum_lists
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.optimize import optimize
 from viewkeeper.sql.bind import bind_select
@@ -86,7 +84,7 @@ def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) 
     failures: list[Exception] = []
     most = int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with connect(disabled_optimizers=_KEEP_ORDER, memory_bytes_max=most) as connection:
-        connection.create_function(EXACT_SUM, sum_lists, ["DOUBLE[]"], "DOUBLE", type=PythonUDFType.ARROW)
+        provide(connection)
         for number, one in enumerate(streams):
             connection.register(f"r{number}", _watched(one, failures))
         try:

@@ -1,21 +1,17 @@
-"""DuckDB SQL of aggregates: from the rows of a group, and from the sums and counts that a view keeps for it.
+"""DuckDB SQL of aggregates over the rows of a group, where nothing is kept.
 
-In: a bound aggregate, and the names of its arguments. Out: SQL. Always: both ways return the same value: sums and
-averages are exact, then rounded once; a value that does not fit its type fails.
+In: a bound aggregate, and what its arguments are called. Out: SQL. Always: the value that a view keeps (`aggregates`), its
+accumulators written out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from viewkeeper.codegen import decimals, wide_sums
 from viewkeeper.codegen.expression_sql import group_key
-from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.types import INT, SqlType, decimal
+from viewkeeper.model.types import INT
+from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
 from viewkeeper.sql.expressions import Aggregate, Case, Expression, Literal
-
-# Maps a list of DOUBLEs to the DOUBLE nearest to their exact sum: whatever runs the SQL provides this function.
-EXACT_SUM = "exact_sum"
 
 
 def arguments(call: Aggregate) -> tuple[Expression, ...]:
@@ -29,62 +25,38 @@ def arguments(call: Aggregate) -> tuple[Expression, ...]:
 
 def aggregate_sql(call: Aggregate, names: Sequence[str]) -> str:
     """The value of `call` over the rows of a group; `names` are the columns of its arguments."""
-    types = [arg.type for arg in call.args]
-    if call.function == "count":
-        return _count(call, names, types)
-    name, type_ = names[0], types[0]
-    match call.function:
-        case "min" | "max":
-            return f"{call.function}({group_key(name, type_)})"
-        case "sum" if type_.kind == "DOUBLE":
-            return _sum_of_doubles(name)
-        case "avg" if type_.kind == "DOUBLE":
-            return f"({_sum_of_doubles(name)} / CAST(count({name}) AS DOUBLE))"
-        case "sum" | "avg":
-            sums = [f"CAST(coalesce({part}, 0) AS HUGEINT)" for part in sum_parts(name, type_)]
-            value = (sum_value if call.function == "sum" else average_value)(sums, f"count({name})", type_, call.type)
-            return f"(CASE WHEN count({name}) = 0 THEN NULL ELSE {value} END)"
-    raise InvariantBroken(f"the aggregate {call.function} has no SQL")
+    return FUNCTIONS[call.function].value(_OfRows(call, names), call.arg_type, call.type)
 
 
-def _count(call: Aggregate, names: Sequence[str], types: Sequence[SqlType]) -> str:
-    if not call.distinct:
-        return f"count({names[0] if names else '*'})"
-    keys = [group_key(name, type_) for name, type_ in zip(names, types, strict=True)]
-    if len(keys) == 1:
-        return f"count(DISTINCT {keys[0]})"
-    whole = ", ".join(f"'v{place}': {key}" for place, key in enumerate(keys))
-    known = " AND ".join(f"{name} IS NOT NULL" for name in names)
-    return f"count(DISTINCT CASE WHEN {known} THEN {{{whole}}} END)"
+class _OfRows:
+    """`Kept`, of rows as they are."""
 
+    def __init__(self, call: Aggregate, names: Sequence[str]) -> None:
+        self._distinct, self._type = call.distinct, call.arg_type
+        self._names = names
+        self._keys = [group_key(name, arg.type) for name, arg in zip(names, call.args or (call,), strict=False)]
 
-def _sum_of_doubles(name: str) -> str:
-    return f"{EXACT_SUM}(list({name}) FILTER (WHERE {name} IS NOT NULL))"
+    def count(self) -> str:
+        if not self._distinct:
+            return f"count({self._names[0] if self._names else '*'})"
+        if len(self._keys) == 1:
+            return f"count(DISTINCT {self._keys[0]})"
+        whole = ", ".join(f"'v{place}': {key}" for place, key in enumerate(self._keys))
+        known = " AND ".join(f"{name} IS NOT NULL" for name in self._names)
+        return f"count(DISTINCT CASE WHEN {known} THEN {{{whole}}} END)"
 
+    def total(self, kind: str) -> list[str]:
+        name = self._names[0]
+        listed = f"list({f'DISTINCT {self._keys[0]}' if self._distinct else name}) FILTER (WHERE {name} IS NOT NULL)"
+        if self._type.kind == "DOUBLE":
+            return [f"{kind}_of_list({listed})"]  # which whoever runs the SQL provides
+        if self._distinct:
+            each = [f"CAST({sql} AS HUGEINT)" for _, sql in SUMS[kind]("e0", self._type)]
+            return [f"coalesce(list_sum(list_transform({listed}, lambda e0: {sql})), 0)" for sql in each]
+        return [f"coalesce({part}, 0)" for part, _ in SUMS[kind](name, self._type)]
 
-def sum_parts(name: str, type_: SqlType) -> list[str]:
-    """The sum of a column as an unscaled integer; for a wide DECIMAL its high and its low limb."""
-    if type_.precision > wide_sums.NARROW_DIGITS_MAX:
-        return wide_sums.limbs(name, type_)
-    total = f"sum({name})"
-    return [decimals.unscaled(total, decimal(38, type_.scale)) if type_.kind == "DECIMAL" else total]
+    def end(self, *, is_last: bool) -> str:
+        return f"{'max' if is_last else 'min'}({self._keys[0]})"
 
-
-def sum_value(sums: Sequence[str], _count: str, _arg: SqlType, type_: SqlType) -> str:
-    """The SUM that the parts represent."""
-    total = sums[0] if len(sums) == 1 else wide_sums.total(*sums)
-    return decimals.scaled(total, type_) if type_.kind == "DECIMAL" else f"CAST({total} AS {type_.duckdb})"
-
-
-def average_value(sums: Sequence[str], count: str, arg: SqlType, type_: SqlType) -> str:
-    """DECIMAL: exact, half up. Integers: the double nearest to the exact sum, over the count, as Spark divides."""
-    if type_.kind != "DECIMAL":
-        # Through text: DuckDB's cast of HUGEINT to DOUBLE is sometimes off by one unit.
-        return f"CAST(CAST({sums[0]} AS VARCHAR) AS DOUBLE) / CAST({count} AS DOUBLE)"
-    # At count 0 the CASE around this is already NULL; NULLIF keeps an eager engine from dividing by zero.
-    divisor = f"CAST(nullif({count}, 0) AS HUGEINT)"
-    shift = type_.scale - arg.scale
-    if len(sums) == 1:
-        return decimals.scaled(decimals.quotient(sums[0], divisor, shift=shift, divisor_max=2**63), type_)
-    high, low = sums
-    return decimals.scaled(wide_sums.average(high, low, divisor, shift=shift), type_)
+    def computed(self, function: str, *args: str) -> str:
+        return f"{function}({', '.join(args)})"

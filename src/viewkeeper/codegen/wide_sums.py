@@ -13,8 +13,8 @@ from viewkeeper.codegen.decimals import let, power_of_ten, rounded_quotient, uns
 from viewkeeper.model.types import SqlType, decimal
 
 NARROW_DIGITS_MAX = 28  # ten billion values of so many digits add up to 38
-_BASE_DIGITS = 19
-_BASE = power_of_ten(_BASE_DIGITS)
+BASE_DIGITS = 19
+_BASE = power_of_ten(BASE_DIGITS)
 
 
 def limbs(value: str, type_: SqlType) -> list[str]:

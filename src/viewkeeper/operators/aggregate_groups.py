@@ -20,9 +20,10 @@ from viewkeeper.operators import channels, exact_sums
 from viewkeeper.operators.accumulators import add_exactly
 from viewkeeper.operators.apply import Applier, Changes, Found
 from viewkeeper.operators.channels import GROUPS, Channel
+from viewkeeper.operators.computed import compute
 from viewkeeper.operators.contributions import first_contribution
 from viewkeeper.operators.duck import as_type, run_sql
-from viewkeeper.operators.pre_aggregation import apply_entries
+from viewkeeper.operators.pre_aggregation import apply_entries, nothing
 from viewkeeper.plan.nodes import AggregateNode
 
 
@@ -35,8 +36,8 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
     for place in range(len(node.exact_sums)):
         kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(channels.sums(place))))
     for place, entries in enumerate(node.entries):
-        was = old[len(kept) : len(kept) + len(entries.kept)]
-        kept += apply_entries(applier, entries, found, was, inputs.get(channels.entries(place)))
+        was = old[len(kept) : len(kept) + len(entries.facts.named(place, entries.values))]
+        kept += apply_entries(applier, entries, found, was, parts.get(channels.entries(place)))
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)
@@ -55,9 +56,8 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
 def empty_row(node: AggregateNode) -> bytes | None:
     """The row of the view's record over an empty base; None when HAVING hides it."""
     contribution = first_contribution(node)
-    kept = [contribution[f"s{i}"].combine_chunks() for i in range(len(node.state))]
-    kept += [pa.array([b""], pa.binary()) for _ in node.exact_sums]
-    kept += [pa.array([0 if c.type.kind == "BIGINT" and not c.nullable else None], c.type.arrow) for c in node.kept]
+    known = node.group_row[: len(node.state) + len(node.exact_sums) + len(node.facts)]
+    kept = [pa.array([None if column.nullable else nothing(column)], column.type.arrow) for column in known]
     finished = _finish(node, kept, contribution["key"])
     if node.having and not finished["shown"][0].as_py():
         return None
@@ -76,16 +76,12 @@ def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) ->
     """The output values, and whether a group is shown and fails."""
     if not node.values and not node.having:
         return pa.table({})
-    columns: dict[str, pa.Array] = {f"s{i}": kept[i] for i in range(len(node.state))}
-    at = len(node.state)
-    for place in range(len(node.exact_sums)):
-        columns[f"t{place}"] = exact_sums.round_sums(kept[at])
-        at += 1
-    for place, entries in enumerate(node.entries):
-        for prefix, wanted in (("d", entries.counted), ("lo", entries.first), ("hi", entries.last)):
-            if wanted:
-                columns[f"{prefix}{place}"] = kept[at]
-                at += 1
+    names = [f"s{i}" for i in range(len(node.state))] + [f"t{i}" for i in range(len(node.exact_sums))] + [*node.facts]
+    known = dict(zip(names, kept, strict=True))
+    columns = {
+        name: array for name, array in known.items() if name[0] not in "ty"
+    }  # what is left out is no SQL's matter
+    columns |= {f"p{i}": compute(one, known) for i, one in enumerate(node.computed)}
     if node.finish_reads_key:
         columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
     return run_sql(node.finish, states=pa.table(columns)).combine_chunks()
@@ -115,12 +111,8 @@ def _live_groups(node: AggregateNode, kept: list[pa.Array]) -> np.ndarray:
     empty = rows == 0
     if empty.any():
         gone = pa.array(empty)
-        sums = [array.filter(gone) for array in kept[: len(node.state)]]
-        left = any(pc.any(pc.not_equal(array, 0)).as_py() for array in sums)
-        left |= any(
-            not exact_sums.is_empty(kept[len(node.state) + i].filter(gone)).all() for i in range(len(node.exact_sums))
-        )
-        if left:
+        sums = [(array, one) for array, one in zip(kept, node.group_row[: len(kept)], strict=True) if not one.nullable]
+        if any(pc.any(pc.not_equal(array.filter(gone), nothing(one))).as_py() for array, one in sums):
             raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
     return ~empty
 

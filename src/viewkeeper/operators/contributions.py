@@ -19,7 +19,7 @@ from viewkeeper.operators import channels, exact_sums
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.operators.few_rows import add_up, are_few
-from viewkeeper.plan.nodes import AggregateNode, Edge, Entries
+from viewkeeper.plan.nodes import AggregateNode, DoubleSum, Edge, Entries
 
 
 def has_one_reader(node: AggregateNode, edge: Edge) -> bool:
@@ -38,8 +38,8 @@ def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, p
         yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
         yield channels.entries(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
-    for place, argument in enumerate(node.exact_sums):
-        yield channels.sums(place), _mantissas(node, argument, rows)
+    for place, one in enumerate(node.exact_sums):
+        yield channels.sums(place), _mantissas(node, one, rows)
 
 
 def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
@@ -53,8 +53,8 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
         named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
         named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
         yield channels.entries(place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
-    for place, argument in enumerate(node.exact_sums):
-        yield channels.sums(place), _mantissas(node, argument, given)
+    for place, one in enumerate(node.exact_sums):
+        yield channels.sums(place), _mantissas(node, one, given)
 
 
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -128,16 +128,18 @@ def _entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Tab
     return pa.table({"key": keys, "hash": hashes, "size": sizes, "n": grouped["n"]})
 
 
-def _mantissas(node: AggregateNode, argument: int, rows: pa.Table) -> pa.Table:
+def _mantissas(node: AggregateNode, one: DoubleSum, rows: pa.Table) -> pa.Table:
     """Mantissas by group and unit: split in numpy, because SQL cannot look into a double."""
     keys = [f"k{i}" for i in range(len(node.key))]
-    present = rows[f"a{argument}"].is_valid()
+    present = rows[f"a{one.argument}"].is_valid()
     if "fails" in rows.column_names:
         present = pc.and_(present, pc.invert(rows["fails"]))
-    chosen = rows.filter(present)
-    units, mantissas = exact_sums.split(np.asarray(chosen[f"a{argument}"]).astype(np.float64))
-    signed = mantissas * np.asarray(chosen["sign"])
-    grouped = pa.table({"unit": pa.array(units), "m": pa.array(signed)} | {key: chosen[key] for key in keys})
+    chosen, parts = rows.filter(present), []
+    values = np.asarray(chosen[f"a{one.argument}"]).astype(np.float64)
+    for units, mantissas in exact_sums.SPLITS[one.kind](values):
+        signed = mantissas * np.asarray(chosen["sign"])
+        parts.append(pa.table({"unit": pa.array(units), "m": pa.array(signed)} | {key: chosen[key] for key in keys}))
+    grouped = pa.concat_tables(parts)
     if not are_few([grouped]):
         by = "".join(f"{key}, " for key in keys)
         sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"

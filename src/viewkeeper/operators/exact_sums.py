@@ -11,7 +11,7 @@ a bin holding the 32 units from 32 · bin on; the three bins after those of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ _ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
 _WIDE = pa.decimal128(38, 0)
 
 
-def split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Unit and signed mantissa of each double; a special value is one of its own unit."""
     bits = values.view(np.int64)
     exponent = (bits >> 52) & 0x7FF
@@ -41,7 +41,23 @@ def split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if special.any():
         kinds = np.where(fraction != 0, _NAN, np.where(bits < 0, _MINUS, _PLUS)) * _BIN_UNITS
         units, mantissa = np.where(special, kinds, units), np.where(special, 1, mantissa)
-    return units.astype(np.int16), mantissa
+    return [(units.astype(np.int16), mantissa)]
+
+
+def split_squares(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The square of each finite double, (a · 2^27 + b)², in three parts of up to 54 bits; unit 0 stands for 2^-2148."""
+    ((units, mantissas),) = split(values)
+    finite = units < _NAN * _BIN_UNITS
+    sizes, twice = np.where(finite, np.abs(mantissas), 0), np.where(finite, 2 * units, 0)
+    high, low = sizes >> 27, sizes & ((1 << 27) - 1)
+    return [(twice + 54, high * high), (twice + 28, high * low), (twice, low * low)]
+
+
+# What is summed: for each kind of sum the parts (unit, mantissa) of each value.
+SPLITS: dict[str, Callable[[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]] = {
+    "sum": split,
+    "squares": split_squares,
+}
 
 
 def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Array) -> pa.Array:
@@ -87,19 +103,39 @@ def round_sums(kept: pa.Array) -> pa.Array:
     return pa.array(result)
 
 
-def sum_lists(lists: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The double nearest to the exact sum of each list without NULLs; NULL for an empty list."""
+def variances(freedom: int | pa.Array, count: pa.Array, sums: pa.Array, squares: pa.Array) -> pa.Array:
+    """(n·Σx² − (Σx)²) / (n·(n − freedom)) of exact sums, rounded once; NaN where a value is not finite."""
+    totals, special = _totals(sums)
+    squared, _ = _totals(squares, is_special=False)
+    numbers = zip(whole_numbers(freedom, len(count)), count.to_pylist(), totals, squared, strict=True)
+    unit = 1 << _LEAST
+    found = [exact_variance(f, n, total, square, unit) for f, n, total, square in numbers]
+    return pa.array(np.where(special, math.nan, np.array(found, np.float64)))
+
+
+def exact_variance(freedom: int, count: int, total: int, squares: int, unit: int) -> float:
+    """The variance of `count` numbers that are whole in units of 1 / `unit`; Python rounds a quotient of integers once."""
+    if count <= freedom:
+        return 0.0  # which nobody shows
+    try:
+        return (count * squares - total * total) / (count * (count - freedom) * unit * unit)
+    except OverflowError:
+        return math.inf
+
+
+def whole_numbers(values: int | pa.Array, count: int) -> list[int]:
+    """A column of integers as Python's, or one that stands for a whole column."""
+    return [values] * count if isinstance(values, int) else [int(value) for value in values.to_pylist()]
+
+
+def sum_lists(kind: str, lists: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The exact sum of each list without NULLs; NULL of none."""
     flat = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    sizes = np.asarray(pc.fill_null(pc.list_value_length(flat), 0))
-    units, mantissas = split(np.asarray(flat.flatten()))
+    groups = np.repeat(np.arange(len(flat)), np.asarray(pc.fill_null(pc.list_value_length(flat), 0)))
     kept = pa.nulls(len(flat), pa.binary())
-    sums = add_sums(kept, np.repeat(np.arange(len(flat)), sizes), units, pa.array(mantissas))
-    return pc.if_else(flat.is_valid(), round_sums(sums), None)
-
-
-def is_empty(kept: pa.Array) -> np.ndarray:
-    """Where the sum is empty."""
-    return Ragged.from_arrow(kept).lengths == 0
+    for units, mantissas in SPLITS[kind](np.asarray(flat.flatten())):
+        kept = add_sums(kept, groups, units, pa.array(mantissas))
+    return pc.if_else(flat.is_valid(), kept, None)
 
 
 def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
@@ -121,6 +157,18 @@ def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
     except OverflowError:
         size = math.inf
     return -size if total < 0 else size
+
+
+def _totals(kept: pa.Array, *, is_special: bool = True) -> tuple[list[int], np.ndarray]:
+    """Each kept sum as an integer, and whether special values are counted in it."""
+    groups, bins, sums = _read(kept)
+    low, high = _limbs(sums)
+    totals, special = [0] * len(kept), np.zeros(len(kept), bool)
+    if is_special:
+        special[groups[bins >= _NAN]] = True
+    for group, number, above, below in zip(groups.tolist(), bins.tolist(), high.tolist(), low.tolist(), strict=True):
+        totals[group] += ((above << 64) + below) << (_BIN_UNITS * number)
+    return totals, special
 
 
 def _read(kept: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:

@@ -1,8 +1,9 @@
 """PRE-AGGREGATION: distinct values of a group with their multiplicities, and what the group's record keeps of them.
 
-In: changes of multiplicities. Out: how many distinct values each group has, the first and the last of them. Always: a
-group's first value is the smallest of the old first one (if it remains), the inserted ones, and, when the old first one
-was deleted, the next entry of the prefix as of the epoch before that was not deleted: one lookup in the store, no scan.
+In: by how much multiplicities change. Out: how many distinct values each group has, the first and the last of them, and their
+exact sums. Always: a group's first value is the smallest of what was first before (if it is still there), of what came, and,
+when the old first one went, of the next entry of the prefix as of the epoch before that did not go: one look into the store,
+no scan. A sum changes by the values whose entries came into being or went.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from viewkeeper.model.keybatches import decode_keys, encode_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT
+from viewkeeper.model.types import BIGINT, BINARY
+from viewkeeper.operators import exact_sums
+from viewkeeper.operators.accumulators import add_exactly
 from viewkeeper.operators.apply import Applier, Found
+from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.plan.nodes import Entries
 
 _ROW = (Column("n", BIGINT, nullable=False),)
@@ -28,23 +32,61 @@ _ROW = (Column("n", BIGINT, nullable=False),)
 def apply_entries(
     applier: Applier, entries: Entries, groups: Found, was: Sequence[pa.Array], part: pa.Table | None
 ) -> list[pa.Array]:
-    """Put the entries' new multiplicities; returns the groups' new facts, in the order of `entries.kept`."""
+    """Put the entries' new multiplicities; returns the groups' new facts, as the entries name them."""
+    facts, columns = entries.facts, entries.facts.named(0, entries.values).values()
+    known = [array if one.nullable else array.fill_null(nothing(one)) for one, array in zip(columns, was, strict=True)]
     if part is None or not len(part):
-        return [array.fill_null(0) if entries.counted and i == 0 else array for i, array in enumerate(was)]
+        return known
     found = applier.find(entries.table, part)
     inserted, deleted = _put_multiplicities(applier, entries, found)
     keys = found.input["key"].combine_chunks()
     group_keys = groups.input["key"].combine_chunks()
-    prefixes = Ragged.from_arrow(keys).cut(np.zeros(len(keys), np.int64), np.asarray(found.input["size"])).to_arrow()
+    sizes = np.asarray(found.input["size"])
+    prefixes = Ragged.from_arrow(keys).cut(np.zeros(len(keys), np.int64), sizes).to_arrow()
     owners = np.asarray(pc.index_in(prefixes, value_set=group_keys))
-    facts: list[pa.Array] = []
-    if entries.counted:
+    new: list[pa.Array] = []
+    if facts.counted:
         change = np.bincount(owners, inserted.astype(np.int64) - deleted.astype(np.int64), minlength=len(group_keys))
-        facts.append(pc.add(was[0].fill_null(0), pa.array(change.astype(np.int64))))
-    for is_last in [end for end, wanted in ((False, entries.first), (True, entries.last)) if wanted]:
+        new.append(pc.add(known[0], pa.array(change.astype(np.int64))))
+    for is_last in [end for end, wanted in ((False, facts.first), (True, facts.last)) if wanted]:
         ends = _Ends(applier, entries, groups, is_last=is_last)
-        facts.append(ends.after(was[len(facts)], keys, owners, inserted, deleted))
-    return facts
+        new.append(ends.after(was[len(new)], keys, owners, inserted, deleted))
+    if facts.sums or facts.exact_sums:
+        changed = inserted | deleted
+        values = _values_of(entries, keys.filter(pa.array(changed)), sizes[changed])
+        signs = np.where(inserted, 1, -1)[changed]
+        new += _add_values(entries, known[len(new) :], owners[changed], signs, values)
+    return new
+
+
+def nothing(column: Column) -> pa.Scalar:
+    """What a group without rows has in a column of its record that is never NULL."""
+    return pa.scalar(b"" if column.type == BINARY else 0, column.type.arrow)
+
+
+def _add_values(
+    entries: Entries, known: Sequence[pa.Array], owners: np.ndarray, signs: np.ndarray, values: pa.Array
+) -> list[pa.Array]:
+    """The sums over distinct values, with those that came added and those that went taken away."""
+    new, count = [], len(entries.facts.sums)
+    if count:
+        changed = pa.table({"owner": pa.array(owners), "sign": pa.array(signs), "e0": values})
+        added = run_sql(entries.add, changed=changed).combine_chunks()
+        places = pc.index_in(pa.array(np.arange(len(known[0]))), value_set=added["owner"].cast(pa.int64()))
+        changes = [as_type(added[f"s{place}"], known[0].type) for place in range(count)]
+        new += [add_exactly(was, change.take(places)) for was, change in zip(known, changes, strict=False)]
+    for was, kind in zip(known[count:], entries.facts.exact_sums, strict=True):
+        sums = was
+        for splits, mantissas in exact_sums.SPLITS[kind](np.asarray(values)):
+            sums = exact_sums.add_sums(sums, owners, splits, pa.array(mantissas * signs))
+        new.append(sums)
+    return new
+
+
+def _values_of(entries: Entries, keys: pa.Array, sizes: np.ndarray) -> pa.Array:
+    """The value at the end of each entry's key, of which `sizes` bytes are its group's."""
+    whole = Ragged.from_arrow(keys)
+    return decode_keys(entries.values, whole.cut(sizes, whole.lengths - sizes).to_arrow())[0]
 
 
 def _put_multiplicities(applier: Applier, entries: Entries, found: Found) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +161,6 @@ class _Ends:
         """The value at the end of each entry's key."""
         there = keys.is_valid()
         sizes = Ragged.from_arrow(self._groups).lengths[np.asarray(there)]
-        whole = Ragged.from_arrow(keys.filter(there))
-        (values,) = decode_keys(self._entries.values, whole.cut(sizes, whole.lengths - sizes).to_arrow())
+        values = _values_of(self._entries, keys.filter(there), sizes)
         valid = np.asarray(there)
         return values.take(pa.array(np.cumsum(valid) - 1, mask=~valid))

@@ -43,6 +43,7 @@ def aggregate_node(
         contribute_each=_each(layout, "NOT fails" if can_fail else ""),
         state=layout.state,
         exact_sums=layout.exact_sums,
+        computed=layout.computed,
         entries=entries,
         values=layout.values,
         finish=layout.finish,
@@ -99,10 +100,14 @@ def _entries(layout: AggregateLayout, plan: EntryPlan, table: TableId, *, can_fa
             values,
             " AND ".join([*(["NOT fails"] if can_fail else []), *present]),
         ),
-        counted=plan.counted,
-        first=plan.first,
-        last=plan.last,
+        add=_add(plan),
+        facts=plan.facts,
     )
+
+
+def _add(plan: EntryPlan) -> str:
+    sums = [f"CAST(sum(sign * CAST({sql} AS HUGEINT)) AS HUGEINT) AS s{place}" for place, sql in enumerate(plan.each)]
+    return f"SELECT owner, {', '.join(sums)} FROM changed GROUP BY owner" if sums else ""
 
 
 def _grouped(layout: AggregateLayout, sums: Sequence[str], values: Sequence[str], where: str, also: str = "") -> str:
@@ -121,7 +126,7 @@ def _each(layout: AggregateLayout, where: str) -> str:
     """What each of `rows` contributes: its group key, states, arguments of exact sums, and values of entries."""
     shown = [f"{group_key(f'k{place}', group.type)} AS k{place}" for place, group in enumerate(layout.groups)]
     shown += [f"{sql} AS s{place}" for place, sql in enumerate(layout.each_sqls)]
-    shown += [f"a{argument}" for argument in layout.exact_sums]
+    shown += [f"a{argument}" for argument in dict.fromkeys(one.argument for one in layout.exact_sums)]
     for number, plan in enumerate(layout.entries):
         values = [group_key(f"a{argument}", layout.arguments[argument].type) for argument in plan.arguments]
         shown += [f"{value} AS e{number}_{place}" for place, value in enumerate(values)]

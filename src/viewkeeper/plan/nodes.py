@@ -75,28 +75,46 @@ class ProjectNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What the group's record keeps of a PRE-AGGREGATION: how many entries there are, the first value, the last one, and
+    exact sums over the values: of integers, and of DOUBLE by their kind."""
+
+    counted: bool = False
+    first: bool = False
+    last: bool = False
+    sums: tuple[Column, ...] = ()
+    exact_sums: tuple[str, ...] = ()
+
+    def named(self, number: int, values: tuple[Column, ...]) -> dict[str, Column]:
+        """The columns, by the names that they have in `states`, of the PRE-AGGREGATION over `values` at `number`."""
+        text, type_ = ", ".join(column.name for column in values), values[0].type
+        named = {}
+        if self.counted:
+            named[f"d{number}"] = Column(f"count(distinct {text})", BIGINT, nullable=False)
+        if self.first:
+            named[f"lo{number}"] = Column(f"min({text})", type_, nullable=True)
+        if self.last:
+            named[f"hi{number}"] = Column(f"max({text})", type_, nullable=True)
+        named |= {f"x{number}_{place}": column for place, column in enumerate(self.sums)}
+        exact_sums = [Column(f"{kind}(distinct {text})", BINARY, nullable=False) for kind in self.exact_sums]
+        return named | {f"y{number}_{place}": column for place, column in enumerate(exact_sums)}
+
+
+@dataclass(frozen=True, slots=True)
 class Entries:
     """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
 
     `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
-    number changes, `n`, which is not 0. The group's record keeps what is asked for: the number of entries, the first
-    value, the last one.
+    number changes, `n`, which is not 0. `add` reads the relation `changed`: of entries that came into being (`sign` 1) or
+    went (−1) the place of their group, `owner`, and their values `e0…`. It returns by `owner` how the sums of the facts
+    change, `s0…`.
     """
 
     table: TableId
     values: tuple[Column, ...]
     contribute: str
-    counted: bool
-    first: bool
-    last: bool
-
-    @property
-    def kept(self) -> tuple[Column, ...]:
-        """The columns of the group's record that come from these entries."""
-        text = ", ".join(column.name for column in self.values)
-        counted = (Column(f"count(distinct {text})", BIGINT, nullable=False),) if self.counted else ()
-        ends = [name for name, wanted in (("min", self.first), ("max", self.last)) if wanted]
-        return counted + tuple(Column(f"{name}({text})", self.values[0].type, nullable=True) for name in ends)
+    add: str
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +134,38 @@ class Rollup:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubleSum:
+    """An exact sum over DOUBLEs: the argument's place among `a0…`, and what is summed of it."""
+
+    argument: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that SQL cannot compute: a function of `operators.computed`, over columns of `states` and whole numbers."""
+
+    function: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateNode:
     """γ: one record for each group, holding exact accumulators and the values shown.
 
     Its edges return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
-    `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on inserted and
-    on deleted rows, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes.
-    States are never NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by
-    itself: `sign`, `k0…`, `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`.
-    `exact_sums` are the arguments (indexes among `a0…`) of which an exact sum of DOUBLE is kept. `rollup`: the same
-    from counted rows, where possible.
+    `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
+    what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
+    NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
+    `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the exact sums of
+    DOUBLE that are kept. `rollup`: the same from counted rows, where that can be.
 
-    `finish` reads the relation `states`: `s0…`, the rounded sums of DOUBLE `t0…`, of the entries `d0…` (how many),
-    `lo0…` and `hi0…`, with the record's `k0…` when `finish_reads_key`. It returns the values `v0…` in the order of its
-    input; with `having` also `shown`, and where a value can fail `fails`: such groups are listed in the table
-    `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups are in the
-    table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the group
-    stays when its row count is 0 (aggregates without GROUP BY).
+    `finish` reads the relation `states`: `s0…`, the facts of the entries as these name them, then `p0…`, what is `computed`
+    from all of these and from the exact sums `t0…`, with the record's `k0…` when `finish_reads_key`. It returns the
+    values `v0…` in the order of its input; with `having` also `shown`, and where a value can fail `fails`: such groups are
+    listed in the table `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups
+    stand in the table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the
+    group stays when its row count is 0 (aggregates without GROUP BY).
     """
 
     table: TableId
@@ -142,7 +175,8 @@ class AggregateNode:
     contribute: str
     contribute_each: str
     state: tuple[Column, ...]
-    exact_sums: tuple[int, ...]
+    exact_sums: tuple[DoubleSum, ...]
+    computed: tuple[Computed, ...]
     entries: tuple[Entries, ...]
     values: tuple[Column, ...]
     finish: str
@@ -159,13 +193,13 @@ class AggregateNode:
     @property
     def group_row(self) -> tuple[Column, ...]:
         """What a group's record holds."""
-        sums = tuple(Column(f"sum(a{argument})", BINARY, nullable=False) for argument in self.exact_sums)
-        return self.state + sums + self.kept + (() if self.having else self.values)
+        sums = tuple(Column(f"{one.kind}(a{one.argument})", BINARY, nullable=False) for one in self.exact_sums)
+        return self.state + sums + tuple(self.facts.values()) + (() if self.having else self.values)
 
     @property
-    def kept(self) -> tuple[Column, ...]:
-        """What a group's record keeps of all its entries."""
-        return tuple(column for entries in self.entries for column in entries.kept)
+    def facts(self) -> dict[str, Column]:
+        """What a group's record keeps of all its entries, by the names in `states`."""
+        return {k: v for number, one in enumerate(self.entries) for k, v in one.facts.named(number, one.values).items()}
 
     @property
     def row(self) -> tuple[Column, ...]:

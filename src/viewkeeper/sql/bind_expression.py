@@ -14,9 +14,10 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.sql import construct, date_functions, functions
+from viewkeeper.sql.aggregates import FUNCTIONS, NODES
 from viewkeeper.sql.expressions import Aggregate, Expression, Literal, walk
 from viewkeeper.sql.literals import VOID, read_literal, target_type
-from viewkeeper.sql.refusals import refuse_expression, refuse_subquery
+from viewkeeper.sql.refusals import name_of, refuse_expression, refuse_subquery
 from viewkeeper.sql.scope import Scope
 
 DEPTH_MAX = 100
@@ -30,15 +31,6 @@ _COMPARISONS = {
     exp.GT: ">",
     exp.GTE: ">=",
     exp.NullSafeEQ: "<=>",
-}
-_AGGREGATES = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.LogicalAnd: "min",
-    exp.LogicalOr: "max",
 }
 
 
@@ -55,7 +47,7 @@ def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
         return _bind_arithmetic(node, scope)
     if kind in _COMPARISONS:
         return construct.compare(_COMPARISONS[kind], *_sides(node, scope))
-    if kind in _AGGREGATES:
+    if kind in NODES:
         return _bind_aggregate(node, scope)
     if kind in _RULES:
         return _RULES[kind](node, scope)
@@ -99,7 +91,8 @@ def _bind_column(node: exp.Column, scope: Scope) -> Expression:
 
 
 def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
-    function, shown = _AGGREGATES[type(node)], node.sql_name().lower()
+    shown, written = node.sql_name().lower(), name_of(node).lower()
+    name = written if written in FUNCTIONS else NODES[type(node)]
     if scope.barred is not None:
         raise SqlError(f"{shown}() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING")
     if node.this is None:
@@ -107,15 +100,15 @@ def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
     if node.expressions:
         raise UnsupportedSql(f"{shown} of several arguments is not supported", "name one column")
     if isinstance(node.this, exp.Star):
-        return construct.aggregate(function, ())
+        return construct.aggregate(name, ())
     distinct = isinstance(node.this, exp.Distinct)
     inner = replace(scope, barred="another aggregate")
     args = [bind_expression(arg, inner) for arg in (node.this.expressions if distinct else (node.this,))]
-    if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
+    if type(node) in FUNCTIONS[name].of_booleans:
         args = [construct.boolean(arg, shown) for arg in args]
-    if distinct and len(args) > 1 and function != "count":
+    if distinct and len(args) > 1 and name != "count":
         raise UnsupportedSql(f"{shown}(DISTINCT …) of several columns is not supported", "name one column")
-    return construct.aggregate(function, args, distinct=distinct and function not in ("min", "max"))
+    return construct.aggregate(name, args, distinct=distinct)
 
 
 def _bind_filter(node: exp.Filter, scope: Scope) -> Expression:
@@ -231,7 +224,7 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Filter: _bind_filter,
     exp.CountIf: _bind_count_if,
 }
-_RULED = frozenset({*_RULES, *functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *_AGGREGATES})
+_RULED = frozenset({*_RULES, *functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *NODES})
 
 # The flags and operands that the rules above read, or that have no meaning under Spark's ANSI rules.
 _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {

@@ -12,17 +12,16 @@ from dataclasses import replace
 from viewkeeper.errors import InvariantBroken, SqlError, TypeMismatch, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType, decimal
+from viewkeeper.sql.aggregates import FUNCTIONS
 from viewkeeper.sql.expressions import Aggregate, Call, Case, Cast, Expression, Literal
 from viewkeeper.sql.literals import VOID, text_as
 from viewkeeper.sql.type_rules import (
     as_decimal,
-    average_type,
     cast_allowed,
     cast_may_fail,
     common_type,
     decimal_result,
     operand_type,
-    sum_type,
 )
 
 _SIGN_DIGITS_MAX = 34  # beyond that Spark rounds: it computes - and abs in a 34-digit context
@@ -203,21 +202,16 @@ def string_call(name: str, args: Sequence[Expression], type_: SqlType) -> Expres
     return Call(name, parts, type_, any(arg.nullable for arg in parts))
 
 
-def aggregate(function: str, args: Sequence[Expression], *, distinct: bool = False) -> Aggregate:
-    """COUNT, SUM, AVG, MIN or MAX; the smallest of distinct values is the smallest of all."""
-    shown = function.upper()
-    if function == "count":
+def aggregate(name: str, args: Sequence[Expression], *, distinct: bool = False) -> Aggregate:
+    """A call of a function of `aggregates`; the smallest of distinct values is the smallest of all."""
+    function, shown = FUNCTIONS[name], name.upper()
+    if name == "count":
         counted = tuple(coerce(arg, types.INT) if arg.type == VOID else arg for arg in args)
         return Aggregate("count", counted, types.BIGINT, distinct=distinct)
     if not args:
         raise SqlError(f"{shown}(*) is not a function", "name the column")
     arg = typed(args[0], shown)
-    if function in ("min", "max"):
-        return Aggregate(function, (arg,), arg.type)
-    if distinct:
-        hint = f"take it of a subquery: SELECT {shown}(x) FROM (SELECT DISTINCT x FROM t)"
-        raise UnsupportedSql(f"{shown}(DISTINCT …) is not supported", hint)
-    return Aggregate(function, (arg,), (sum_type if function == "sum" else average_type)(arg.type))
+    return Aggregate(name, (arg,), function.result_type(arg.type), distinct=distinct and not function.is_end)
 
 
 def filtered(call: Aggregate, condition: Expression) -> Aggregate:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from viewkeeper.model.types import SqlType
+from viewkeeper.sql.aggregates import FUNCTIONS
 from viewkeeper.sql.syntax import Value
 
 _INFIX = frozenset(
@@ -121,7 +122,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """COUNT, SUM, AVG, MIN or MAX over the rows of a group for which `filter` is true.
+    """A function of `aggregates` over the rows of a group for which `filter` is true.
 
     COUNT(*) has no argument, COUNT(DISTINCT a, b) has several, all others have one.
     """
@@ -134,17 +135,22 @@ class Aggregate:
 
     @property
     def nullable(self) -> bool:
-        return self.function != "count"
+        return FUNCTIONS[self.function].nullable
 
     @property
     def fallible(self) -> bool:
-        """An exact sum may exceed its type, and so may an average whose type has fewer whole digits than its argument.
+        """Whether its value may not fit; what happens to single rows is the arguments' own matter."""
+        return FUNCTIONS[self.function].can_fail(self.arg_type, self.type)
 
-        Failures of single rows belong to the arguments.
-        """
-        if self.function == "avg":
-            return self.type.whole_digits < self.args[0].type.whole_digits
-        return self.function == "sum" and self.type.is_exact
+    @property
+    def arg_type(self) -> SqlType:
+        """The type of the first argument; that of COUNT(*) is of no account."""
+        return self.args[0].type if self.args else self.type
+
+    @property
+    def needs_entries(self) -> bool:
+        """Whether it is kept by distinct values: a PRE-AGGREGATION."""
+        return self.distinct or FUNCTIONS[self.function].is_end
 
     @property
     def text(self) -> str:

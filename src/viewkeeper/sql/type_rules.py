@@ -115,27 +115,6 @@ def _division_fits(result: SqlType, left: SqlType, right: SqlType, divisor_max: 
     return shift >= 0 and len(str(divisor_max - 1)) <= DIGITS_MAX - 4
 
 
-def sum_type(arg: SqlType) -> SqlType:
-    if arg.is_integer:
-        return types.BIGINT
-    if arg.kind == "DOUBLE":
-        return types.DOUBLE
-    _check_number("SUM", arg)
-    return decimal(min(DIGITS_MAX, arg.precision + 10), arg.scale)
-
-
-def average_type(arg: SqlType) -> SqlType:
-    if arg.is_integer or arg.kind == "DOUBLE":
-        return types.DOUBLE
-    _check_number("AVG", arg)
-    return decimal(min(DIGITS_MAX, arg.precision + 4), min(DIGITS_MAX, arg.scale + 4))
-
-
-def _check_number(function: str, arg: SqlType) -> None:
-    if arg.kind != "DECIMAL":
-        raise TypeMismatch(f"{function} needs a number, not {arg}", "CAST the argument")
-
-
 _TO_STRING = ("INT", "BIGINT", "BOOLEAN", "DATE", "DECIMAL", "TIMESTAMP", "STRING")
 _CASTS = frozenset(
     {

@@ -5,9 +5,10 @@ In: a name in lower case. Out: a hint, or None. Always: what a hint suggests is 
 
 from __future__ import annotations
 
+from viewkeeper.sql import aggregates
+
 _LISTS = "keep the rows themselves in a view, and put the values together when reading"
 _SHARES = "COUNT(*) by value (GROUP BY x) holds all that it is computed from"
-_SPREAD = "it follows from COUNT(x), SUM(x) and SUM(x * x)"
 _PAIRS = "it follows from COUNT(*), SUM(x), SUM(y), SUM(x * x), SUM(y * y) and SUM(x * y)"
 _EXTREME = "join with (SELECT g, MAX(y) AS y FROM t GROUP BY g) on g and y"
 _ORDERED = "a table has no order; use MIN(x) or MAX(x)"
@@ -26,7 +27,7 @@ AGGREGATES: dict[str, str] = {
         "median percentile percentile_cont percentile_disc percentile_approx approx_percentile quantile mode".split(),
         _SHARES,
     ),
-    **dict.fromkeys("stddev std stddev_samp stddev_pop variance var_samp var_pop".split(), _SPREAD),
+    "std": "use STDDEV(x)",
     **dict.fromkeys("corr covar_pop covar_samp regr_slope regr_intercept regr_r2".split(), _PAIRS),
     **dict.fromkeys(("max_by", "arg_max"), _EXTREME),
     **dict.fromkeys(("min_by", "arg_min"), _EXTREME.replace("MAX", "MIN")),
@@ -107,7 +108,8 @@ def of_function(name: str) -> str:
 
 
 def of_aggregate(name: str) -> str:
-    return AGGREGATES.get(name, "COUNT, SUM, AVG, MIN and MAX are")
+    *others, last = (known.upper() for known in aggregates.FUNCTIONS)
+    return AGGREGATES.get(name, f"{', '.join(others)} and {last} are")
 
 
 def of_window(name: str) -> str:

@@ -56,7 +56,7 @@ def _entries(aggregation: Aggregation) -> list[KeptTable]:
     values = dict.fromkeys(
         _argument_text(aggregation.input, aggregate)
         for aggregate in aggregation.grouping.aggregates
-        if aggregate.distinct or aggregate.function in ("min", "max")
+        if aggregate.needs_entries
     )
     return [KeptTable("PRE-AGGREGATION", _records((*key_of(aggregation), value), "multiplicity")) for value in values]
 

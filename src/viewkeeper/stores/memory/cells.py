@@ -63,7 +63,7 @@ class CellPlace(Partition):
         """The cells that are no longer needed, as (table, key, below which epoch).
 
         Those below the newest that a reader at the floor sees, and that one too, if it is a tombstone of an epoch
-        before `settled`: no put of an earlier one is under way.
+        before `applied`: no put of an earlier one is under way.
         """
         for table, key in list(self._surplus):
             cells = list(versions_of(self.pairs(table).get(key) or b""))
