@@ -14,8 +14,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "failpoints"),
     ("model",),
     ("ports", "events", "settings"),
-    ("sql",),
-    ("codegen",),
+    ("sql", "codegen"),
     ("catalog", "plan"),
     ("logs", "coordinator", "operators", "stores", "check"),
     ("engine",),
@@ -147,7 +146,7 @@ def test_the_public_face_names_the_same_order() -> None:
     drawn = [line.strip() for line in face.source.splitlines() if " < " in line]
 
     assert " ".join(drawn) == (
-        "errors, model < ports, events, settings < sql < plan "
+        "errors, model < ports, events, settings < sql, codegen < catalog, plan "
         "< logs | coordinator | operators | stores | check < engine < client, load < cli, bench"
     )
 

@@ -37,7 +37,7 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
         kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(channels.sums(place))))
     for place, entries in enumerate(node.entries):
         was = old[len(kept) : len(kept) + len(entries.facts.named(place, entries.values))]
-        kept += apply_entries(applier, entries, found, was, parts.get(channels.entries(place)))
+        kept += apply_entries(applier, entries, found, was, inputs.get(channels.entries(place)))
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)
