@@ -138,8 +138,7 @@ class StreamingLoop:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its own
-        stack.
+        """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its stack.
 
         A full disk or a held lock may pass: an epoch stopped by one stays in flight, and is run again.
         """

@@ -54,8 +54,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """A view that is being filled: for each source the cursors of the parts that are not done; rows done, of about how
-    many.
+    """A view that is being filled: for each source the cursors of unfinished parts; rows done, of about how many.
 
     All sources are listed from the first chunk on, so a view is filled when none has a cursor left.
     """

@@ -1,5 +1,4 @@
-"""Canonical text: what a part of a plan means, independent of names, aliases, and the order of conditions and of
-CREATEs.
+"""Canonical text: what a part of a plan means, whatever the names, aliases, and order of conditions and CREATEs.
 
 In: bound expressions, and the texts of a node's inputs. Out: text. Always: equal parts of two views have equal texts,
 in every process and release; a column is its position, a base table its id, another node the digest of its own text.

@@ -64,8 +64,7 @@ class PhysicalPlan:
         return [(node, i) for node in self.nodes for i, edge in enumerate(node.edges) if edge.source == source]
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
-        """The sources that a backfill brings rows of, in the order they were made: base tables, and nodes that are
-        `filled`.
+        """The sources of a backfill's rows, in the order they were made: base tables, and nodes that are `filled`.
 
         Nodes that are not filled get their rows from their own sources: they are filled together.
         """

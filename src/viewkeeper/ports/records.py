@@ -130,8 +130,7 @@ class VersionedTables(Protocol):
         ...
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
-        """Drop versions that no reader at or above the record's floor needs, of about so many records; returns how
-        many.
+        """Drop versions that no reader at or above the floor needs, of about `records_max` records; returns how many.
 
         Called between epochs, repeatedly until it returns 0. A store that drops them when an epoch is admitted, or with
         the next write of a record, returns 0.

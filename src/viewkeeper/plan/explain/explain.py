@@ -1,5 +1,4 @@
-"""EXPLAIN: the plan that the next epoch runs for one view or for all, in zones, with the tables it keeps and what is
-shared.
+"""EXPLAIN: the plan that the next epoch runs for one view or for all, in zones, with its tables and what is shared.
 
 In: a catalog and the name of a view. Out: text, a Mermaid flowchart or a graph for Graphviz. Always: the same catalog
 gives the same output in every process; it shows the relations that are lowered, and the stored nodes that they became.
