@@ -31,7 +31,7 @@ from viewkeeper.model.schema import TableSchema
 
 CHANGES_PER_SYNC = 10_000
 VARIANTS = ("each", "batched", "fused")
-STREAM = "0"
+STREAM = 0
 
 
 class UpdateProgram(Protocol):
@@ -76,13 +76,13 @@ def run(url: str, target: Path, first: Mapping[str, pa.Table], program: type[Upd
     settings = {"map_size": 1 << 34, "max_dbs": 4, "sync": False, "metasync": False, "readahead": False}
     with vk.connect(url, read_only=True) as db, lmdb.open(str(target), **settings) as environment:
         record = db.store.read_epoch_record()
-        start, stop = record.positions[Stream(STREAM)], db.store.ends()[Stream(STREAM)]
+        start, stop = record.positions[Stream(str(STREAM))], db.store.ends()[Stream(str(STREAM))]
         schemas, updates = {name: db.table(name).schema for name in first}, program(environment)
         by_id = {schema.id: schema for schema in schemas.values()}
         updates.load(first, schemas, start)
         environment.sync(True)
         began, cpu = time.perf_counter(), time.process_time()
-        batches = list(db.store.read_log(Stream(STREAM), start, Position(stop)))
+        batches = list(db.store.read_log(Stream(str(STREAM)), start, Position(stop)))
         columns = (updates.columns(batch, by_id[source]) for source, batch in batches)
         changes = [change for lists in columns for change in zip(*lists, strict=True)]
         if len(schemas) > 1:
