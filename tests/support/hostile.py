@@ -23,7 +23,7 @@ from tests.support.running import HereRunner, Interrupted, ManagersRunner
 from viewkeeper.client.views import _to_dict
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.errors import EpochTooLarge, InputError, StoreUnavailable, ViewKeeperError
+from viewkeeper.errors import EpochTooLarge, InputError, NameInUse, StoreUnavailable, ViewKeeperError
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Positions
@@ -141,8 +141,12 @@ class Schedule:
         self.counts["drops"] += 1
         other = self._random.choice((kind.name, self._random.choice(sorted(KINDS))))
         for new in with_their_sources([other]):
-            if new.name not in self._views:
+            if new.name in self._views:
+                continue
+            try:
                 self._create(new)
+            except NameInUse:  # what it reads is being replaced
+                return
 
     def _execute(self, sql: str) -> None:
         """A statement, again where no answer came."""
