@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.catalog.stored import StoredNode
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
-from viewkeeper.plan.plain import remembered
+from viewkeeper.plan.plain import from_plain, remembered, to_plain
 
 _SWAPS_KEPT = 8
 
@@ -26,7 +27,9 @@ class ViewDefinition:
 
     `names` maps each name in the text to its table or view, so that a later RENAME does not change its meaning. `needs`
     are the tables of the stored nodes that compute it, its own last; `node` is that one. `replaces` are the views that
-    it replaces, or will replace once it is filled; the last is its direct predecessor.
+    it replaces, or will replace once it is filled; the last is its direct predecessor. `written` is the id under which
+    the text was first created, if that is another. `present` is the index in the row of a count, if records in which it
+    is 0 are not of this view. `sharing`: the sharing that computes it.
     """
 
     id: TableId
@@ -38,6 +41,13 @@ class ViewDefinition:
     needs: tuple[TableId, ...]
     node: StoredNode
     replaces: tuple[TableId, ...] = ()
+    written: TableId = TableId(0)
+    present: int | None = None
+    sharing: TableId | None = None
+
+    @property
+    def source(self) -> Source:
+        return Source(self.text, self.names, self.written or self.id)
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -62,6 +72,9 @@ class ViewDefinition:
             "shown": [shown.to_json() for shown in self.shown],
             "needs": list(self.needs),
             "replaces": list(self.replaces),
+            "written": self.written,
+            "present": self.present,
+            "sharing": self.sharing,
         }
 
     @staticmethod
@@ -76,6 +89,9 @@ class ViewDefinition:
             tuple(TableId(table) for table in value["needs"]),
             nodes[value["needs"][-1]],
             tuple(TableId(other) for other in value["replaces"]),
+            TableId(value.get("written", 0)),
+            value.get("present"),
+            value.get("sharing"),
         )
 
 
@@ -99,6 +115,7 @@ class Catalog:
     replacements: tuple[ViewDefinition, ...] = ()
     swaps: tuple[str, ...] = ()
     rules_off: tuple[str, ...] = ()
+    sharings: tuple[Sharing, ...] = ()
 
     @property
     def kept(self) -> tuple[ViewDefinition, ...]:
@@ -150,6 +167,9 @@ class Catalog:
         """The stored nodes that a view needs, its own last."""
         own = {node.table: node for node in self.nodes}
         return tuple(own[table] for table in view.needs)
+
+    def sharing(self, view: ViewDefinition) -> Sharing | None:
+        return next((one for one in self.sharings if one.id == view.sharing), None)
 
     def own_nodes(self, view: ViewDefinition) -> frozenset[TableId]:
         """The tables of the nodes that a view alone needs."""
@@ -209,7 +229,13 @@ class Catalog:
         needed = {table for view in self.kept for table in view.needs}
         kept = tuple(node for node in self.nodes if node.table in needed)
         gone = tuple((table, epoch) for node in self.nodes if node.table not in needed for table in node.tables)
-        return replace(self, nodes=kept, dropped=(*self.dropped, *gone))
+        shared = {view.sharing for view in self.kept}
+        sharings = tuple(sharing for sharing in self.sharings if sharing.id in shared)
+        return replace(self, nodes=kept, dropped=(*self.dropped, *gone), sharings=sharings)
+
+    def with_sharing(self, sharing: Sharing) -> Catalog:
+        """Add a sharing that carries the catalog's next id, for views that are defined next."""
+        return replace(self, next_id=self.next_id + 1, sharings=(*self.sharings, sharing))
 
     def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
         """Put the filled replacements in place of what they replace; the same catalog when there are none."""
@@ -303,6 +329,7 @@ class Catalog:
             "replacements": [view.to_json() for view in self.replacements],
             "swaps": list(self.swaps),
             "rules_off": list(self.rules_off),
+            "sharings": to_plain(self.sharings),
         }
 
     @staticmethod
@@ -322,6 +349,7 @@ class Catalog:
             tuple(ViewDefinition.from_json(view, by_table) for view in value["replacements"]),
             tuple(value["swaps"]),
             tuple(value["rules_off"]),
+            tuple(from_plain(Sharing, sharing) for sharing in value.get("sharings", ())),
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.sharings import Source
 from viewkeeper.catalog.stored import StoredNode
 from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
@@ -17,6 +18,7 @@ from viewkeeper.plan.assign import assign
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.lower import Lowered, lower_view
 from viewkeeper.plan.optimize import optimize
+from viewkeeper.plan.rules.share_groupings import over_shared
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import AggregationRef
 from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
@@ -71,7 +73,9 @@ def _defined(
     view_id = TableId(catalog.next_id)
     nodes = assign(lowered, catalog.nodes, view_id, without=without)
     needs = tuple(node.table for node in nodes)
-    view = ViewDefinition(view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1])
+    view = ViewDefinition(
+        view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1], present=lowered.present
+    )
     return view, nodes
 
 
@@ -113,13 +117,32 @@ def _shows_groups(relation: Relation, grouping: Grouping) -> bool:
 
 def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
     """What a view's text means, with its names and columns as they were when it was written."""
-    then, meant = catalog.as_of(view.id), dict(view.names)
     if view.kind != "INDEX":
-        return bind_query(view.text, lambda name: _relation(then, then.by_id(meant[name.lower()])))
+        return _meaning(catalog, view.source)
     statement = parse_statements(view.text)[0]
     if not isinstance(statement, CreateIndex):
         raise InvariantBroken(f"index {view.name} has no definition")
+    then = catalog.as_of(view.id)
     return _index(then.table_by_id(view.names[0][1]), statement.columns, statement.covered)
+
+
+def computed_relation(catalog: Catalog, view: ViewDefinition) -> Relation:
+    """What is computed for a view: what its text means, or the same over a γ that it shares with others."""
+    relation, sharing = relation_of(catalog, view), catalog.sharing(view)
+    if sharing is None:
+        return relation
+    return over_shared(relation, tuple(_meaning(catalog, member) for member in sharing.members))
+
+
+def _meaning(catalog: Catalog, source: Source) -> Relation:
+    then = catalog.as_of(source.written)
+    return _bound(source.text, tuple((name, _relation(then, then.by_id(meant))) for name, meant in source.names))
+
+
+@lru_cache(maxsize=4096)
+def _bound(text: str, names: tuple[tuple[str, Relation], ...]) -> Relation:
+    meant = dict(names)
+    return bind_query(text, lambda name: meant[name.lower()])
 
 
 def _index(table: TableSchema, indexed: Sequence[str], covered: Sequence[str]) -> Index:
@@ -131,7 +154,7 @@ def _relation(catalog: Catalog, entry: TableSchema | ViewDefinition) -> Relation
         return Scan(entry)
     if entry.kind == "INDEX":
         raise UnsupportedSql(f"{entry.name} is an index, which a view cannot read", "read its table")
-    return ViewRows(entry.id, relation_of(catalog, entry))
+    return ViewRows(entry.id, computed_relation(catalog, entry))
 
 
 def define_index(
@@ -152,7 +175,7 @@ def define_index(
 
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
     """The nodes of a view, from its text."""
-    return _lower(optimize(relation_of(catalog, view), without=catalog.rules_off))
+    return _lower(optimize(computed_relation(catalog, view), without=catalog.rules_off))
 
 
 _lower = lru_cache(maxsize=1024)(lower_view)

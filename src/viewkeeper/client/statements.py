@@ -6,6 +6,7 @@ in full before it writes.
 
 from __future__ import annotations
 
+from functools import partial
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.create_text import create_text
 from viewkeeper.catalog.define import define_index, define_view
+from viewkeeper.catalog.optimize_views import optimize_views
 from viewkeeper.client.result import Result
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
@@ -62,6 +64,8 @@ def _run(database: Database, statement: sql.Statement) -> Result:
             return Result(("table", "key", "columns"), rows)
         case sql.ShowViews():
             return _show_views(database)
+        case sql.OptimizeViews():
+            return _optimize(database)
         case sql.ShowCreate(name=name, kind=kind):
             return _show_create(database, name, kind)
         case sql.Describe(name=name):
@@ -139,6 +143,16 @@ def _replace_view(database: Database, statement: sql.CreateView) -> Result:
     database.change_catalog(change)
     told = "is being replaced: the old one is read until the new one is filled" if there else "created"
     return Result(message=f"view {name} {told}")
+
+
+def _optimize(database: Database) -> Result:
+    record = database.store.read_epoch_record()
+    before = len(database.catalog().replacements)
+    change = partial(optimize_views, epoch=record.committed, stopped=record.stopped)
+    count = len(database.change_catalog(change).replacements) - before
+    if not count:
+        return Result(message="no view would gain from being computed with others")
+    return Result(message=f"{count} views will be computed together: the old ones are read until the new ones are filled")
 
 
 def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:

@@ -68,7 +68,7 @@ class View:
             partition = self._database.store.partition_of(first)
             row = self._row(partition, node.table, encoded, moment)
             if self._held or self._still(moment):
-                return None if row is None else _to_dict(definition, encoded, row)
+                return None if row is None else _shown(definition, encoded, row)
 
     def scan(
         self,
@@ -161,7 +161,8 @@ class View:
             yield pairs_to_arrow(self._unfilled_pairs(definition))
             return
         spans = ((self._partitions_of(definition, low, high), low, high) for low, high in ranges)
-        yield from held.batches(definition.node.table, spans)
+        for keys, rows in held.batches(definition.node.table, spans):
+            yield present_records(definition, keys, rows)
 
     def in_mode(self, mode: ReadMode) -> View:
         """This view, read in `mode` unless a read states another."""
@@ -186,7 +187,9 @@ class View:
                 yield from (_to_dict(definition, key, row) for key, row in pairs if key >= low)
                 return
             for key, row in held.scan(partitions, definition.node.table, low, high, reverse=reverse):
-                yield _to_dict(definition, key, row)
+                record = _shown(definition, key, row)
+                if record is not None:
+                    yield record
         finally:
             self._release(held)
 
@@ -208,7 +211,7 @@ class View:
                 yield to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
                 return
             for keys, rows in held.batches(definition.node.table, [(partitions, low, high)], reverse=reverse):
-                yield to_arrow(definition.node, definition.shown, keys, rows)
+                yield to_arrow(definition.node, definition.shown, *present_records(definition, keys, rows))
         finally:
             self._release(held)
 
@@ -228,7 +231,7 @@ class View:
         finally:
             self._release(held)
         keys, rows = (pa.concat_arrays(arrays) for arrays in zip(*found, strict=True))
-        return definition, keys, rows
+        return definition, *present_records(definition, keys, rows)
 
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
@@ -352,8 +355,28 @@ def _to_change(definition: ViewDefinition, step: Step) -> Change:
 
     columns = definition.node.key
     key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
-    before, after = (None if row is None else _to_dict(definition, step.key, row) for row in (step.before, step.after))
+    before, after = (None if row is None else _shown(definition, step.key, row) for row in (step.before, step.after))
     return Change(step.epoch, key, before, after)
+
+
+def _shown(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
+    """The record as a reader sees it; None if it is one of other views alone."""
+    if definition.present is not None and not decode_row(definition.node.row, row)[definition.present]:
+        return None
+    return _to_dict(definition, key, row)
+
+
+def present_records(definition: ViewDefinition, keys: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The records that are the view's own, of those that a table holds for several views."""
+    if definition.present is None or not len(rows):
+        return keys, rows
+    from viewkeeper.model.rowbatches import decode_rows
+
+    counts = decode_rows(definition.node.row, rows, [definition.present])[0].to_numpy()
+    if counts.all():
+        return keys, rows
+    chosen = (counts != 0).nonzero()[0]
+    return keys.take(chosen), rows.take(chosen)
 
 
 def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object]:

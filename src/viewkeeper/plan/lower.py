@@ -22,7 +22,9 @@ from viewkeeper.plan.aggregate_nodes import aggregate_node
 from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
 from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
 from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, columns_of, rewrite
+from viewkeeper.plan.rules.share_groupings import presence
+from viewkeeper.sql.construct import compare
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, columns_of, rewrite
 from viewkeeper.sql.relations import (
     Aggregation,
     Grouping,
@@ -40,15 +42,20 @@ from viewkeeper.sql.relations import (
 
 Kept = TypeVar("Kept", bound=Node)
 RANK = Column("rank", INT, nullable=False)
+Root = tuple[ProjectNode | AggregateNode, tuple[OutputColumn, ...], int | None]  # see `Lowered`
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The nodes that `relation` became, the view's own last; `texts[i]` is the canonical text of `nodes[i]`."""
+    """The nodes that `relation` became, the view's own last; `texts[i]` is the canonical text of `nodes[i]`.
+
+    `present`: the index in the last one's records of a count that is 0 in a record that is not of the view.
+    """
 
     nodes: tuple[Node, ...]
     texts: tuple[str, ...]
     shown: tuple[OutputColumn, ...]
+    present: int | None
     relation: Relation
     relations: Mapping[
         Relation, Sequence[str]
@@ -66,8 +73,7 @@ class Lowered:
 def lower_view(relation: Relation) -> Lowered:
     """The nodes of the view whose text means `relation`."""
     lowering = _Lowering()
-    root, shown = lowering.root(relation)
-    return lowering.lowered(root, shown, relation)
+    return lowering.lowered(*lowering.root(relation), relation)
 
 
 class _Lowering:
@@ -97,32 +103,40 @@ class _Lowering:
         if self._texts[table] not in texts:
             texts.append(self._texts[table])
 
-    def lowered(self, root: Node, shown: tuple[OutputColumn, ...], relation: Relation) -> Lowered:
+    def lowered(
+        self, root: Node, shown: tuple[OutputColumn, ...], present: int | None, relation: Relation
+    ) -> Lowered:
         ordered = [node for node in self._nodes.values() if node is not root] + [root]
         texts = tuple(self._texts[node.table] for node in ordered)
-        return Lowered(tuple(ordered), texts, shown, relation, self._relations)
+        return Lowered(tuple(ordered), texts, shown, present, relation, self._relations)
 
-    def root(self, relation: Relation) -> tuple[ProjectNode | AggregateNode, tuple[OutputColumn, ...]]:
+    def root(self, relation: Relation) -> Root:
         """The node that keeps a view's records: a γ on top with its HAVING and π is one node, else it is a copy."""
         if isinstance(relation, Index):
-            return self._index(relation)
+            return *self._index(relation), None
         if not isinstance(relation, Project):
             columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
             relation = Project(relation, tuple(columns))
         match relation:
             case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
-                found = self._aggregation(aggregation, outputs, having)
+                found = self._group_root(aggregation, outputs, having)
             case Project(input=Aggregation() as aggregation, outputs=outputs):
-                is_plain = all(isinstance(output.expression, AggregationRef) for output in outputs)
-                found = (
-                    self._plain_aggregation(aggregation, outputs)
-                    if is_plain
-                    else self._aggregation(aggregation, outputs, None)
-                )
+                found = self._group_root(aggregation, outputs, None)
             case _:
-                return self._copy(relation)
+                return *self._copy(relation), None
         self._note(aggregation, found[0].table)
         return found
+
+    def _group_root(self, aggregation: Aggregation, outputs: Sequence[Output], having: Expression | None) -> Root:
+        if not all(isinstance(output.expression, AggregationRef) for output in outputs):
+            return *self._aggregation(aggregation, outputs, having), None
+        if having is None:
+            return *self._plain_aggregation(aggregation, outputs), None
+        count = presence(having)
+        if count is None:
+            return *self._aggregation(aggregation, outputs, having), None
+        node, shown = self._plain_aggregation(aggregation, [*outputs, Output("present", count)])
+        return node, shown[:-1], shown[-1].index
 
     def _plain_aggregation(
         self, aggregation: Aggregation, outputs: Sequence[Output]
@@ -223,7 +237,8 @@ class _Lowering:
             case Aggregation():
                 return [self._groups(relation, needed, values)]
             case ViewRows(input=below):
-                return [self._records(*self.root(below), below.columns, needed)]
+                node, shown, present = self.root(below)
+                return [self._records(node, shown, below.columns, needed, present)]
             case Join():
                 return [self._join(relation, needed)]
             case Union(inputs=inputs):
@@ -253,12 +268,18 @@ class _Lowering:
         shown: Sequence[OutputColumn],
         columns: Sequence[Column],
         needed: frozenset[int],
+        present: int | None = None,
     ) -> Rows:
-        """Records of a node as the source of others: the `columns` that are needed, from where they are `shown`."""
+        """Records of a node as the source of others: the `columns` that are needed, from where they are `shown`.
+
+        Of records that have a count at `present`, only those where it is not 0.
+        """
         width = len(node.key)
         places = tuple(range(width))
         text = digest(self._texts[node.table])
         rows = output_rows(node.table, node.key, places, text, {place: place for place in places})
+        if present is not None:
+            rows = rows.select(compare(">", _reference(node.row[present], width + present), Literal(0, BIGINT)))
         at = [item.index + (0 if item.part == "key" else width) for item in shown]
         return rows.project({place: _reference(columns[place], at[place]) for place in sorted(needed)})
 

@@ -21,6 +21,7 @@ from viewkeeper.sql.syntax import (
     DropView,
     Explain,
     Insert,
+    OptimizeViews,
     Rename,
     Select,
     ShowCreate,
@@ -43,6 +44,7 @@ __all__ = [
     "DropView",
     "Explain",
     "Insert",
+    "OptimizeViews",
     "Rename",
     "Select",
     "ShowCreate",
@@ -54,7 +56,7 @@ __all__ = [
     "parse_statements",
 ]
 
-_KNOWN = "CREATE, ALTER, DROP, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
+_KNOWN = "CREATE, ALTER, DROP, OPTIMIZE VIEWS, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
 _REFUSED = {
     "TRUNCATE": ("TRUNCATE is not supported", "delete the rows by key"),
     "MERGE": ("MERGE is not supported", "INSERT overwrites the row of its key"),
@@ -79,6 +81,8 @@ def _parse_one(cursor: Cursor) -> Statement:
             return parse_alter(cursor)
         case "DROP":
             return parse_drop(cursor)
+        case "OPTIMIZE":
+            return _parse_optimize(cursor)
         case "SHOW":
             return _parse_show(cursor)
         case "DESCRIBE" | "DESC":
@@ -96,6 +100,12 @@ def _parse_one(cursor: Cursor) -> Statement:
         case word if word in _REFUSED:
             raise UnsupportedSql(*_REFUSED[word])
     raise cursor.error(f"no statement begins with {cursor.found}", f"use one of {_KNOWN}")
+
+
+def _parse_optimize(cursor: Cursor) -> OptimizeViews:
+    cursor.expect("OPTIMIZE", "VIEWS", hint="OPTIMIZE VIEWS")
+    cursor.finish("OPTIMIZE VIEWS is about all views")
+    return OptimizeViews()
 
 
 def _parse_show(cursor: Cursor) -> ShowTables | ShowViews | ShowCreate:

@@ -85,6 +85,11 @@ class ShowViews:
 
 
 @dataclass(frozen=True, slots=True)
+class OptimizeViews:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCreate:
     """`kind` is "table", "view" or "index"."""
 
@@ -142,6 +147,7 @@ Statement = (
     | CreateIndex
     | ShowTables
     | ShowViews
+    | OptimizeViews
     | ShowCreate
     | Describe
     | Explain
