@@ -35,6 +35,7 @@ QUESTIONS = {
     "memory": "peak memory for a backlog of 1,000,000 and of 5,000,000 changes",
     "epoch_steps": "where does the time of an epoch go, in one process and on Spark?",
     "chain": "what does one more view over a view cost?",
+    "dashboards": "what do 1, 10, 100 and 300 views over one table cost, optimized and not?",
     "visibility": "how long until a single put is seen in a view?",
     "idle_cost": "what does a pipeline use that has nothing to do?",
 }

@@ -1,7 +1,8 @@
 """Optimizing views: which of them are computed together from now on.
 
 In: a catalog. Out: a catalog in which views that can share a γ have a replacement that does. Always: nothing changes for
-readers until the replacement is filled, which then takes the view's place between two epochs.
+readers until the replacement is filled, which then takes the view's place between two epochs; a view that is not filled
+itself is replaced at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from viewkeeper.plan.optimize import optimize
 from viewkeeper.plan.rules.share_groupings import families
 
 
-def optimize_views(catalog: Catalog, epoch: int, *, stopped: Collection[int] = ()) -> Catalog:
+def optimize_views(
+    catalog: Catalog, epoch: int, *, filled: Collection[int] = (), stopped: Collection[int] = ()
+) -> Catalog:
     """The catalog with a replacement for each view that will share a γ and does not share the same one already.
 
     Views that others read stay as they are: a text means the records of the view that it names.
@@ -41,7 +44,11 @@ def optimize_views(catalog: Catalog, epoch: int, *, stopped: Collection[int] = (
         catalog = catalog.with_sharing(sharing)
         for view in views:
             catalog = _with_shared(catalog, view, sharing, epoch, stopped)
-    return catalog if catalog.version == version else replace(catalog, version=version + 1)
+    if catalog.version == version:
+        return catalog
+    waiting = {view.id for view in free if view.node.backfill not in filled}
+    unread = frozenset(view.node.backfill for view in catalog.replacements if view.replaces[-1] in waiting)
+    return replace(catalog.with_replaced(unread, epoch), version=version + 1)
 
 
 def _is_free(catalog: Catalog, view: ViewDefinition) -> bool:

@@ -147,12 +147,14 @@ def _replace_view(database: Database, statement: sql.CreateView) -> Result:
 
 def _optimize(database: Database) -> Result:
     record = database.store.read_epoch_record()
-    before = len(database.catalog().replacements)
-    change = partial(optimize_views, epoch=record.committed, stopped=record.stopped)
-    count = len(database.change_catalog(change).replacements) - before
-    if not count:
+    before = {view.id for view in database.catalog().kept}
+    change = partial(optimize_views, epoch=record.committed, filled=record.filled, stopped=record.stopped)
+    changed = [view for view in database.change_catalog(change).kept if view.id not in before]
+    if not changed:
         return Result(message="no view would gain from being computed with others")
-    return Result(message=f"{count} views will be computed together: the old ones are read until the new ones are filled")
+    groupings = len({view.sharing for view in changed})
+    told = f"{len(changed)} views will be computed by {groupings} grouping{'s'[: groupings - 1]}"
+    return Result(message=f"{told}; what is filled is read as it is until the new grouping is filled too")
 
 
 def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:
