@@ -46,8 +46,9 @@ def optimize_views(
             catalog = _with_shared(catalog, view, sharing, epoch, stopped)
     if catalog.version == version:
         return catalog
-    waiting = {view.id for view in free if view.node.backfill not in filled}
-    unread = frozenset(view.node.backfill for view in catalog.replacements if view.replaces[-1] in waiting)
+    read = {view.id for view in free if view.node.backfill in filled}
+    needed = {view.node.backfill for view in catalog.replacements if view.replaces[-1] in read}
+    unread = {view.node.backfill for view in catalog.replacements if view.replaces[-1] in by_id}.difference(needed)
     return replace(catalog.with_replaced(unread, epoch), version=version + 1)
 
 

@@ -1,0 +1,140 @@
+"""Views that share a γ hold what they held alone: after every step of a drawn history, DuckDB computes the same rows.
+
+Twenty views are drawn from a seed, over one table or over a join, with few groupings and conditions, so that many of them
+can share. OPTIMIZE VIEWS runs in mid-history, twice; views are dropped and created between.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import viewkeeper as vk
+from tests.support.running import keep_up
+from tests.support.tiers import examples
+from viewkeeper.errors import NameInUse
+
+SETS = examples(12, deep=200)
+VIEWS, STEPS = 20, 6
+GROUPINGS = {"r": ("", "x", "x % 2", "z, x", "z"), "r JOIN s ON r.x = s.k": ("", "r.x", "r.z, s.w")}
+CONDITIONS = ("x > 1", "y > 2", "z = 'a'", "y IS NULL", "y < x", "y IN (1, 4)")
+AGGREGATES = (
+    ("COUNT(*) AS n",),
+    ("SUM(y) AS s", "AVG(y) AS a"),
+    ("MIN(y) AS lo", "MAX(y) AS hi"),
+    ("COUNT(DISTINCT y) AS d", "COUNT(y) FILTER (WHERE x > 2) AS f"),
+    (),
+)
+
+
+def drawn_view(choose: random.Random) -> str:
+    source = choose.choice(["r", "r", "r JOIN s ON r.x = s.k"])
+    groups = choose.choice(GROUPINGS[source])
+    parts = [f"{part} AS g{place}" for place, part in enumerate(groups.split(", "))] if groups else []
+    aggregates = list(choose.choice(AGGREGATES[: None if groups else -1]))
+    where = choose.sample(CONDITIONS, choose.randint(0, 2))
+    if choose.random() < 0.2:
+        where = [f"({' OR '.join(choose.sample(CONDITIONS, 2))})"]
+    text = f"SELECT {', '.join(parts + aggregates)} FROM {source}"
+    text += f" WHERE {' AND '.join(where)}" if where else ""
+    return f"{text} GROUP BY {groups}" if groups else text
+
+
+class History:
+    """Writes to both tables, and the rows that are there."""
+
+    def __init__(self, db: vk.Database, choose: random.Random) -> None:
+        self._db, self._choose = db, choose
+        self._rows: dict[str, dict[int, tuple]] = {"r": {}, "s": {}}
+        db.execute("CREATE TABLE r (k INT PRIMARY KEY, x INT, y INT, z STRING)")
+        db.execute("CREATE TABLE s (k INT PRIMARY KEY, w STRING)")
+
+    def step(self) -> None:
+        choose = self._choose
+        for _ in range(choose.randint(5, 40)):
+            key = choose.randrange(60)
+            if choose.random() < 0.3 and self._rows["r"].pop(key, None):
+                self._db.table("r").delete(key)
+                continue
+            row = (choose.randrange(5), choose.choice([None, *range(6)]), choose.choice("abc"))
+            self._db.table("r").put({"k": key, "x": row[0], "y": row[1], "z": row[2]})
+            self._rows["r"][key] = row
+        key, word = choose.randrange(5), choose.choice("uv")
+        if self._rows["s"].pop(key, None):
+            self._db.table("s").delete(key)
+        else:
+            self._db.table("s").put({"k": key, "w": word})
+            self._rows["s"][key] = (word,)
+
+    def compute(self, texts: Mapping[str, str]) -> dict[str, Counter[tuple]]:
+        """The rows of each text, by DuckDB."""
+        names = {"r": ("k", "x", "y", "z"), "s": ("k", "w")}
+        types = {"z": pa.string(), "w": pa.string()}
+        with duckdb.connect() as connection:
+            for table, rows in self._rows.items():
+                columns = zip(*((key, *row) for key, row in rows.items()), strict=True)
+                found = dict(zip(names[table], columns, strict=False))
+                arrays = {name: pa.array(found.get(name, ()), types.get(name, pa.int32())) for name in names[table]}
+                connection.register(table, pa.table(arrays))
+            return {name: Counter(connection.sql(text).fetchall()) for name, text in texts.items()}
+
+
+def held(db: vk.Database, name: str) -> Counter[tuple]:
+    view = db.view(name)
+    rows = list(view.scan())
+    for row in rows[:3]:
+        key = [row[column.name] for column in view.definition.key]
+        assert view.get(*key) == row
+    assert view.to_arrow().to_pylist() == rows
+    return Counter(tuple(row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(SETS))
+def test_optimized_views_hold_what_is_computed_anew(seed: int) -> None:
+    choose = random.Random(seed)
+    with vk.connect(f"memory:shared-{seed}") as db:
+        history = History(db, choose)
+        texts: dict[str, str] = {}
+
+        def create(number: int) -> None:
+            name = f"v{number}"
+            texts[name] = drawn_view(choose)
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {texts[name]}")
+
+        for number in range(VIEWS - 4):
+            create(number)
+        optimized = set(choose.sample(range(STEPS), 2))
+        for step in range(STEPS):
+            history.step()
+            if step == STEPS // 2:
+                for number in range(VIEWS - 4, VIEWS):
+                    create(number)
+                db.execute("CREATE MATERIALIZED VIEW above AS SELECT COUNT(*) AS n FROM v1")
+                for name in choose.sample(sorted(texts), 4):
+                    try:
+                        db.execute(f"DROP VIEW {name}")
+                    except NameInUse:
+                        continue
+                    del texts[name]
+            if step in optimized:
+                db.execute("OPTIMIZE VIEWS")
+            keep_up(db)
+            asked = texts if step < STEPS // 2 else texts | {"above": f"SELECT COUNT(*) FROM ({texts['v1']})"}
+            for name, rows in history.compute(asked).items():
+                assert held(db, name) == rows, (step, name, asked[name])
+        SHARED["views"] += sum(view.sharing is not None for view in db.catalog().views)
+        SHARED["filtered"] += sum(view.present is not None for view in db.catalog().views)
+        SHARED["sets"] += 1
+
+
+SHARED: Counter[str] = Counter()
+
+
+def test_most_views_were_shared() -> None:
+    assert SHARED["views"] > SHARED["sets"] * VIEWS // 2
+    assert SHARED["filtered"] > SHARED["sets"]
