@@ -1,6 +1,7 @@
 """Defects of the protocol over cells, each as a patch: what the hostile schedules must find.
 
-In: nothing. Out: a context in which the defect is there. Always: one rule of `epochs-cells.md` is broken, and nothing else.
+In: nothing. Out: a context in which the defect is there. Always: one rule of `docs/epochs.md` is
+broken, and nothing else.
 """
 
 from __future__ import annotations
