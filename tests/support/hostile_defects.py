@@ -16,6 +16,7 @@ from viewkeeper.coordinator import coordinator
 from viewkeeper.errors import StoreError
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.operators.apply import Applier
+from viewkeeper.settings import WorkSettings
 from viewkeeper.stores.memory import cells, cellstore
 from viewkeeper.stores.memory.cellstore import CellStore
 
@@ -42,9 +43,9 @@ def validate_before_the_reads() -> Iterator[None]:
     """V1: a task asks when it starts, and not again."""
     validate, start = CellStore.validate, Applier.__init__
 
-    def ask_first(self: Applier, store: Any, owned: frozenset[int], epoch: Inflight) -> None:
+    def ask_first(self: Applier, store: Any, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
         validate(store, epoch.epoch)
-        start(self, store, owned, epoch)
+        start(self, store, owned, epoch, settings)
 
     with mock.patch.object(Applier, "__init__", ask_first), no_validate():
         yield
