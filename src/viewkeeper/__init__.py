@@ -7,7 +7,7 @@ never waits for Spark, DuckDB or the SQL parser.
 Layers of the package, lowest first; a module imports only from layers below its own:
 
     errors, model < ports, events, settings < sql, codegen < catalog, plan
-      < logs | coordinator | operators | stores | check < engine < client, load < cli, bench
+      < coordinator | operators | stores | check < engine < client, load < cli
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Views over cells without transactions equal their recomputation, whatever befalls requests, pipelines and their tasks.
 
-`epochs-cells.md`: requests are lost, late and repeated, answers of swaps get lost, pipelines die with a part of their writes
-done, and those that were taken over from go on. That the schedules can see a defect is shown by planting each one.
+`docs/epochs.md`, section 4: requests are lost, late and repeated, answers of swaps get lost, pipelines die with a part of
+their writes done, and those that were taken over from go on. That the schedules can see a defect is shown by planting each
+one.
 """
 
 from __future__ import annotations

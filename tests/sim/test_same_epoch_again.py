@@ -1,6 +1,6 @@
 """The same epoch again changes nothing: by the same runner, by another number of managers, on the driver or shuffled.
 
-`epochs.md`, section 3: re-runs, fused and shuffled runs mixed, another manager count and another driver are harmless.
+`docs/epochs.md`, section 3: re-runs, on the driver or shuffled, with another manager count or another driver are harmless.
 Judged byte for byte: every version of every record, and every remembered tombstone.
 """
 
@@ -148,7 +148,7 @@ def test_an_epoch_that_computes_another_row_than_it_wrote_before_is_stopped(tmp_
 
 
 def test_a_driver_that_wakes_up_in_a_later_epoch_changes_nothing(tmp_path: Path) -> None:
-    """H3: its epoch is over; while the next one runs and after it ran, nothing of the late one reaches the store."""
+    """R1a, R3: its epoch is over; while the next one runs and after it ran, nothing of the late one reaches the store."""
     db = make_database(tmp_path / "s", cases=CASES)
     first, second = rounds(7, 2)
     write(db, first)
@@ -178,7 +178,7 @@ def run_late(store: object, epoch: object) -> None:
 
 @pytest.mark.parametrize("case", ["selected", "indexed", "counted", "totals"])
 def test_a_driver_that_wakes_up_when_its_records_are_purged_is_fenced(tmp_path: Path, case: str) -> None:
-    """H1, H2: a signature that has been deleted protects nothing; only the fence inside the write does (R1a)."""
+    """R1a: a signature that has been deleted protects nothing; only the fence inside the write does."""
     db = make_database(tmp_path / "s", cases=(case,))
     table = db.table("t")
     table.put("other", {"x": "b", "y": 2})

@@ -1,6 +1,6 @@
 """A reader that never stops never sees half an epoch: two views that must agree do, in every snapshot.
 
-`epochs.md`, H4 and R4: K = 2 committed epochs are readable; a reader that the floor overtakes starts anew. Tiny epochs
+`docs/epochs.md`, R4: K = 2 committed epochs are readable; a reader that the floor overtakes starts anew. Tiny epochs
 make the floor run as fast as it can.
 """
 

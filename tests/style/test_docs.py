@@ -45,6 +45,18 @@ def _faulty_files(pattern: re.Pattern[str]) -> dict[str, list[int]]:
     return {path: lines for path, lines in found.items() if lines}
 
 
+def test_every_cited_rule_of_the_protocol_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "epochs.md").read_text(encoding="utf-8")
+    stated = set(re.findall(r"^\*\*([RV]\d+[a-z]?)\.", page, flags=re.MULTILINE))
+    cited = {
+        rule
+        for path in (*(ROOT / "src").rglob("*.py"), *(ROOT / "tests" / "sim").rglob("*.py"))
+        for rule in re.findall(r"\(`?(?:docs/epochs\.md`?, )?([RV]\d+[a-z]?)\)", path.read_text(encoding="utf-8"))
+    }
+    assert cited
+    assert cited <= stated
+
+
 def test_there_are_pages_to_judge() -> None:
     assert {"README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/api.md"} <= {
         _relative(page) for page in pages()

@@ -16,17 +16,17 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("ports", "events", "settings"),
     ("sql", "codegen"),
     ("catalog", "plan"),
-    ("logs", "coordinator", "operators", "stores", "check"),
+    ("coordinator", "operators", "stores", "check"),
     ("engine",),
     ("client", "load"),
-    ("cli", "dashboard", "bench"),
+    ("cli",),
 )
-PEERS = frozenset({"logs", "coordinator", "operators", "stores", "check"})
+PEERS = frozenset({"coordinator", "operators", "stores", "check"})
 RANK = {package: rank for rank, row in enumerate(ROWS) for package in row}
 TOP = frozenset(ROWS[-1])
 
 SPARK = frozenset({"pyspark", "py4j"})
-SPARK_ALLOWED = frozenset({"engine", "logs"})
+SPARK_ALLOWED = frozenset({"engine"})
 
 
 def layer_faults(tree: Iterable[Module]) -> Iterator[str]:
@@ -147,7 +147,7 @@ def test_the_public_face_names_the_same_order() -> None:
 
     assert " ".join(drawn) == (
         "errors, model < ports, events, settings < sql, codegen < catalog, plan "
-        "< logs | coordinator | operators | stores | check < engine < client, load < cli, bench"
+        "< coordinator | operators | stores | check < engine < client, load < cli"
     )
 
 
@@ -165,7 +165,7 @@ def test_the_public_face_names_the_same_order() -> None:
         ("viewkeeper.errors", "from viewkeeper.model.rowcodec import Row"),
         ("viewkeeper.plan.node", "import viewkeeper"),
         ("viewkeeper.operators.count", "from viewkeeper.stores.lmdb import open_store"),
-        ("viewkeeper.coordinator.ring", "from viewkeeper.logs import source"),
+        ("viewkeeper.coordinator.ring", "from viewkeeper.stores import open"),
         ("viewkeeper.check.judge", "from viewkeeper.operators.count import step"),
         ("viewkeeper.check.judge", "from viewkeeper.engine.session import start"),
         ("viewkeeper.operators.count", "def f():\n    from pyspark.sql import functions"),
@@ -186,7 +186,7 @@ def test_a_wrong_import_is_found(name: str, source: str) -> None:
         ("viewkeeper.model.rowcodec", "from viewkeeper.errors import BadRow\nfrom viewkeeper.failpoints import reach"),
         ("viewkeeper.model.rowcodec", "from . import types\nfrom .types import Type"),
         ("viewkeeper.ports.store", "from viewkeeper.settings import Settings"),
-        ("viewkeeper.logs.spark_source", "from pyspark.sql.datasource import DataSource"),
+        ("viewkeeper.engine.wakeup", "from pyspark.sql.datasource import DataSource"),
         ("viewkeeper.engine.job", "from pyspark.sql import SparkSession\nfrom viewkeeper.operators.count import step"),
         ("viewkeeper.cli.main", "import viewkeeper\nfrom viewkeeper.client.connect import connect"),
         ("viewkeeper", "from viewkeeper.cli.main import main"),

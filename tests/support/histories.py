@@ -1,7 +1,7 @@
 """Histories: random sequences of changes to one table, and what a table holds after them.
 
 In: a seed, or a hypothesis draw. Out: changes as plain values. Always: the same seed gives the same history; the model
-(`apply`) is written from the rules of `architecture.md`, section 4, and shares no code with the product.
+(`apply`) is written from `docs/api.md` and shares no code with the product.
 """
 
 from __future__ import annotations

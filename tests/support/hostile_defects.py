@@ -1,6 +1,7 @@
 """Defects of the protocol over cells, each as a patch: what the hostile schedules must find.
 
-In: nothing. Out: a context in which the defect is there. Always: one rule of `epochs-cells.md` is broken, and nothing else.
+In: nothing. Out: a context in which the defect is there. Always: one rule of `docs/epochs.md` is
+broken, and nothing else.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from viewkeeper.coordinator import coordinator
 from viewkeeper.errors import StoreError
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.operators.apply import Applier
+from viewkeeper.settings import WorkSettings
 from viewkeeper.stores.memory import cells, cellstore
 from viewkeeper.stores.memory.cellstore import CellStore
 
@@ -41,9 +43,9 @@ def validate_before_the_reads() -> Iterator[None]:
     """V1: a task asks when it starts, and not again."""
     validate, start = CellStore.validate, Applier.__init__
 
-    def ask_first(self: Applier, store: Any, owned: frozenset[int], epoch: Inflight) -> None:
+    def ask_first(self: Applier, store: Any, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
         validate(store, epoch.epoch)
-        start(self, store, owned, epoch)
+        start(self, store, owned, epoch, settings)
 
     with mock.patch.object(Applier, "__init__", ask_first), no_validate():
         yield

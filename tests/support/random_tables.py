@@ -1,7 +1,7 @@
 """The tables of the random views: their columns, random histories of their rows, and a model of what they hold.
 
 In: a random source. Out: changes as plain values. Always: few different values, so that joins meet and sets overlap; the
-model is written from the rules of `architecture.md`, section 4, and shares no code with the product.
+model is written from `docs/api.md` and shares no code with the product.
 """
 
 from __future__ import annotations

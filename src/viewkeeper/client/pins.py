@@ -1,4 +1,4 @@
-"""Pins: keep an epoch that a long read needs readable (`epochs.md`, R4).
+"""Pins: keep an epoch that a long read needs readable (`docs/epochs.md`, R4).
 
 In: a store and an epoch. Out: nothing; inside the block no version that the epoch needs is dropped. Always: a pin is
 leased, so that a dead reader does not hold anything back for ever.

@@ -1,4 +1,4 @@
-"""Backfill: which rows the next epoch brings into views that are not filled yet (`epochs.md`, R12).
+"""Backfill: which rows the next epoch brings into views that are not filled yet (`docs/epochs.md`, R12).
 
 In: the plan and the epoch record. Out: chunks for the begin record. Always: each epoch reads a bounded number of rows,
 so base writes and the other views go on; committed rows are never read again, so a backfill resumes where a crash cut

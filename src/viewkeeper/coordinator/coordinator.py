@@ -1,4 +1,4 @@
-"""The coordinator: moves a store's views from epoch to epoch, one after the other (`epochs.md`, sections 1 and 2).
+"""The coordinator: moves a store's views from epoch to epoch, one after the other (`docs/epochs.md`, sections 1 and 2).
 
 In: the store, and a runner that does an epoch's work. Out: committed epochs. Always: `steps` decides, this module acts;
 the store's epoch record is the truth (R5, R9); syncs happen where R10 requires them.

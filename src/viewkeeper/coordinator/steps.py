@@ -1,4 +1,4 @@
-"""The coordinator's decisions: what to do next, given what has happened (`epochs.md`, sections 1 and 2).
+"""The coordinator's decisions: what to do next, given what has happened (`docs/epochs.md`, sections 1 and 2).
 
 In: a state and a fact. Out: the next state, and actions. Always: no I/O; an epoch found in flight is run unchanged,
 whoever began it; an epoch is committed only after a run with all receipts (R18a); one that cannot finish is aborted

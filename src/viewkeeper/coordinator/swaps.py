@@ -1,4 +1,4 @@
-"""Swaps: epoch record and catalog replaced by test-and-set, even where a reply gets lost (`epochs.md`, R5).
+"""Swaps: epoch record and catalog replaced by test-and-set, even where a reply gets lost (`docs/epochs.md`, R5).
 
 In: a store, and a function from the current value to the new one. Out: the value now stored. Always: after a swap that
 was refused or failed, the store is read again. A swap that was applied is not tried again; one that lost to another

@@ -1,8 +1,8 @@
 """The epoch record: the one row that states which epoch is committed and which is in flight.
 
-In: steps of the protocol (`epochs.md`, section 1). Out: a new record; the store swaps it in if the version it replaces
-is still current (R5). Always: `last` only grows, an epoch in flight is `last`, and `floor` never passes what a reader
-of the last K committed epochs needs.
+In: steps of the protocol (`docs/epochs.md`, section 1). Out: a new record; the store swaps it in if the version it
+replaces is still current (R5). Always: `last` only grows, an epoch in flight is `last`, and `floor` never passes what a
+reader of the last K committed epochs needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from viewkeeper.model.keeping import Keeping
 from viewkeeper.model.positions import Cut, Positions, Stream, covers, positions_from_json, positions_to_json
 
 Epoch = NewType("Epoch", int)
-READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (H4)
+READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (R4)
 
 
 @dataclass(frozen=True, slots=True)

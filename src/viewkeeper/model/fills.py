@@ -1,4 +1,4 @@
-"""Fills: how far a backfill has come, from rows that existed before the views (`epochs.md`, R12).
+"""Fills: how far a backfill has come, from rows that existed before the views (`docs/epochs.md`, R12).
 
 In: borders between keys. Out: frozen values of the epoch record. Always: a fill goes through each part of its source in
 key order; a part is a stream of the base table, or a partition of its DELTA or of a node. Rows at or below the cursor

@@ -1,4 +1,4 @@
-"""Groups: the records of γ, from their consolidated contributions (`epochs.md`, "γ fold" and "γ min/max").
+"""Groups: the records of γ, from their consolidated contributions (`docs/epochs.md`, "γ" and "γ min/max").
 
 In: contributions to groups, entries and exact sums. Out: new rows of the groups' records, of the entries, of the view's
 records under HAVING and of the list of degraded groups. Always: computed only from the versions below the epoch and the

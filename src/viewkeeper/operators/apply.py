@@ -1,4 +1,4 @@
-"""Apply: the only way a view program writes records (`epochs.md`, section 1).
+"""Apply: the only way a view program writes records (`docs/epochs.md`, section 1).
 
 In: for one manager and one epoch, keys and their new rows. Out: versions in the store, one transaction for each
 partition. Always: a program computes from the version below the epoch, whether or not the epoch has written the record

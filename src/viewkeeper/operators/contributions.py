@@ -1,4 +1,4 @@
-"""γ: contributions of rows to their groups (`epochs.md`, "γ fold" and "γ min/max").
+"""γ: contributions of rows to their groups (`docs/epochs.md`, "γ" and "γ min/max").
 
 In: delta rows, then contributions of many managers. Out: contributions to each group, for each entry of a
 PRE-AGGREGATION and for each exact sum of DOUBLE, consolidated. Always: a function of the multiset of its inputs (R7):

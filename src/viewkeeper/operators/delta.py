@@ -1,4 +1,4 @@
-"""δ over a log without before-images: DELTA holds the old rows (`epochs.md`, "δ").
+"""δ over a log without before-images: DELTA holds the old rows (`docs/epochs.md`, "δ").
 
 In: the last change of each row in the epoch. Out: deltas old → new for the readers of the table. Always: a delta is
 taken from the version of DELTA below the epoch, so that a re-run emits what the first run emitted (plain replay would

@@ -1,4 +1,4 @@
-"""Exact sums of DOUBLE: mantissas binned by exponent, summed in 128 bits (`epochs.md`, R7).
+"""Exact sums of DOUBLE: mantissas binned by exponent, summed in 128 bits (`docs/epochs.md`, R7).
 
 In: doubles, or stored sums. Out: for each group a canonical value of bytes, and the double nearest to the exact sum.
 Always: a function of the multiset of what was added and subtracted; NaN and the infinities are counted, so that

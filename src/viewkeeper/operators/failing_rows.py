@@ -1,7 +1,7 @@
 """Rows set aside: the keys of a source's rows on which a view's expression fails.
 
 In: delta rows and which of them fail. Out: events under the row key, like those of a copy. Always: a row that no longer
-fails after a change leaves the list in the same epoch (`architecture.md`, section 4).
+fails after a change leaves the list in the same epoch (`docs/sql.md`).
 """
 
 from __future__ import annotations

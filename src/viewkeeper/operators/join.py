@@ -1,4 +1,4 @@
-"""⋈: what a join emits when rows of its sides change (`epochs.md`, "⋈").
+"""⋈: what a join emits when rows of its sides change (`docs/epochs.md`, "⋈").
 
 In: events of entries, all of a join key in one manager. Out: pairs deleted and pairs inserted, in pieces. Always:
 computed from the versions below the epoch and the events, so a re-run emits the same. A pair is emitted when one of its

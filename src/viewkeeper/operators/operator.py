@@ -27,7 +27,7 @@ Reader = tuple[Node, int]  # a node, and one of its edges by index
 
 
 class Operator(Generic[N]):
-    """The three steps of every operator. By default input is new states of records, and the last one wins."""
+    """The four methods of every operator. By default input is new states of records, and the last one wins."""
 
     def __init__(self, settings: WorkSettings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""σ, π and INDEX: records that are copies of rows, under a key made of the row (`epochs.md`, "keyed copy").
+"""σ, π and INDEX: records that are copies of rows, under a key made of the row (`docs/epochs.md`, "keyed copy").
 
 In: rows that passed an edge. Out: one record for each. Always: the last event of a record's key is its state.
 """

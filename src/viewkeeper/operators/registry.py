@@ -1,6 +1,7 @@
 """The table of operators: one for each kind of node.
 
-In: a kind of node. Out: its operator. Always: the only partition that lists the kinds of nodes.
+In: a kind of node. Out: its operator. Always: every kind of node that a plan may hold (`NODE_KINDS`) is
+here, and `DeltaNode`, which the plan derives from its tables.
 """
 
 from __future__ import annotations

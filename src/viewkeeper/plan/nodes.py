@@ -2,7 +2,7 @@
 
 In: nothing but these values. Out: DuckDB SQL text plus the layout of the records that a node writes. Always: a node
 reads base tables, or the output of nodes before it; it is identified by its table, which no other node writes
-(`epochs.md`, R6).
+(`docs/epochs.md`, R6).
 
 The delta rows of a source reach the SQL as Arrow relations with the columns `ord`, `sign` and `c0`, `c1`, … by the
 position of a column in its table, or in a node's output. Every source has a row key, and at any time one row under each
@@ -157,8 +157,8 @@ class AggregateNode:
     `k0…` and the state columns `s0…` grouped by key, all as positive contributions; the caller runs it on what came and on
     what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
     NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
-    `s0…`, the arguments `a…` of `doubles`, and the values of each of the entries, `e0_0…`. `doubles` are the exact sums of
-    DOUBLE that are kept. `rollup`: the same from counted rows, where that can be.
+    `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`. `exact_sums` are those
+    of DOUBLE that are kept. `rollup`: the same from counted rows, where that can be.
 
     `finish` reads the relation `states`: `s0…`, the facts of the entries as these name them, then `p0…`, what is `computed`
     from all of these and from the exact sums `t0…`, with the record's `k0…` when `finish_reads_key`. It returns the

@@ -1,8 +1,8 @@
 """Physical plan: what an epoch runs, self-contained.
 
-In: nothing but this value (it is stored before an epoch begins, whose record names it by its digest, `epochs.md` R9).
-Out: nodes in an order in which a node comes after all that it reads. Always: a re-run needs no catalog, no parser and
-no planner, and two processes write the same JSON for the same plan.
+In: nothing but this value (it is stored before an epoch begins, whose record names it by its digest; `docs/epochs.md`,
+R9). Out: nodes in an order in which a node comes after all that it reads. Always: a re-run needs no catalog, no parser
+and no planner, and two processes write the same JSON for the same plan.
 """
 
 from __future__ import annotations

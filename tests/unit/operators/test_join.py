@@ -1,4 +1,4 @@
-"""⋈ of every kind: rows that gain and lose matches, on either side or on both, in one epoch or over several (H6, H19)."""
+"""⋈ of every kind: rows that gain and lose matches, on either side or on both, in one epoch or over several (R6)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_one_match_takes_the_place_of_another_in_one_epoch(db: vk.Database, name
 
 
 def test_both_sides_move_to_another_join_key_in_one_epoch(db: vk.Database) -> None:
-    """H6: the old key's task takes the pair away, the new key's brings it; it must stay, and be written once at most."""
+    """R6: the old key's task takes the pair away, the new key's brings it; it must stay, and be written once at most."""
     put(db, "l", {"a": ("p", 1)})
     put(db, "r", {"b": ("p", 2)})
     keep_up(db)
@@ -160,7 +160,7 @@ def test_a_null_join_key_matches_nothing_and_is_shown_where_its_side_is_kept(db:
 
 
 def test_a_value_that_changes_who_matches_without_a_change_of_key(db: vk.Database) -> None:
-    """With a residual condition a row has a match count of its own (H19)."""
+    """With a residual condition a row has a match count of its own (`docs/epochs.md`, "⋈")."""
     put(db, "l", {"a": ("j", 1), "b": ("j", 5), "none": ("j", None)})
     put(db, "r", {"c": ("j", 3), "d": ("j", 9)})
     keep_up(db)

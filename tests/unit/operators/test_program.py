@@ -172,7 +172,7 @@ def test_a_row_that_leaves_and_comes_back_in_one_epoch_is_written_as_it_ended(tm
 
 
 def test_changes_that_cancel_write_nothing(tmp_path: Path) -> None:
-    """No write when nothing changes (`epochs.md`, section 3)."""
+    """No write when nothing changes (`docs/epochs.md`, section 3)."""
     db = make(
         tmp_path / "s", "CREATE MATERIALIZED VIEW v AS SELECT x, SUM(y) AS s FROM t GROUP BY x; CREATE INDEX i ON t (x)"
     )

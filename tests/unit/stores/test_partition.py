@@ -61,7 +61,7 @@ def test_a_write_of_an_old_epoch_is_fenced_and_leaves_no_trace(store: EmbeddedSt
 
 
 def test_a_write_whose_fence_was_raised_after_it_had_read_is_fenced(store: EmbeddedStore) -> None:
-    """H1: the test is inside the transaction that writes, not before it."""
+    """R1a: the test is inside the transaction that writes, not before it."""
     store.admit(at(1))
     found = store.read_versions(TABLE, pa.array([b"a"], pa.binary()), np.zeros(1, int), at(1))
     store.admit(at(2))

@@ -1,4 +1,4 @@
-"""Chains of versions: what a reader and a re-run see, against the definition in `epochs.md`, section 1."""
+"""Chains of versions: what a reader and a re-run see, against the definition in `docs/epochs.md`, section 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells: view records as a store without transactions keeps them, one cell for each version (`epochs-cells.md`).
+"""Cells: view records of a store without transactions, one cell for each version (`docs/epochs.md`, section 4).
 
 In: puts and deletes of cells, blind, in any order, late and repeated. Out: rows as of an epoch. Always: a cell {epoch
 -> row} is put without reading what is stored, a tombstone is a value like any other; no fence, and a later epoch goes
@@ -63,7 +63,7 @@ class CellPlace(Partition):
         """The cells that are no longer needed, as (table, key, below which epoch).
 
         Those below the newest that a reader at the floor sees, and that one too, if it is a tombstone of an epoch
-        before `applied`: no put of an earlier one is under way.
+        before `settled`: no put of an earlier one is under way.
         """
         for table, key in list(self._surplus):
             cells = list(versions_of(self.pairs(table).get(key) or b""))

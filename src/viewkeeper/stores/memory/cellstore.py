@@ -1,4 +1,4 @@
-"""The memory store with cells: views as in HBase or Cassandra, without transactions (`epochs-cells.md`, section 1).
+"""The memory store with cells: views as in HBase or Cassandra, without transactions (`docs/epochs.md`, section 4).
 
 In and out: as in the memory store; base tables and log are the same. Always: the epoch record is asked what is in
 flight after the last read and before the first put of a batch (VALIDATE), and again where a put would miss its
