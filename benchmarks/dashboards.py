@@ -23,7 +23,18 @@ from benchmarks.workload import fill_here, prepare, steps, write_step
 from viewkeeper.plan.optimize import RULES
 
 COUNTS = (1, 10, 100, 300)
-GROUPINGS = ("x", "x % 1000", "x % 100", "x % 10", "y", "y % 100", "y % 10", "x % 10, y % 10", "x % 100, y % 10", "y % 2")
+GROUPINGS = (
+    "x",
+    "x % 1000",
+    "x % 100",
+    "x % 10",
+    "y",
+    "y % 100",
+    "y % 10",
+    "x % 10, y % 10",
+    "x % 100, y % 10",
+    "y % 2",
+)
 PREDICATES = (
     "",
     "WHERE y > 500",

@@ -7,10 +7,11 @@ existing view. Always: pure; the same catalog and text give the same definition.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.catalog.sharings import Source
+from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.catalog.stored import StoredNode
 from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
@@ -18,7 +19,7 @@ from viewkeeper.plan.assign import assign
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.lower import Lowered, lower_view
 from viewkeeper.plan.optimize import optimize
-from viewkeeper.plan.rules.share_groupings import over_shared
+from viewkeeper.plan.rules.share_groupings import fits, over_shared
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import AggregationRef
 from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
@@ -56,9 +57,23 @@ def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collec
 
     relation = bind_query(query_text, relation_named)
     refuse_failing_constants(relation)
-    planned = optimize(relation, without=catalog.rules_off)
-    refuse_unkept(planned)
-    return _defined(catalog, name, query_text, kind_of(relation), names, lower_view(planned), without)
+    refuse_unkept(optimize(relation, without=catalog.rules_off))
+    sharing = _fitting(catalog, relation, without)
+    computed = relation if sharing is None else over_shared(relation, _members(catalog, sharing))
+    lowered = lower_view(optimize(computed, without=catalog.rules_off))
+    view, nodes = _defined(catalog, name, query_text, kind_of(relation), names, lowered, without)
+    return replace(view, sharing=None if sharing is None else sharing.id), nodes
+
+
+def _fitting(catalog: Catalog, relation: Relation, without: Collection[int]) -> Sharing | None:
+    """A sharing that has all that a new view needs."""
+    usable = {view.sharing for view in catalog.kept if not set(view.needs) & set(without)}
+    found = (one for one in catalog.sharings if one.id in usable and fits(relation, _members(catalog, one)))
+    return next(found, None)
+
+
+def _members(catalog: Catalog, sharing: Sharing) -> tuple[Relation, ...]:
+    return tuple(_meaning(catalog, member) for member in sharing.members)
 
 
 def _defined(
@@ -131,7 +146,7 @@ def computed_relation(catalog: Catalog, view: ViewDefinition) -> Relation:
     relation, sharing = relation_of(catalog, view), catalog.sharing(view)
     if sharing is None:
         return relation
-    return over_shared(relation, tuple(_meaning(catalog, member) for member in sharing.members))
+    return over_shared(relation, _members(catalog, sharing))
 
 
 def _meaning(catalog: Catalog, source: Source) -> Relation:

@@ -103,9 +103,7 @@ class _Lowering:
         if self._texts[table] not in texts:
             texts.append(self._texts[table])
 
-    def lowered(
-        self, root: Node, shown: tuple[OutputColumn, ...], present: int | None, relation: Relation
-    ) -> Lowered:
+    def lowered(self, root: Node, shown: tuple[OutputColumn, ...], present: int | None, relation: Relation) -> Lowered:
         ordered = [node for node in self._nodes.values() if node is not root] + [root]
         texts = tuple(self._texts[node.table] for node in ordered)
         return Lowered(tuple(ordered), texts, shown, present, relation, self._relations)

@@ -10,7 +10,7 @@ that is set aside is so for one view alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -55,6 +55,15 @@ class Grouped:
         joined = frozenset(spell(one) for one in self.conditions if equality_of(one, sides) is not None)
         return self.source, joined, tuple(map(spell, self.grouping.groups))
 
+    def residual(self, common: Collection[str]) -> Expression | None:
+        """The conditions besides the `common` ones."""
+        return conjunction([one for one in self.conditions if spell(one) not in common])
+
+    def kept(self, own: Expression | None) -> list[Aggregate]:
+        """The aggregates that a shared γ keeps for the rows that meet `own`: also how many of them there are."""
+        counted = () if own is None else (_COUNT,)
+        return [_where(one, own) for one in (*self.grouping.aggregates, *counted)]
+
 
 def families(relations: Mapping[ViewId, Relation]) -> list[tuple[ViewId, ...]]:
     """The views that can share a γ, two or more each, in the order of `relations`."""
@@ -66,6 +75,21 @@ def families(relations: Mapping[ViewId, Relation]) -> list[tuple[ViewId, ...]]:
     return [tuple(views) for views in found.values() if len(views) > 1]
 
 
+def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
+    """Whether the γ that `members` share has all that a view needs."""
+    grouped, first = Grouped.of(relation), Grouped.of(members[0])
+    if grouped is None or first is None or grouped.family != first.family:
+        return False
+    common = _common(members)
+    if not common <= set(map(spell, grouped.conditions)):
+        return False
+    own = grouped.residual(common)
+    kept = {spell(one) for one in _shared(members).grouping.aggregates}
+    wanted = {spell(one) for one in grouped.kept(own)}
+    has_rows = any(one.residual(common) in (None, own) for one in map(Grouped.of, members) if one is not None)
+    return has_rows and wanted <= kept
+
+
 def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     """A view's relation over the γ that `members` share, one of which it is or was made from the same text as."""
     grouped = Grouped.of(relation)
@@ -73,7 +97,7 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
         raise InvariantBroken("a view shares a γ that it cannot be read from")
     shared = _shared(members)
     common = _common(members)
-    own = conjunction([one for one in grouped.conditions if spell(one) not in common])
+    own = grouped.residual(common)
     outputs = []
     for output in grouped.outputs:
         meant = output.expression
@@ -81,7 +105,9 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
             meant = _reference(shared, _where(grouped.grouping.aggregates[meant.position], own))
         outputs.append(Output(output.name, meant))
     is_there = own is not None and grouped.grouping.groups
-    below = Select(shared, construct.compare(">", _reference(shared, _where(_COUNT, own)), _NONE)) if is_there else shared
+    below = (
+        Select(shared, construct.compare(">", _reference(shared, _where(_COUNT, own)), _NONE)) if is_there else shared
+    )
     return Project(below, tuple(outputs))
 
 
@@ -106,12 +132,11 @@ def _shared(members: tuple[Relation, ...]) -> Aggregation:
     for member in map(Grouped.of, members):
         if member is None:
             raise InvariantBroken("a view shares a γ that it cannot be read from")
-        own = conjunction([one for one in member.conditions if spell(one) not in common])
+        own = member.residual(common)
         residuals["" if own is None else spell(own)] = own
         groups = groups or member.grouping.groups
-        for one in (*member.grouping.aggregates, *(() if own is None else (_COUNT,))):
-            filtered = _where(one, own)
-            aggregates.setdefault(spell(filtered), filtered)
+        for one in member.kept(own):
+            aggregates.setdefault(spell(one), one)
         source, conditions = member.source, member.conditions
     weaker = [] if "" in residuals else [_any_of([residuals[text] for text in sorted(residuals)])]
     kept = [one for one in conditions if spell(one) in common]
