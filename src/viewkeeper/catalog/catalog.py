@@ -41,7 +41,7 @@ class ViewDefinition:
     needs: tuple[TableId, ...]
     node: StoredNode
     replaces: tuple[TableId, ...] = ()
-    written: TableId = TableId(0)
+    written: TableId | None = None
     present: int | None = None
     sharing: TableId | None = None
 
@@ -89,7 +89,7 @@ class ViewDefinition:
             tuple(TableId(table) for table in value["needs"]),
             nodes[value["needs"][-1]],
             tuple(TableId(other) for other in value["replaces"]),
-            TableId(value.get("written", 0)),
+            value.get("written"),
             value.get("present"),
             value.get("sharing"),
         )

@@ -6,9 +6,9 @@ in full before it writes.
 
 from __future__ import annotations
 
-from functools import partial
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from viewkeeper.catalog.catalog import Catalog
