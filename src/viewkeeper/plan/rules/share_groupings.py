@@ -11,7 +11,7 @@ that is set aside is so for one view alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ _NONE = Literal(0, BIGINT)
 class Grouped:
     """π (γ (σ … (source))), where π only chooses among groups and aggregates."""
 
-    outputs: tuple[Output, ...]
+    shown: tuple[tuple[str, AggregationRef], ...]
     grouping: Grouping
     source: Relation
     conditions: tuple[Expression, ...]
@@ -43,9 +43,9 @@ class Grouped:
             case Project(input=Aggregation(input=below, grouping=grouping), outputs=outputs):
                 source, conditions = conditions_over(below)
                 rows = [*conditions, *grouping.groups, *(part for one in grouping.aggregates for part in children(one))]
-                is_plain = all(isinstance(output.expression, AggregationRef) for output in outputs)
-                if is_plain and not any(part.fallible for part in rows):
-                    return Grouped(outputs, grouping, source, tuple(conditions))
+                shown = tuple((o.name, o.expression) for o in outputs if isinstance(o.expression, AggregationRef))
+                if len(shown) == len(outputs) and not any(part.fallible for part in rows):
+                    return Grouped(shown, grouping, source, tuple(conditions))
         return None
 
     @property
@@ -98,17 +98,18 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     shared = _shared(members)
     common = _common(members)
     own = grouped.residual(common)
-    outputs = []
-    for output in grouped.outputs:
-        meant = output.expression
-        if isinstance(meant, AggregationRef) and meant.source == "aggregate":
-            meant = _reference(shared, _where(grouped.grouping.aggregates[meant.position], own))
-        outputs.append(Output(output.name, meant))
+
+    def meant(one: AggregationRef) -> AggregationRef:
+        if one.source == "group":
+            return replace(one, of=shared.grouping.groups[one.position])
+        return _reference(shared, _where(grouped.grouping.aggregates[one.position], own))
+
+    outputs = tuple(Output(name, meant(one)) for name, one in grouped.shown)
     is_there = own is not None and grouped.grouping.groups
     below = (
         Select(shared, construct.compare(">", _reference(shared, _where(_COUNT, own)), _NONE)) if is_there else shared
     )
-    return Project(below, tuple(outputs))
+    return Project(below, outputs)
 
 
 def presence(predicate: Expression) -> AggregationRef | None:
@@ -127,18 +128,20 @@ def _shared(members: tuple[Relation, ...]) -> Aggregation:
     """The γ of all members: no row more than they need, each aggregate once."""
     common = _common(members)
     aggregates: dict[str, Aggregate] = {}
-    residuals: dict[str, Expression | None] = {}
+    residuals: dict[str, Expression] = {}
+    has_all = False  # whether a member has no condition of its own
     groups: Sequence[Expression] = ()
     for member in map(Grouped.of, members):
         if member is None:
             raise InvariantBroken("a view shares a γ that it cannot be read from")
         own = member.residual(common)
-        residuals["" if own is None else spell(own)] = own
+        has_all |= own is None
+        residuals |= {} if own is None else {spell(own): own}
         groups = groups or member.grouping.groups
         for one in member.kept(own):
             aggregates.setdefault(spell(one), one)
         source, conditions = member.source, member.conditions
-    weaker = [] if "" in residuals else [_any_of([residuals[text] for text in sorted(residuals)])]
+    weaker = [] if has_all else [_any_of([residuals[text] for text in sorted(residuals)])]
     kept = [one for one in conditions if spell(one) in common]
     ordered = tuple(aggregates[text] for text in sorted(aggregates))
     return Aggregation(select(source, [*kept, *weaker]), Grouping(tuple(groups), ordered))
@@ -164,5 +167,6 @@ def _any_of(conditions: Sequence[Expression]) -> Expression:
 
 
 def _reference(shared: Aggregation, wanted: Aggregate) -> AggregationRef:
-    texts = [spell(one) for one in shared.grouping.aggregates]
-    return AggregationRef("aggregate", texts.index(spell(wanted)), wanted)
+    kept = shared.grouping.aggregates
+    place = [spell(one) for one in kept].index(spell(wanted))
+    return AggregationRef("aggregate", place, kept[place])
