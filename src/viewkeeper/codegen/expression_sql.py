@@ -130,8 +130,6 @@ def _call(call: Call, aggregates: Sequence[str]) -> str:
             return f"({args[0]} IN ({', '.join(args[1:])}))"
         case "abs" | "coalesce":
             return f"{call.name}({', '.join(args)})"
-        case "concat":
-            return f"({' || '.join(args)})"
     return emit_function(call, args)
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
-from viewkeeper.sql import construct, date_functions, functions
+from viewkeeper.sql import construct, functions, intervals
 from viewkeeper.sql.aggregates import FUNCTIONS, NODES
 from viewkeeper.sql.expressions import Aggregate, Expression, Literal, walk
 from viewkeeper.sql.literals import VOID, read_literal, target_type
@@ -72,11 +72,11 @@ def _bind_arithmetic(node: exp.Expression, scope: Scope) -> Expression:
     """Numbers; also DATE and TIMESTAMP, to which days and intervals are added."""
     operator = _ARITHMETIC[type(node)]
     if operator in ("+", "-") and isinstance(node.expression, exp.Interval):
-        return date_functions.shift_by_interval(operator, bind_expression(node.this, scope), node.expression)
+        return intervals.shift_by_interval(operator, bind_expression(node.this, scope), node.expression)
     if operator == "+" and isinstance(node.this, exp.Interval):
-        return date_functions.shift_by_interval(operator, bind_expression(node.expression, scope), node.this)
+        return intervals.shift_by_interval(operator, bind_expression(node.expression, scope), node.this)
     left, right = _sides(node, scope)
-    return date_functions.shift_by_days(operator, left, right) or construct.arithmetic(operator, left, right)
+    return intervals.shift_by_days(operator, left, right) or construct.arithmetic(operator, left, right)
 
 
 def _bind_column(node: exp.Column, scope: Scope) -> Expression:
@@ -192,11 +192,6 @@ def _bind_cast(node: exp.Cast, scope: Scope) -> Expression:
     return construct.cast(bind_expression(node.this, scope), target_type(node))
 
 
-def _bind_concat(node: exp.Expression, scope: Scope) -> Expression:
-    parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
-    return construct.string_call("concat", [bind_expression(part, scope) for part in parts], types.STRING)
-
-
 def _bind_coalesce(node: exp.Coalesce, scope: Scope) -> Expression:
     return construct.coalesce([bind_expression(arg, scope) for arg in (node.this, *node.expressions)])
 
@@ -219,8 +214,6 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Nullif: lambda node, scope: construct.null_if(*_sides(node, scope)),
     exp.Cast: _bind_cast,
     exp.TryCast: _bind_cast,
-    exp.Concat: _bind_concat,
-    exp.DPipe: _bind_concat,
     exp.Filter: _bind_filter,
     exp.CountIf: _bind_count_if,
 }
@@ -231,8 +224,6 @@ _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {
     exp.Column: ("table", "db", "catalog"),
     exp.Count: ("big_int",),
     exp.Div: ("typed", "safe"),
-    exp.DPipe: ("safe",),
-    exp.Concat: ("safe", "coalesce"),
     exp.In: ("query", "unnest", "field"),
     exp.Between: ("low", "high", "symmetric"),
     exp.Case: ("ifs", "default"),

@@ -192,16 +192,6 @@ def null_if(left: Expression, right: Expression) -> Expression:
     return case([(compare("=", left, right), Literal(None, left.type))], left)
 
 
-def string_call(name: str, args: Sequence[Expression], type_: SqlType) -> Expression:
-    """A function whose first argument, and for concat all, are strings."""
-    checked = args if name == "concat" else args[:1]
-    for arg in checked:
-        if arg.type not in (types.STRING, VOID):
-            raise TypeMismatch(f"{name} needs STRING, not {arg.type}", "CAST it to STRING")
-    parts = tuple(coerce(arg, types.STRING) if arg in checked else arg for arg in args)
-    return Call(name, parts, type_, any(arg.nullable for arg in parts))
-
-
 def aggregate(name: str, args: Sequence[Expression], *, distinct: bool = False) -> Aggregate:
     """A call of a function of `aggregates`; the smallest of distinct values is the smallest of all."""
     function, shown = FUNCTIONS[name], name.upper()

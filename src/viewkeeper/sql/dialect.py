@@ -14,18 +14,14 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-PLAIN = frozenset(
-    "year month day dayofmonth quarter dayofweek weekday dayofyear weekofyear hour minute second date_part datepart "
-    "date_trunc trunc date_add dateadd date_sub datediff date_diff add_months last_day to_date unix_seconds "
-    "unix_millis unix_micros unix_date date_from_unix_date timestamp_seconds timestamp_millis timestamp_micros "
-    "make_date unix_timestamp to_unix_timestamp from_unixtime date_format to_timestamp length char_length "
-    "character_length len octet_length bit_length replace left right lpad rpad repeat reverse instr locate position "
-    "startswith endswith contains concat_ws substring_index split_part ascii chr char translate btrim ltrim rtrim "
-    "upper ucase lower lcase greatest least nvl2 decode isnull isnotnull isnan nanvl sign signum floor ceil ceiling "
-    "round sqrt pmod shiftleft shiftright".split()
+from viewkeeper.sql.function_table import NAMED
+from viewkeeper.sql.syntax import WRITTEN
+
+# Besides the functions of views, those whose refusals show them as written.
+PLAIN = frozenset(NAMED) | frozenset(
+    "position unix_timestamp to_unix_timestamp from_unixtime date_format to_timestamp".split()
 )
 # These have a special syntax besides the call: POSITION(a IN b).
-WRITTEN = "written"
 _OWN_SYNTAX = frozenset({"POSITION"})
 
 

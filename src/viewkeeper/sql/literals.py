@@ -15,8 +15,7 @@ from sqlglot import exp
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
-from viewkeeper.sql.dialect import WRITTEN
-from viewkeeper.sql.syntax import Value
+from viewkeeper.sql.syntax import WRITTEN, Value
 
 # The type of NULL until its context gives it one; no column ever has it.
 VOID = SqlType("VOID")

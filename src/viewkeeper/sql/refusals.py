@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import ways_round
-from viewkeeper.sql.dialect import WRITTEN
 from viewkeeper.sql.expressions import Expression
+from viewkeeper.sql.syntax import WRITTEN
 
 _NOT_DETERMINISTIC = frozenset(
     "rand random randn uuid now getdate sysdate current_date current_timestamp current_time localtimestamp curdate "

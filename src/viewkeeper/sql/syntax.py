@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from viewkeeper.model.schema import Column
 
 Value = bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | None
+# In the meta of a node of sqlglot's tree: the user's spelling of a function or type.
+WRITTEN = "written"
 
 
 @dataclass(frozen=True, slots=True)

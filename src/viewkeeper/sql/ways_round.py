@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, str] = {
     "from_unixtime": "TIMESTAMP_SECONDS(n) gives a TIMESTAMP",
     "unix_timestamp": "use UNIX_SECONDS(t)",
     "to_unix_timestamp": "use UNIX_SECONDS(t)",
+    "to_date": "store the value as a DATE",
     "to_timestamp": "store the value as a TIMESTAMP",
     **dict.fromkeys(
         ("months_between", "timestampdiff", "date_diff", "datediff"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import duckdb
 import pytest
 
 from viewkeeper.codegen.expression_sql import emit
@@ -9,7 +12,10 @@ from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType
 from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.expressions import Expression
+from viewkeeper.sql.expressions import Expression, Literal
+from viewkeeper.sql.function_rows import Function
+from viewkeeper.sql.function_table import FUNCTIONS, NAMED, SECTIONS
+from viewkeeper.sql.operands import Together, integer, text
 from viewkeeper.sql.relations import Scan, expressions_of
 
 TABLE = TableSchema(
@@ -32,7 +38,7 @@ def bind(text: str) -> Expression:
 
 
 @pytest.mark.parametrize(
-    ("written", "text"),
+    ("written", "canonical"),
     [
         ("UCASE( S )", "upper(s)"),
         ("Len(s)", "length(s)"),
@@ -55,8 +61,8 @@ def bind(text: str) -> Expression:
         ("to_date(at)", "cast(at as date)"),
     ],
 )
-def test_a_call_has_one_text_whatever_its_spelling(written: str, text: str) -> None:
-    assert bind(written).text == text
+def test_a_call_has_one_text_whatever_its_spelling(written: str, canonical: str) -> None:
+    assert bind(written).text == canonical
 
 
 def test_an_interval_gives_the_type_of_its_smallest_unit() -> None:
@@ -92,3 +98,35 @@ def test_a_nest_of_functions_does_not_blow_up_its_sql() -> None:
 def test_what_may_fail_is_known() -> None:
     failing = {call: bind(call).fallible for call in ("date_add(day, 1)", "year(day)", "pmod(k, 7)", "pmod(7, k)")}
     assert failing == {"date_add(day, 1)": True, "year(day)": False, "pmod(k, 7)": False, "pmod(7, k)": True}
+
+
+def test_a_function_is_added_by_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Function(
+        "twice", "s [, n]", (text, integer), STRING, "repeat({0}, {1})", also="doubled", default=Literal(2, INT)
+    )
+    monkeypatch.setitem(FUNCTIONS, "twice", row)
+    for name in row.names:
+        monkeypatch.setitem(NAMED, name, row)
+
+    assert bind("DOUBLED(s)").text == "twice(s, 2)"
+    assert duckdb.sql(f"SELECT {emit(bind('twice(s)'))} FROM (VALUES ('ab')) AS t(c1)").fetchall() == [("abab",)]
+    with pytest.raises(SqlError, match="twice takes 1 to 2 arguments, not 3"):
+        bind("twice(s, 1, 2)")
+    with pytest.raises(SqlError, match="twice needs STRING, not INT"):
+        bind("twice(k)")
+
+
+def test_no_name_stands_in_two_rows() -> None:
+    rows = [row for section in SECTIONS.values() for row in section]
+    called = [name for row in rows for name in row.names]
+    bound = [row.name for row in rows if isinstance(row, Function)]
+
+    assert sorted(called) == sorted(NAMED)
+    assert sorted(bound) == sorted(FUNCTIONS)
+
+
+@pytest.mark.parametrize("row", FUNCTIONS.values(), ids=lambda row: row.name)
+def test_a_row_has_a_kind_for_each_argument_that_it_lists(row: Function) -> None:
+    listed = re.findall(r"\w+|…", row.arguments)
+
+    assert isinstance(row.takes, Together) or "…" in listed or len(row.takes) == len(listed)
