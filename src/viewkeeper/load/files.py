@@ -8,24 +8,26 @@ the columns; nothing is guessed from a sample.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
 import shutil
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import duckdb
 
 from viewkeeper.client.arguments import take_path, take_text
 from viewkeeper.errors import InputError, UnknownName
-from viewkeeper.load.lines import TextFile, find_fault
+from viewkeeper.load.lines import TextFile
 from viewkeeper.load.textvalues import value_of
-from viewkeeper.model.schema import Column
+from viewkeeper.model.schema import Column, TableSchema
 
 FORMATS = {
     "csv": (".csv",),
@@ -45,6 +47,7 @@ _PARQUET_CASTS = {
 _TEXT = ("VARCHAR", "JSON")  # JSON: text whose kind the file also states
 _GLOB = frozenset("*?[")
 _BOM = b"\xef\xbb\xbf"
+_SAY_FORMAT = 'say it: --format csv, or format="csv"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,11 @@ class SourceFile:
         return connection.sql(f"SELECT {', '.join(expressions)} FROM {self.relation}", params=[str(self.text.path)])
 
     def aggregate(self, connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> tuple[Any, ...]:
-        """One row of aggregates over the file's columns."""
-        return rows_of(self.query(connection, expressions))[0]
+        """One row of aggregates over the file's columns; InputError where DuckDB cannot read the file."""
+        try:
+            return rows_of(self.query(connection, expressions))[0]
+        except duckdb.Error as error:
+            raise failure_of(self.text, error) from None
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
@@ -126,14 +132,16 @@ def open_files(
         yield [_describe(connection, text, reading) for text in texts]
 
 
-def failure_of(file: TextFile, error: duckdb.Error) -> InputError:
+def failure_of(file: TextFile, error: Exception) -> InputError:
     """The error for a file that DuckDB could not read: where the fault is, found by counting lines ourselves.
 
     DuckDB's own number is that of the record; quoted line breaks change the line.
     """
-    fault = find_fault(file)
-    if fault:
-        return InputError(f"{file.label}, line {fault.line}: {fault.reason}", fault.hint)
+    if file.format != "parquet":
+        try:
+            file.require_sound()
+        except InputError as fault:
+            return fault
     reason = str(error).splitlines()[0].removeprefix("Invalid Input Error: ")
     hint = "do all lines end alike, in \\n or in \\r\\n?" if file.format in ("csv", "tsv") else None
     return InputError(f"{file.label} cannot be read as {file.format}: {reason}", hint)
@@ -143,10 +151,8 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
     """The file with a name; where DuckDB cannot read it in place, a copy."""
     if name == "-":
         if reading.format is None:
-            raise InputError("the format of the input is not known", 'say it: --format csv, or format="csv"')
-        with place.open("wb") as copy:  # read twice, so it is copied
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        return TextFile("the input", _without_bom(place, reading.format, place), reading.format, is_gzip=False)
+            raise InputError("the format of the input is not known", _SAY_FORMAT)
+        return TextFile("the input", _copy(sys.stdin.buffer, place), reading.format)  # read twice, so it is copied
     path = Path(name)
     if path.is_dir():
         raise InputError(f"{name} is a directory", "name the files in it")
@@ -155,22 +161,44 @@ def _locate(name: str, reading: Reading, place: Path) -> TextFile:
     if path.suffix.lower() == ".zip":
         return _unzip(path, name, reading, place)
     is_gzip = path.suffix.lower() == ".gz"
-    stem = path.with_suffix("") if is_gzip else path
-    found = _format_of(name, stem, reading)
+    found = _format_of(name, path.with_suffix("") if is_gzip else path, reading)
     if path.stat().st_size == 0:
         raise InputError(
             f"{name} is empty", "CSV begins with a line of column names" if found in ("csv", "tsv") else None
         )
+    if is_gzip:
+        _require_whole(path, name)
+    with gzip.open(path) if is_gzip else path.open("rb") as stream:
+        if found == "jsonl" and stream.read(3) == _BOM:  # which DuckDB does not accept before JSON
+            return TextFile(name, _copy(stream, place), found)
     if _GLOB & set(name):  # DuckDB would look for many files
         place.symlink_to(path.absolute())
         path = place
-    return TextFile(name, path if is_gzip else _without_bom(path, found, place), found, is_gzip=is_gzip)
+    return TextFile(name, path, found, is_gzip=is_gzip)
+
+
+def _require_whole(path: Path, name: str) -> None:
+    """Raise for a damaged gzip file: DuckDB does not compare the checksum."""
+    try:
+        with gzip.open(path) as stream:
+            while stream.read(1 << 20):
+                pass
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{name} is not compressed by gzip, or damaged: {error}", "is the suffix right?") from None
+
+
+def _copy(stream: IO[bytes] | gzip.GzipFile, place: Path) -> Path:
+    """The rest of a stream as a file, without a byte order mark."""
+    with place.open("wb") as copy:
+        copy.write(stream.read(len(_BOM)).removeprefix(_BOM))
+        shutil.copyfileobj(stream, copy)
+    return place
 
 
 def _format_of(name: str, path: Path, reading: Reading) -> str:
     found = reading.format or next((f for f, ends in FORMATS.items() if path.suffix.lower() in ends), None)
     if found is None:
-        raise InputError(f"{name} has no suffix that names its format", 'say it: --format csv, or format="csv"')
+        raise InputError(f"{name} has no suffix that names its format", _SAY_FORMAT)
     return found
 
 
@@ -184,28 +212,12 @@ def _unzip(path: Path, name: str, reading: Reading, place: Path) -> TextFile:
                 raise InputError(f"{name} holds {len(members)} files: {names}", "unzip it, and load the files you mean")
             label = f"{members[0].filename} in {name}"
             found = _format_of(label, Path(members[0].filename), reading)
-            with archive.open(members[0]) as packed, place.open("wb") as copy:
-                shutil.copyfileobj(packed, copy)
-    except (
-        zipfile.BadZipFile,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:  # damaged, encrypted, or of a newer format
+            with archive.open(members[0]) as packed:
+                return TextFile(label, _copy(packed, place), found)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, encrypted, or too new
         raise InputError(
             f"{name} cannot be unzipped: {error}", "is it a whole zip archive, without a password?"
         ) from None
-    return TextFile(label, _without_bom(place, found, place), found, is_gzip=False)
-
-
-def _without_bom(path: Path, found: str, place: Path) -> Path:
-    """DuckDB accepts no byte order mark before JSON."""
-    with path.open("rb") as stream:
-        if found != "jsonl" or stream.read(3) != _BOM:
-            return path
-        copied = place.with_suffix(".plain")
-        with copied.open("wb") as copy:
-            shutil.copyfileobj(stream, copy)
-    return copied
 
 
 def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Reading) -> SourceFile:
@@ -234,7 +246,7 @@ def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
 def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
     rows = f"read_ndjson_objects(?, compression='{'gzip' if text.is_gzip else 'none'}')"
     keys = "CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END"
-    found = connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]).fetchall()
+    found = rows_of(connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]))
     names = text.in_order({name for (name,) in found})
     paths = ", ".join(_literal('$."' + name.replace('"', '\\"') + '"') for name in names)
     values = ", ".join(f"value[{i + 1}] AS v{i}, kind[{i + 1}] AS k{i}" for i in range(len(names)))
@@ -262,20 +274,26 @@ def column_name(text: str) -> str:
 def _column_names(text: TextFile, names: Sequence[str]) -> tuple[str, ...]:
     spelled: dict[str, str] = {}
     for name in names:
-        other = spelled.setdefault(column_name(name).lower(), name)
-        if other != name:
+        key = column_name(name).lower()
+        other = spelled.get(key)
+        if other is not None and other.lower() == name.lower():
+            raise InputError(f"{text.label} has two columns {name}", "names are the same in any case; rename one")
+        if other is not None:
             fact = f"{text.label} has the columns {other!r} and {name!r}, which are both {column_name(name)} in SQL"
             raise InputError(fact, "rename one")
+        spelled[key] = name
     return tuple(map(column_name, names))
 
 
-def match_columns(file: SourceFile, known: Sequence[str], *, ignore_unknown: bool) -> dict[str, int]:
+def match_columns(file: SourceFile, schema: TableSchema, *, ignore_unknown: bool) -> dict[str, int]:
     """The index in the file of each of the table's columns that it has; names are case-insensitive."""
-    spelled = {name.lower(): name for name in known}
+    spelled = {column.name.lower(): column.name for column in schema.columns}
     unknown = [name for name in file.names if name.lower() not in spelled]
     if unknown and not ignore_unknown:
         fact = f"{file.label} has columns that the table has not: {', '.join(unknown)}"
-        raise UnknownName(fact, f"the table has {', '.join(known)}; ignore_unknown=True leaves the others out")
+        raise UnknownName(
+            fact, f"the table has {', '.join(spelled.values())}; ignore_unknown=True leaves the others out"
+        )
     return {spelled[name.lower()]: i for i, name in enumerate(file.names) if name.lower() in spelled}
 
 

@@ -10,39 +10,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 
 import duckdb
 
 from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
-from viewkeeper.load.files import SourceFile, column_name, failure_of
+from viewkeeper.load.files import SourceFile, column_name
 from viewkeeper.load.textvalues import keeps_digits_as_double, value_of
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
-from viewkeeper.sql.tokens import check_name, tokenize
+from viewkeeper.sql.tokens import check_name, quoted
 
 _PRECISION = 18  # room for larger numbers than those of the first file
 _PRECISION_MAX = 38
 _SCALE_MAX = 10
 _WHOLE = "[+-]?(0|[1-9][0-9]*)"
 _PARQUET = {
-    "BOOLEAN": BOOLEAN,
-    "TINYINT": INT,
-    "SMALLINT": INT,
-    "INTEGER": INT,
-    "UTINYINT": INT,
-    "USMALLINT": INT,
-    "BIGINT": BIGINT,
+    **{kind.duckdb: kind for kind in (BOOLEAN, BIGINT, DOUBLE, STRING, BINARY, DATE)},
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), INT),
     "UINTEGER": BIGINT,
     "UBIGINT": decimal(20, 0),
-    "DOUBLE": DOUBLE,
-    "VARCHAR": STRING,
-    "BLOB": BINARY,
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMP_S": TIMESTAMP,
-    "TIMESTAMP_MS": TIMESTAMP,
-    "TIMESTAMP_NS": TIMESTAMP,
-    "TIMESTAMP WITH TIME ZONE": TIMESTAMP,
+    **{f"TIMESTAMP{unit}": TIMESTAMP for unit in ("", "_S", "_MS", "_NS", " WITH TIME ZONE")},
 }
 
 
@@ -51,7 +38,7 @@ class _Facts:
     """What holds for all values of a text column; `|` is what holds for the values of both."""
 
     count: int = 0
-    is_text: bool = False
+    is_bare: bool = True  # never a string, object or array of JSON
     is_boolean: bool = True
     is_bigint: bool = True
     is_fixed: bool = True  # digits, with or without a point
@@ -62,18 +49,14 @@ class _Facts:
     is_timestamp: bool = True
 
     def __or__(self, other: _Facts) -> _Facts:
-        if not self.count or not other.count:
-            return self if self.count else other
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        count, is_text, *rest = pairs
-        met = [min(pair) if isinstance(pair[0], bool) else max(pair) for pair in rest]  # all of both; the most of both
-        return _Facts(sum(count), any(is_text), *met)
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return _Facts(*(min(pair) if isinstance(pair[0], bool) else max(pair) for pair in pairs))
 
     def choose(self) -> SqlType | None:
         """The narrowest type that represents every value unchanged; None where all values are NULL."""
         if not self.count:
             return None
-        if not self.is_text:
+        if self.is_bare:
             if self.is_boolean:
                 return BOOLEAN
             if self.is_fixed and not self.scale and self.is_bigint:
@@ -100,30 +83,29 @@ def infer_statement(
     check_name(table, "table")
     for file in files:
         _require_names(file)
-    types: dict[str, SqlType | None] = {}
-    facts: dict[str, _Facts] = {}
+    found: dict[str, tuple[SqlType | None, _Facts]] = {}
     spelled: dict[str, str] = {}
     for file in files:
-        for name, found in zip(file.names, _infer(connection, file), strict=True):
+        for name, (kind, facts) in zip(file.names, _infer(connection, file), strict=True):
             name = spelled.setdefault(name.lower(), name)
-            types.setdefault(name, None)
-            if isinstance(found, _Facts):
-                facts[name] = facts.get(name, _Facts()) | found
-            else:
-                types[name] = _widen(types[name], found)
+            known, before = found.get(name, (None, _Facts()))
+            found[name] = _widen(known, kind), before | facts
     key = [column_name(name) for name in key]
     for name in key:
         if name.lower() not in spelled:
-            raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(types)}")
+            raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(found)}")
     keys = [spelled[name.lower()] for name in key]
-    for name, found in facts.items():
-        # two texts of one DOUBLE are two keys to their author
-        inferred = STRING if name in keys and found.choose() == DOUBLE else found.choose()
-        widened = _widen(types[name], inferred)
-        types[name] = STRING if widened == DOUBLE and not found.is_double else widened
-    columns = [f"`{name}` {kind or STRING}" for name, kind in types.items()]
-    text = f"CREATE TABLE `{table}` ({', '.join(columns)}, PRIMARY KEY ({', '.join(f'`{name}`' for name in keys)}))"
-    return re.sub(r"`([A-Za-z_][A-Za-z0-9_]*)`", lambda found: found[0 if _is_keyword(found[1]) else 1], text)
+    columns = [f"{quoted(name)} {_join(*pair, is_key=name in keys)}" for name, pair in found.items()]
+    return f"CREATE TABLE {quoted(table)} ({', '.join(columns)}, PRIMARY KEY ({', '.join(map(quoted, keys))}))"
+
+
+def _join(typed: SqlType | None, facts: _Facts, *, is_key: bool) -> SqlType:
+    """The type for the values of typed columns and of text columns."""
+    inferred = facts.choose()
+    if is_key and inferred == DOUBLE:
+        inferred = STRING  # two texts of one DOUBLE are two keys to their author
+    widened = _widen(typed, inferred)
+    return STRING if widened is None or (widened == DOUBLE and not facts.is_double) else widened
 
 
 def _require_names(file: SourceFile) -> None:
@@ -145,25 +127,20 @@ def _column_type(file: SourceFile, place: int) -> SqlType:
     raise UnsupportedSql(fact, "leave the column out, or make it a string first")
 
 
-def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> Sequence[SqlType | _Facts]:
+def _infer(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[tuple[SqlType | None, _Facts]]:
     """The type of each column of a Parquet file; for text the facts about its values."""
+    places = range(len(file.names))
     if file.text.format == "parquet":
-        return [_column_type(file, place) for place in range(len(file.names))]
-    wanted = [
-        fact for i in range(len(file.names)) for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)
-    ]
-    try:
-        row = file.aggregate(connection, wanted)
-    except duckdb.Error as error:
-        raise failure_of(file.text, error) from None
-    size = len(fields(_Facts))
-    parts = [row[i * size : (i + 1) * size] for i in range(len(file.names))]
-    return [_Facts(*part) if part[0] else _Facts() for part in parts]
+        return [(_column_type(file, place), _Facts()) for place in places]
+    wanted = [fact for i in places for fact in _facts(f"v{i}", f"k{i}" if file.types[i] == "JSON" else None)]
+    row, size = file.aggregate(connection, wanted), len(fields(_Facts))
+    parts = [row[i * size : (i + 1) * size] for i in places]
+    return [(None, _Facts(*part) if part[0] else _Facts()) for part in parts]
 
 
 def infer_types(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> list[SqlType | None]:
-    """The type of each column of one file; None where all values are NULL."""
-    return [found.choose() if isinstance(found, _Facts) else found for found in _infer(connection, file)]
+    """The type of each column of a text file; None where all values are NULL."""
+    return [facts.choose() for _, facts in _infer(connection, file)]
 
 
 def _facts(text: str, json_kind: str | None) -> list[str]:
@@ -174,10 +151,10 @@ def _facts(text: str, json_kind: str | None) -> list[str]:
     def always(pattern: str) -> str:
         return f"bool_and(regexp_full_match({trimmed}, '{pattern}'))"
 
-    is_text = f"bool_or({json_kind} IN ('VARCHAR', 'OBJECT', 'ARRAY'))" if json_kind else "false"
+    is_bare = f"bool_and({json_kind} NOT IN ('VARCHAR', 'OBJECT', 'ARRAY'))" if json_kind else "true"
     return [
         f"count({trimmed})",
-        f"coalesce({is_text}, false)",
+        is_bare,
         always("(?i)true|false"),
         f"bool_and(TRY_CAST({trimmed} AS BIGINT) IS NOT NULL) {there}",
         always(rf"{_WHOLE}(\.[0-9]+)?"),
@@ -205,8 +182,4 @@ def _widen(one: SqlType | None, other: SqlType | None) -> SqlType | None:
 
 
 def _whole_digits(kind: SqlType) -> int:
-    return {"INT": 10, "BIGINT": 19}.get(kind.kind, kind.precision - kind.scale)
-
-
-def _is_keyword(name: str) -> bool:
-    return tokenize(name)[1][0].token_type.name != "VAR"
+    return {"INT": 10, "BIGINT": 19}.get(kind.kind, kind.whole_digits)

@@ -13,20 +13,22 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pyarrow as pa
 
 from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
 from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
-from viewkeeper.load.files import Reading, SourceFile, failure_of, match_columns, open_files
+from viewkeeper.load.files import Reading, SourceFile, failure_of, match_columns, open_files, rows_of
 from viewkeeper.load.inference import infer_statement
 from viewkeeper.load.nulls import NULL_TEXTS, guess_null
 from viewkeeper.load.repeats import require_unique
 from viewkeeper.load.textvalues import lost_digits_of, misfit_of
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.token import Token
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import CreateTable
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -57,7 +59,7 @@ def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iter
     """The files, ready to be loaded, for the duration of the block."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; SET enable_progress_bar = false")
-        with open_files(connection, paths, reading) as files, _keyboard():
+        with _keyboard(), open_files(connection, paths, reading) as files:
             yield Load(connection, [guess_null(connection, file) for file in files] if reading.guess_null else files)
 
 
@@ -105,10 +107,10 @@ class Load:
         wrote: Callable[[Token], None] | None = None,
     ) -> Loaded:
         """Create the table, if asked for and not done, and put all rows; `wrote` is called for each transaction."""
-        if created and not _is_there(database, created):
-            database.execute(created)
-        elif created:
+        if created and _is_there(database, created):
             created = None
+        if created:
+            database.execute(created)
         schema = database.table(table).schema
         if not self.total:  # what was inferred from the files was checked against them
             self.check(schema, ignore_unknown=ignore_unknown)
@@ -133,65 +135,56 @@ class Load:
         return Loaded(schema.name, self.written, self.added, replaced, seconds, token, created, nulls)
 
     def _check(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> int:
-        places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
+        places = match_columns(file, schema, ignore_unknown=ignore_unknown)
         missing = [name for name in schema.key if name not in places]
         if missing:
             raise BadRow(f"{file.label} lacks the key column {', '.join(missing)}", "every row has its whole key")
         tests = [_fault(file, schema.column(name), place) for name, place in places.items()]
-        try:
-            # columns without a test are counted, else DuckDB would not read them, and would miss faults there
-            wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
-            counts = file.aggregate(self._connection, ["count(*)", *wanted])
-            if any(counts[1 : len(tests) + 1]):
-                raise self._describe(file, schema, places, tests)
-            if file.text.format == "parquet":
-                self._check_batches(file, schema, ignore_unknown)
-        except duckdb.Error as error:
-            raise failure_of(file.text, error) from None
-        return counts[0]
+        # columns without a test are counted, else DuckDB would not read them, and would miss faults there
+        wanted = [*(f"count_if({test})" for test in tests), *(f"count(v{place})" for place in places.values())]
+        rows, *counts = file.aggregate(self._connection, ["count(*)", *wanted])
+        if any(counts[: len(tests)]):
+            raise self._describe(file, schema, places, tests)
+        if file.text.format == "parquet":
+            self._check_batches(file, schema, ignore_unknown)
+        return rows
 
     def _check_batches(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> None:
         """What Arrow refuses in typed columns: a number too large, a nanosecond too many."""
         first = 0
-        for batch in self._reader(file, schema, ignore_unknown):
-            try:
-                check_batch(schema, batch)
-            except InputError as error:
+        try:
+            for batch in self._reader(file, schema, ignore_unknown):
                 rows = f"rows {first + 1:,} to {first + len(batch):,}"
-                raise type(error)(f"{file.label}, {rows}: {error.fact}", error.hint) from None
-            first += len(batch)
+                check_batch(schema, batch)
+                first += len(batch)
+        except InputError as error:
+            raise type(error)(f"{file.label}, {rows}: {error.fact}", error.hint) from None
+        except (duckdb.Error, pa.ArrowInvalid, OSError) as error:  # the last two from batches after the first
+            raise failure_of(file.text, error) from None
 
     def _describe(
         self, file: SourceFile, schema: TableSchema, places: dict[str, int], tests: Sequence[str]
     ) -> InputError:
         """The first fault of a file that has one: where and what."""
-        cases = " ".join(f"WHEN {test} THEN {i}" for i, test in enumerate(tests))
+        names = " ".join(f"WHEN {test} THEN '{name}'" for test, name in zip(tests, places, strict=True))
         texts = " ".join(
-            f"WHEN {test} THEN CAST(v{p} AS VARCHAR)" for test, p in zip(tests, places.values(), strict=True)
+            f"WHEN {test} THEN v{place}::VARCHAR" for test, place in zip(tests, places.values(), strict=True)
         )
-        faults = file.query(self._connection, [f"CASE {cases} ELSE -1 END", f"CASE {texts} END"])
-        record = 0
-        for batch in faults.to_arrow_reader(ROWS_PER_TRANSACTION):
-            for number, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                if number >= 0:
-                    return _bad_row(file, schema.column(list(places)[number]), record, value)
-                record += 1
+        wanted = ["row_number() OVER () - 1 AS record", f"CASE {names} END AS name", f"CASE {texts} END AS text"]
+        faults = file.query(self._connection, wanted).filter("name IS NOT NULL").limit(1)
+        for record, name, text in rows_of(faults):
+            return _bad_row(file, schema.column(name), record, text)
         return InputError(f"{file.label} changed while it was read", "load it again")
 
     def _reader(self, file: SourceFile, schema: TableSchema, ignore_unknown: bool) -> pa.RecordBatchReader:
-        places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=ignore_unknown)
+        places = match_columns(file, schema, ignore_unknown=ignore_unknown)
         values = [f'{file.value(schema.column(name), place)} AS "{name}"' for name, place in places.items()]
         return file.query(self._connection, values).to_arrow_reader(ROWS_PER_TRANSACTION)
 
 
 def _parse(statement: str) -> TableSchema:
     """The table that a CREATE TABLE would make."""
-    from viewkeeper.sql.statements import parse_statements
-    from viewkeeper.sql.syntax import CreateTable
-
-    (parsed,) = parse_statements(statement)
-    if not isinstance(parsed, CreateTable):
-        raise InputError(f"{statement!r} does not create a table")
+    parsed = cast(CreateTable, parse_statements(statement)[0])
     return TableSchema(TableId(0), parsed.name, parsed.columns, parsed.key)
 
 

@@ -36,7 +36,7 @@ def require_unique(connection: duckdb.DuckDBPyConnection, files: Sequence[Source
 
 
 def _keys(file: SourceFile, number: int, schema: TableSchema) -> str:
-    places = match_columns(file, [column.name for column in schema.columns], ignore_unknown=True)
+    places = match_columns(file, schema, ignore_unknown=True)
     keys = [f"{file.value(schema.column(name), places[name])} AS k{i}" for i, name in enumerate(schema.key)]
     return f"SELECT {number << _ROW_BITS} + row_number() OVER () - 1 AS place, {', '.join(keys)} FROM {file.relation}"
 

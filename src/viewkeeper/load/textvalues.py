@@ -26,7 +26,6 @@ PATTERNS = {
 }
 # A JSON number with a point passes through a DOUBLE, which holds 15 decimal digits of any number.
 _EXACT_DIGITS = 15
-KINDS_WITH_BLANK = ("STRING", "BINARY")
 
 
 def value_of(kind: SqlType, text: str) -> str:
@@ -68,7 +67,7 @@ def misfit_of(kind: SqlType, text: str) -> str:
     """SQL that is true where a text is present and spells no value."""
     if kind.kind == "STRING":
         return "false"
-    there = f"{text} IS NOT NULL" if kind.kind in KINDS_WITH_BLANK else f"trim({text}) <> ''"
+    there = f"{text} IS NOT NULL" if kind.kind == "BINARY" else f"trim({text}) <> ''"
     return f"coalesce({there} AND ({value_of(kind, text)}) IS NULL, false)"
 
 

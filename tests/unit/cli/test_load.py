@@ -178,10 +178,19 @@ def test_ctrl_c_between_transactions_says_how_far_it_came_and_the_same_command_g
     assert told.stderr == "warning: 10,000 of 25,000 rows replaced a row with the same key; 15,000 keys are new\n"
 
 
-def test_ctrl_c_while_files_are_checked_is_one_line_too(url: str, tmp_path: Path) -> None:
-    path, temporary = tmp_path / "many.csv", tmp_path / "temporary"
+@pytest.mark.parametrize(
+    ("name", "first", "line"),
+    [
+        ("many.csv", "id,a,b\n", "{0},x{0},2026-01-31\n"),
+        ("many.jsonl", "", '{{"id": {0}, "a": "x{0}", "b": "2026-01-31"}}\n'),
+    ],
+)
+def test_ctrl_c_while_files_are_checked_is_one_line_too(
+    url: str, tmp_path: Path, name: str, first: str, line: str
+) -> None:
+    path, temporary = tmp_path / name, tmp_path / "temporary"
     temporary.mkdir()
-    path.write_text("id,a,b\n" + "".join(f"{number},x{number},2026-01-31\n" for number in range(1_000_000)))
+    path.write_text(first + "".join(line.format(number) for number in range(1_000_000)))
     command = [sys.executable, "-m", "viewkeeper", "load", url, "many", str(path), "--create", "--key", "id"]
     with subprocess.Popen(
         command, env=os.environ | {"TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True

@@ -71,6 +71,7 @@ JSON = (
         ("t.jsonl", JSON),
         ("t.ndjson.gz", JSON),
         ("t.json", "\ufeff" + JSON),
+        ("t.json.gz", "\ufeff" + JSON),
         ("t*[1].csv", CSV),
     ],
     ids=lambda value: value[:8],
