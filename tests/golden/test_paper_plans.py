@@ -8,8 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.golden.test_plans import RULE
-from tests.support.plans import bound_lines
-from viewkeeper.plan.explain.text import plan_text
+from tests.support.plans import bound_text
 
 FILES = sorted((Path(__file__).parent / "papers").glob("*.plan"))
 
@@ -20,7 +19,7 @@ def test_the_plan_of_a_papers_example_is_the_recorded_one(path: Path, recording:
     text = path.read_text(encoding="utf-8").split(RULE)[0].strip()
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images=off") as db:
         db.execute(text)
-        found = RULE.join([text, plan_text(bound_lines(db.catalog())), db.explain()]) + "\n"
+        found = RULE.join([text, bound_text(db.catalog()), db.explain()]) + "\n"
     if recording:
         path.write_text(found, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == found

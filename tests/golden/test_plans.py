@@ -13,13 +13,12 @@ import pytest
 
 import viewkeeper as vk
 from tests.golden.conftest import TABLES
-from tests.support.plans import bound_lines, with_deltas
+from tests.support.plans import bound_text, with_deltas
 from tests.support.running import keep_up
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, plan_lines
 from viewkeeper.plan.explain.lines import OPERATOR, VIEW
-from viewkeeper.plan.explain.text import plan_text
 from viewkeeper.plan.planner import physical_plan
 from viewkeeper.sql.statements import CreateIndex, CreateView, parse_statements
 
@@ -49,7 +48,7 @@ ROWS: dict[str, list[tuple[object, ...]]] = {
 def test_the_plan_is_the_recorded_one(path: Path, catalog: Catalog, recording: bool) -> None:
     text = path.read_text(encoding="utf-8").split(RULE)[0].strip()
     catalog = _with_views(with_deltas(catalog) if "stored" in path.stem else catalog, text)
-    found = RULE.join([text, plan_text(bound_lines(catalog)), explain(catalog, None)]) + "\n"
+    found = RULE.join([text, bound_text(catalog), explain(catalog, None)]) + "\n"
     if recording:
         path.write_text(found, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == found

@@ -19,7 +19,7 @@ from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT
-from viewkeeper.plan.nodes import AggregateNode, JoinNode
+from viewkeeper.plan.nodes import SIDE, AggregateNode, JoinNode
 from viewkeeper.stores.versions import versions_of
 
 PLAN = Path(__file__).parents[1] / "golden" / "papers" / "paper_1_figure_5.plan"
@@ -73,8 +73,8 @@ def touched(db: vk.Database, epoch: int) -> dict[str, dict[tuple, tuple | None]]
     found: dict[str, dict[tuple, tuple | None]] = {}
     for table, key, row in written_by(db.store, epoch):
         if table == join.table:
-            side = decode_key((*join.on, join.entry_key(0)[1]), key)[1]
-            name, keys, columns = "REVERSE-JOIN", join.entry_key(side), join.sides[side].row
+            side = decode_key((*join.on, SIDE), key)[1]
+            name, keys, columns = "REVERSE-JOIN", (*join.on, SIDE, *join.sides[side].key), join.sides[side].row
         else:
             name, keys, columns = layouts[table]
         values = GONE if row is None else tuple(decode_row(columns, row))

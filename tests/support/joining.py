@@ -20,7 +20,7 @@ from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
-from viewkeeper.plan.nodes import JoinNode
+from viewkeeper.plan.nodes import SIDE, JoinNode
 from viewkeeper.stores.versions import version_at
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def match_counts(db: Database, name: str) -> dict[tuple[int, str], int]:
     """(side, row key) → how many matches the row has, as the join remembers it."""
     node, found = join_of(db, name), {}
     for key, row in _now(db, node.matches):
-        _, side, row_key = decode_key(node.entry_key(0), key)  # both sides have a STRING for key
+        _, side, row_key = decode_key((*node.on, SIDE, *node.sides[0].key), key)  # both sides have a STRING for key
         found[side, row_key] = decode_row(_MATCHES, row)[0]
     return found
 

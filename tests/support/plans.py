@@ -9,6 +9,7 @@ from viewkeeper.catalog.define import define_view, lower, relation_of
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
 from viewkeeper.plan.explain.lines import Explained, Lines, lines_of
+from viewkeeper.plan.explain.text import line_text
 from viewkeeper.plan.nodes import Node
 
 
@@ -36,4 +37,8 @@ def with_deltas(catalog: Catalog) -> Catalog:
 def bound_lines(catalog: Catalog) -> Lines:
     """What the texts of all views say, before any rule."""
     views = {view.id: Explained(view.id, view.name, relation_of(catalog, view)) for view in catalog.kept}
-    return lines_of(tuple(views.values()), views.__getitem__)
+    return lines_of(tuple(views.values()), views.__getitem__, {table.id: table for table in catalog.tables})
+
+
+def bound_text(catalog: Catalog) -> str:
+    return "\n".join(f"r{place} := {line_text(line)}" for place, line in enumerate(bound_lines(catalog)))

@@ -24,12 +24,12 @@ from tests.support.relations import (
     shown,
     where,
 )
-from viewkeeper.model.schema import TableId
+from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.types import INT
 from viewkeeper.plan.explain.lines import Explained, Lines, lines_of
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import Literal
-from viewkeeper.sql.relations import Relation, Scan
+from viewkeeper.sql.relations import Relation, Scan, tables_of
 
 orders, customers, items, payments, archive = map(Scan, (ORDERS, CUSTOMERS, ITEMS, PAYMENTS, ARCHIVE))
 
@@ -69,5 +69,10 @@ def plan_of(*names: str, before_images: bool = True) -> Lines:
 
 def lines_for(views: dict[str, Relation], *, before_images: bool = True) -> Lines:
     asked = [Explained(TableId(100 + number), name, view) for number, (name, view) in enumerate(views.items())]
+    tables = {table.id: table for view in views.values() for table in tables_of(view)}
+    return lines_of(asked, {}.__getitem__, tables | by_id(before_images=before_images))
+
+
+def by_id(*, before_images: bool = True) -> dict[TableId, TableSchema]:
     tables = (ORDERS, CUSTOMERS, ITEMS, PAYMENTS, ARCHIVE)
-    return lines_of(asked, None, {t.id: t if before_images else replace(t, delta=TableId(90)) for t in tables})
+    return {table.id: table if before_images else replace(table, delta=TableId(90)) for table in tables}

@@ -7,18 +7,46 @@ views share one namespace, names are case-insensitive and keep their spelling, a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from viewkeeper.catalog.sharings import Sharing, Source
-from viewkeeper.catalog.stored import StoredNode
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
-from viewkeeper.plan.plain import from_plain, remembered, to_plain
+from viewkeeper.plan.plain import fields_to_plain, from_plain, remembered
 
 _SWAPS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Exceptions:
+    """A table that lists the keys of rows set aside ("aside") or of groups with a value that does not fit ("degraded")."""
+
+    kind: str
+    table: TableId
+    key: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    """A node of the plan that keeps records: `table` holds them, `key` → `row`. `reads` are the base tables and nodes that
+    it reads. It is found by its canonical text, belongs to no view, and exists for as long as a view needs it; its SQL is
+    made anew with every plan.
+
+    `tables` are all that it writes, in the order in which lowering asks for them. `backfill` is the id of the view with
+    which it was made: nodes made together are filled together.
+    """
+
+    table: TableId
+    text: str
+    reads: tuple[TableId, ...]
+    tables: tuple[TableId, ...]
+    backfill: TableId
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
+    exceptions: tuple[Exceptions, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +91,7 @@ class ViewDefinition:
         return any(meant == other for _, meant in self.names)
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "text": self.text,
-            "kind": self.kind,
-            "names": [list(pair) for pair in self.names],
-            "shown": [shown.to_json() for shown in self.shown],
-            "needs": list(self.needs),
-            "replaces": list(self.replaces),
-            "written": self.written,
-            "present": self.present,
-            "sharing": self.sharing,
-        }
-
-    @staticmethod
-    def from_json(value: dict, nodes: Mapping[int, StoredNode]) -> ViewDefinition:
-        return ViewDefinition(
-            TableId(value["id"]),
-            value["name"],
-            value["text"],
-            value["kind"],
-            tuple((name, TableId(meant)) for name, meant in value["names"]),
-            tuple(OutputColumn.from_json(shown) for shown in value["shown"]),
-            tuple(TableId(table) for table in value["needs"]),
-            nodes[value["needs"][-1]],
-            tuple(TableId(other) for other in value["replaces"]),
-            value.get("written"),
-            value.get("present"),
-            value.get("sharing"),
-        )
+        return fields_to_plain(self, without="node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +158,8 @@ class Catalog:
 
     def bases_of(self, view: ViewDefinition) -> tuple[TableId, ...]:
         """The base tables that a view is computed from, directly or through other views."""
-        own = {node.table: node for node in self.nodes}
-        read = {source for table in view.needs for source in own[table].reads}
-        return tuple(sorted(read - own.keys()))
+        read = {source for node in self.stored(view) for source in node.reads}
+        return tuple(sorted(read - {node.table for node in self.nodes}))
 
     def stored(self, view: ViewDefinition) -> tuple[StoredNode, ...]:
         """The stored nodes that a view needs, its own last."""
@@ -319,38 +317,28 @@ class Catalog:
             raise DuplicateName(f"there is a {what} {taken.name} already", hint)
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "version": self.version,
-            "next_id": self.next_id,
-            "tables": [table.to_json() for table in self.tables],
-            "views": [view.to_json() for view in self.views],
-            "nodes": [node.to_json() for node in self.nodes],
-            "dropped": [list(entry) for entry in self.dropped],
-            "replacements": [view.to_json() for view in self.replacements],
-            "swaps": list(self.swaps),
-            "rules_off": list(self.rules_off),
-            "sharings": to_plain(self.sharings),
-        }
+        return fields_to_plain(self)
 
     @staticmethod
     @remembered
     def from_json(value: dict) -> Catalog:
         if not value:  # a store without a catalog yet
             return Catalog()
-        nodes = tuple(StoredNode.from_json(node) for node in value["nodes"])
-        by_table: dict[int, StoredNode] = {node.table: node for node in nodes}
-        return Catalog(
-            value["version"],
-            value["next_id"],
-            tuple(TableSchema.from_json(table) for table in value["tables"]),
-            tuple(ViewDefinition.from_json(view, by_table) for view in value["views"]),
-            nodes,
-            tuple((entry[0], entry[1]) for entry in value["dropped"]),
-            tuple(ViewDefinition.from_json(view, by_table) for view in value["replacements"]),
-            tuple(value["swaps"]),
-            tuple(value["rules_off"]),
-            tuple(from_plain(Sharing, sharing) for sharing in value.get("sharings", ())),
+        nodes = tuple(from_plain(StoredNode, node) for node in value["nodes"])
+        by_table = {node.table: node for node in nodes}
+        views, replacements = (
+            tuple(from_plain(ViewDefinition, view, node=by_table[view["needs"][-1]]) for view in value[name])
+            for name in ("views", "replacements")
         )
+        return from_plain(Catalog, value, nodes=nodes, views=views, replacements=replacements)
+
+
+def with_dependents(nodes: Collection[StoredNode], tables: Collection[int]) -> frozenset[int]:
+    """The tables of some nodes, and of all that is computed from them."""
+    found = {node.table for node in nodes if node.table in tables}
+    while more := {node.table for node in nodes if node.table not in found and not found.isdisjoint(node.reads)}:
+        found |= more
+    return frozenset(found)
 
 
 Named = TypeVar("Named", TableSchema, ViewDefinition)

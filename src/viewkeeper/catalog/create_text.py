@@ -6,9 +6,9 @@ view's text is the user's own, changed only where a table was renamed or has col
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sqlglot import exp
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+from sqlglot.optimizer.scope import traverse_scope
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.model.schema import Column, TableSchema
@@ -65,25 +65,9 @@ def _query_text(catalog: Catalog, view: ViewDefinition) -> str:
     return text
 
 
-def _tables(tree: exp.Expression) -> Iterator[exp.Table]:
+def _tables(tree: exp.Expression) -> list[exp.Table]:
     """What FROM reads, without queries of WITH."""
-    for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and not _is_query_of_with(table):
-            yield table
-
-
-def _is_query_of_with(table: exp.Table) -> bool:
-    """Whether the name refers to a query of WITH: such a query sees those before it, and not itself."""
-    inside: exp.Expression = table
-    around = table.parent
-    while around is not None:
-        seen: list[exp.Expression] = []
-        if isinstance(around, exp.With):
-            place = next(place for place, entry in enumerate(around.expressions) if entry is inside)
-            seen = around.expressions[:place]
-        elif around.args.get("with_") not in (None, inside):
-            seen = around.args["with_"].expressions
-        if any(entry.alias.lower() == table.name.lower() for entry in seen):
-            return True
-        inside, around = around, around.parent
-    return False
+    scopes = traverse_scope(normalize_identifiers(tree.copy(), dialect="spark"))
+    sources = [source for scope in scopes for source in scope.sources.values()]
+    starts = {source.this.meta["start"] for source in sources if isinstance(source, exp.Table)}
+    return [table for table in tree.find_all(exp.Table) if table.this.meta["start"] in starts]

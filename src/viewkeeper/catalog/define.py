@@ -10,9 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.catalog.catalog import Catalog, StoredNode, ViewDefinition
 from viewkeeper.catalog.sharings import Sharing, Source
-from viewkeeper.catalog.stored import StoredNode
 from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.assign import assign
@@ -183,7 +182,7 @@ def define_index(
 ) -> Defined:
     """The index that `CREATE INDEX name ON table (columns) INCLUDE (covered)` makes."""
     schema = catalog.table(table)
-    text = _index_text(catalog, name, table, columns, covered)
+    text = _index_text(schema, name, columns, covered)
     lowered = lower_view(_index(schema, columns, covered))
     return _defined(catalog, name, text, "INDEX", {table.lower(): schema.id}, lowered, without)
 
@@ -196,8 +195,7 @@ def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
 _lower = lru_cache(maxsize=1024)(lower_view)
 
 
-def _index_text(catalog: Catalog, name: str, table: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:
-    schema = catalog.table(table)
+def _index_text(schema: TableSchema, name: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:
     key = {part.lower() for part in schema.key}
     spelled = [schema.column(column).name for column in columns]
     included = [schema.column(column).name for column in covered]

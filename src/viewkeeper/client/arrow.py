@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from viewkeeper.catalog.stored import StoredNode
+from viewkeeper.catalog.catalog import StoredNode
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.rowbatches import decode_rows

@@ -16,8 +16,7 @@ from viewkeeper.model.schema import Column
 from viewkeeper.model.values import from_stored
 
 if TYPE_CHECKING:
-    from viewkeeper.catalog.catalog import ViewDefinition
-    from viewkeeper.catalog.stored import Exceptions
+    from viewkeeper.catalog.catalog import Exceptions, ViewDefinition
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.schema import TableId
 

@@ -40,14 +40,10 @@ def cast(sql: str, source: SqlType, target: SqlType) -> str:
     return f"CAST({sql} AS {target.duckdb})"
 
 
-def _let(sql: str, body: str) -> str:
-    return f"list_transform([{sql}], lambda x: {body})[1]"
-
-
 def _double_to_bigint(sql: str) -> str:
     """2^63 does not fit BIGINT, but Spark compares as DOUBLE, where it passes."""
     most = f"CAST('{2**63 - 1}' AS BIGINT)"
-    return _let(sql, f"CASE WHEN x = {2.0**63!r}::DOUBLE THEN {most} ELSE CAST(trunc(x) AS BIGINT) END")
+    return decimals.let(sql, f"CASE WHEN x = {2.0**63!r}::DOUBLE THEN {most} ELSE CAST(trunc(x) AS BIGINT) END")
 
 
 def _trimmed(sql: str, form: str) -> str:
@@ -57,7 +53,7 @@ def _trimmed(sql: str, form: str) -> str:
 
 def _string_to_boolean(sql: str) -> str:
     word = rf"lower({_trimmed(sql, '[A-Za-z01]+')})"
-    return _let(
+    return decimals.let(
         word,
         f"CASE WHEN x IN ({_TRUE}) THEN TRUE WHEN x IN ({_FALSE}) THEN FALSE ELSE CAST(x || '?' AS BOOLEAN) END",
     )
@@ -68,4 +64,4 @@ def _string_to_date(sql: str) -> str:
     parts = [f"CASE WHEN {part} = '' THEN 1 ELSE CAST({part} AS INTEGER) END" for part in (month, day)]
     date = f"make_date(CAST({year} AS INTEGER), {', '.join(parts)})"
     known = f"CAST({year} AS INTEGER) BETWEEN 1 AND 9999"
-    return _let(sql, f"CASE WHEN {known} THEN {date} WHEN x IS NOT NULL THEN CAST('out of range' AS DATE) END")
+    return decimals.let(sql, f"CASE WHEN {known} THEN {date} WHEN x IS NOT NULL THEN CAST('out of range' AS DATE) END")

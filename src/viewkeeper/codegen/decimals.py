@@ -35,11 +35,6 @@ def scaled(huge: str, type_: SqlType) -> str:
     return f"CAST({whole} AS {type_.duckdb})"
 
 
-def digits_at_once(divisor_max: int) -> int:
-    """The digits of one step of long division: a remainder below the divisor times 10^digits fits 38 digits."""
-    return 38 - len(str(divisor_max - 1))
-
-
 def quotient(numerator: str, divisor: str, *, shift: int, divisor_max: int, cut_at: int = 0) -> str:
     """numerator · 10^shift / divisor over HUGEINTs, rounded half away from zero, by long division.
 
@@ -77,9 +72,9 @@ def _rounded_up(rest: str, divisor: str) -> str:
 
 
 def _divide_on(state: str, digits: int, divisor_max: int, kept: str = "") -> str:
-    """`digits` more digits of the quotient."""
+    """`digits` more digits of the quotient, as many at once as a remainder below the divisor leaves free of 38."""
     while digits > 0:
-        step = min(digits, digits_at_once(divisor_max))
+        step = min(digits, 38 - len(str(divisor_max - 1)))
         ten = power_of_ten(step)
         rest = f"(x.r * {ten})"
         body = f"{{{kept}'q': x.q * {ten} + {rest} // x.d, 'r': {rest} % x.d, 'd': x.d, 'up': x.up}}"

@@ -21,12 +21,22 @@ from viewkeeper.errors import InvariantBroken, UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql.construct import is_nonzero, magnitude_max
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Case, Cast, ColumnRef, Expression, Literal
+from viewkeeper.sql.expressions import (
+    Aggregate,
+    AggregationRef,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    operands,
+)
 
 LENGTH_MAX = 200_000
 
 _TRY = "TRY({"
-_STRICT = {"+": "+", "-": "-", "*": "*", "=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_STRICT = frozenset({"+", "-", "*", "=", "<>", "<", "<=", ">", ">="})
 
 
 def emit(expression: Expression, aggregates: Sequence[str] = ()) -> str:
@@ -140,7 +150,7 @@ def _opaque(sql: str, arg: Expression) -> str:
 
 def _infix(call: Call, args: list[str]) -> str:
     if call.type.kind != "DECIMAL":
-        return f"({args[0]} {_STRICT[call.name]} {args[1]})"
+        return f"({args[0]} {call.name} {args[1]})"
     if call.name == "*":
         # DuckDB multiplies two DECIMALs of up to 18 digits in 18 digits; a wide operand makes it use 38.
         args = [f"CAST({args[0]} AS DECIMAL(38,{call.args[0].type.scale}))", args[1]]
@@ -189,7 +199,7 @@ def _quotient(call: Call, dividend: str, divisor: str) -> str:
 
 def _connective(call: Call, aggregates: Sequence[str]) -> str:
     """AND and OR stop at the first part that decides, where a later part may fail."""
-    parts = _flatten(call, call.name)
+    parts = operands(call, call.name)
     sqls = [_emit(part, aggregates) for part in parts]
     whole = f"({f' {call.name.upper()} '.join(sqls)})"
     if not any(part.fallible for part in parts[1:]):
@@ -197,9 +207,3 @@ def _connective(call: Call, aggregates: Sequence[str]) -> str:
     decided = "NOT {} THEN FALSE" if call.name == "and" else "{} THEN TRUE"
     whens = " ".join(f"WHEN {decided.format(sql)}" for sql in sqls[:-1])
     return f"(CASE {whens} ELSE {whole} END)"
-
-
-def _flatten(expression: Expression, name: str) -> list[Expression]:
-    if isinstance(expression, Call) and expression.name == name:
-        return [part for arg in expression.args for part in _flatten(arg, name)]
-    return [expression]

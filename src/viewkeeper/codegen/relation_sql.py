@@ -13,8 +13,21 @@ from collections.abc import Callable, Iterable
 from viewkeeper.codegen.aggregates import aggregate_sql, arguments
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, rewrite
-from viewkeeper.sql.relations import Aggregation, Join, Ordering, Project, Relation, Scan, Select, Sorted, Top, Union
+from viewkeeper.sql.expressions import ColumnRef
+from viewkeeper.sql.positions import over_columns
+from viewkeeper.sql.relations import (
+    Aggregation,
+    Join,
+    Ordering,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Sorted,
+    Top,
+    Union,
+    starts_of,
+)
 
 ScanSql = Callable[[Scan], str]
 
@@ -25,12 +38,12 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
         case Scan():
             return scan(relation)
         case Select(input=source, predicate=predicate):
-            return f"SELECT * FROM ({relation_sql(source, scan)}) WHERE {emit(_over_aggregation(predicate, source))}"
+            return f"SELECT * FROM ({relation_sql(source, scan)}) WHERE {emit(over_columns(predicate, source))}"
         case Project(input=Top() | Sorted() as ordered) if _keeps_first(relation):
             # one SELECT: the order of a subquery is not guaranteed
             return _ordered(ordered, _columns(range(len(relation.outputs))), scan)
         case Project(input=source, outputs=outputs):
-            shown = _named(emit(_over_aggregation(output.expression, source)) for output in outputs)
+            shown = _named(emit(over_columns(output.expression, source)) for output in outputs)
             return f"SELECT {shown} FROM ({relation_sql(source, scan)})"
         case Aggregation():
             return _aggregation(relation, scan)
@@ -51,21 +64,6 @@ def _columns(places: Iterable[int]) -> str:
     return ", ".join(f"c{place}" for place in places)
 
 
-def _over_aggregation(expression: Expression, source: Relation) -> Expression:
-    """Groups and aggregates as columns of the γ below; a σ may be in between."""
-    while isinstance(source, Select):
-        source = source.input
-    groups = len(source.grouping.groups) if isinstance(source, Aggregation) else 0
-
-    def refer(node: Expression) -> Expression | None:
-        if not isinstance(node, AggregationRef):
-            return None
-        place = node.position + (groups if node.source == "aggregate" else 0)
-        return ColumnRef(place, node.text, node.type, node.nullable)
-
-    return rewrite(expression, refer)
-
-
 def _aggregation(aggregation: Aggregation, scan: ScanSql) -> str:
     """Keys and arguments are computed row by row below the γ."""
     groups, aggregates = aggregation.grouping.groups, aggregation.grouping.aggregates
@@ -82,12 +80,9 @@ def _aggregation(aggregation: Aggregation, scan: ScanSql) -> str:
 
 def _join(join: Join, scan: ScanSql) -> str:
     """Each side with its columns named by their positions in the join, and its keys."""
-    sizes = [len(side.columns) for side in join.sides]
-    starts = [sum(sizes[:number]) for number in range(len(sizes))]
-    sides = [_side(join, number, starts[number], scan) for number in range(len(sizes))]
-    kind = {"inner": "JOIN"}.get(join.kind, f"{join.kind.upper()} JOIN")
-    source = sides[0]
-    for number, side in enumerate(sides[1:], 1):
+    source, *others = (_side(join, number, start, scan) for number, start in enumerate(starts_of(join.sides)))
+    kind = "JOIN" if join.kind == "inner" else f"{join.kind.upper()} JOIN"
+    for number, side in enumerate(others, 1):
         matches = [f"s0.k{place} = s{number}.k{place}" for place in range(len(join.keys[0]))]
         if join.residual is not None:
             matches.append(emit(join.residual))

@@ -18,12 +18,7 @@ from viewkeeper.settings import EpochLimits
 _PIECES = 8
 
 
-def plan_chunks(
-    store: Store,
-    plan: PhysicalPlan,
-    record: EpochRecord,
-    limits: EpochLimits,
-) -> tuple[Chunk, ...]:
+def plan_chunks(store: Store, plan: PhysicalPlan, record: EpochRecord, limits: EpochLimits) -> tuple[Chunk, ...]:
     """The rows to fill from next; backfills at the same cursor of a source share a chunk."""
     together: dict[tuple[int, tuple], list[int]] = {}
     for backfill in plan.backfills:
@@ -33,20 +28,20 @@ def plan_chunks(
         for source in plan.sources_of(backfill, record.filled) if filling is None else filling.cursors:
             cursors = None if filling is None else filling.cursors[source]
             if cursors is None or cursors:
-                together.setdefault((source, _state(cursors)), []).append(backfill)
+                reached = (None,) if cursors is None else tuple(sorted(cursors.items()))
+                together.setdefault((source, reached), []).append(backfill)
 
     def chunk(key: tuple[int, tuple], shares: tuple[int, int]) -> Chunk:
         backfills = together[key]
         return _chunk(store, plan, record.filling.get(backfills[0]), key[0], tuple(backfills), *shares)
 
     chunks: dict[tuple[int, tuple], Chunk] = {}
-    rows_max, bytes_max = limits.rows, limits.bytes
-    left = rows_max, bytes_max
+    left = limits.rows, limits.bytes
     for place, key in enumerate(together):  # what small tables leave over goes to the larger ones after them
         chunks[key] = chunk(key, _shares(*left, len(together) - place))
         left = left[0] - chunks[key].rows, left[1] - chunks[key].bytes
     larger = [key for key, one in chunks.items() if not _reaches_the_end(one)]
-    if larger and left[0] > rows_max // 2 and left[1] > bytes_max // 2:  # or before them
+    if larger and left[0] > limits.rows // 2 and left[1] > limits.bytes // 2:  # or before them
         more = _shares(*left, len(larger))
         chunks |= {key: chunk(key, (chunks[key].rows + more[0], chunks[key].bytes + more[1])) for key in larger}
     return tuple(chunks.values())
@@ -65,10 +60,6 @@ def _shares(rows_max: int, bytes_max: int, among: int) -> tuple[int, int]:
     return max(1, rows_max // max(1, among)), max(1, bytes_max // max(1, among))
 
 
-def _state(cursors: dict[int, bytes] | None) -> tuple:
-    return (None,) if cursors is None else tuple(sorted(cursors.items()))
-
-
 def _chunk(
     store: Store,
     plan: PhysicalPlan,
@@ -80,12 +71,11 @@ def _chunk(
 ) -> Chunk:
     """The next rows of a source: base rows by key range, DELTA or node rows by partition."""
     stored = plan.stored_in(source)
-    in_base = stored is None
     read = source if stored is None else stored
-    parts = store.parts(read) if in_base else range(store.partitions)
-    borders_of, count = (
-        (store.row_borders, store.count_rows) if in_base else (store.record_borders, store.count_records)
-    )
+    if stored is None:
+        parts, borders_of, count = store.parts(source), store.row_borders, store.count_rows
+    else:
+        parts, borders_of, count = range(store.partitions), store.record_borders, store.count_records
     cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors[source]
     rows_share, bytes_share = _shares(rows_max, bytes_max, len(cursors))
     pieces = max(1, _PIECES // len(cursors))

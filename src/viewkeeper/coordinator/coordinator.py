@@ -17,7 +17,7 @@ from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, ViewFailed
-from viewkeeper.events import Committed, Event, EventSink
+from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
@@ -55,7 +55,7 @@ class Coordinator:
         self._runner = runner
         self._state = steps.State(uuid.uuid4().hex, limits or EpochLimits())
         self._planned: tuple[str, PhysicalPlan] | None = None  # the newest plan, and its digest
-        self._events = events or (lambda event: None)
+        self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
         self._clock = clock
         self._started = clock()
         self._follow(self._claim())
@@ -91,10 +91,6 @@ class Coordinator:
         is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
         return record.inflight is None and is_filled and covers(record.positions, goal)
 
-    def tell(self, event: Event) -> None:
-        """Send the event to all listeners."""
-        self._events(event)
-
     def close(self) -> None:
         """Shut down in order after the last step; recovery from a crash does not need this."""
         self._store.close_views(self._state.owner)
@@ -106,12 +102,8 @@ class Coordinator:
         waiting = deque(actions)
         while waiting:
             action = waiting.popleft()
-            if isinstance(action, steps.Publish):
-                self._events(action.event)
-                done = action.event if isinstance(action.event, Committed) else done
-                continue
-            happened = self._do(action)
-            if happened is not None:
+            done = action if isinstance(action, Committed) else done
+            if (happened := self._do(action)) is not None:
                 self._state, actions = steps.step(happened, self._state)
                 waiting.extend(actions)
         return done
@@ -124,14 +116,14 @@ class Coordinator:
                 return self._begin(planned)
             case steps.Run(epoch):
                 return self._run(epoch)
-            case steps.GiveUp(epoch, failure, size):
-                return self._give_up(epoch, failure, size)
-            case steps.Commit(epoch, counts):
-                return self._commit(epoch, counts)
+            case steps.GiveUp(failed):
+                return self._give_up(failed)
+            case steps.Commit(ran):
+                return self._commit(ran)
             case steps.ReplaceViews(record):
                 self._replace_views(record)
-            case steps.Stop(error):
-                raise error
+            case event:
+                self.tell(event)
         return None
 
     def _claim(self) -> steps.Claimed:
@@ -188,15 +180,16 @@ class Coordinator:
         failpoint("run.receipts")
         return steps.Ran(epoch, counts)
 
-    def _give_up(self, epoch: Inflight, failure: EpochFailed, size: steps.Size) -> steps.GivenUp:
+    def _give_up(self, failed: steps.RunFailed) -> steps.GivenUp:
         owner = self._state.owner
         failpoint("abort.start")
-        record = swap_record(self._store, lambda record: _without_epoch(record, owner, epoch, failure))
+        record = swap_record(self._store, lambda record: _without_epoch(record, owner, failed.epoch, failed.error))
         failpoint("abort.swapped")
         self._store.sync_epoch_record()
-        return steps.GivenUp(epoch, failure, size, record)
+        return steps.GivenUp(failed, record)
 
-    def _commit(self, epoch: Inflight, counts: Counts) -> steps.CommittedInRecord:
+    def _commit(self, ran: steps.Ran) -> steps.CommittedInRecord:
+        epoch = ran.epoch
         self._store.sync_views()  # R10.5
         failpoint("commit.synced")
         owner, checksums = self._state.owner, self._store.checksums(epoch.stop.positions)
@@ -206,7 +199,7 @@ class Coordinator:
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
-        return steps.CommittedInRecord(epoch, record, counts, self._clock() - self._started)
+        return steps.CommittedInRecord(ran, record, self._clock() - self._started)
 
     def _replace_views(self, record: EpochRecord) -> None:
         """Between two epochs: replace views by their replacements that are filled."""

@@ -8,17 +8,9 @@ whoever began it; an epoch is committed only after a run with all receipts (R18a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from typing import assert_never
 
-from viewkeeper.errors import (
-    CorruptStore,
-    EpochFailed,
-    EpochRecordLost,
-    EpochTooLarge,
-    Fenced,
-    ViewFailed,
-    ViewKeeperError,
-)
+from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, TookOver
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
@@ -101,24 +93,21 @@ class RunFailed:
 class GivenUp:
     """The epoch is aborted in the record."""
 
-    epoch: Inflight
-    failure: EpochFailed
-    size: Size
+    failed: RunFailed
     record: EpochRecord
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedInRecord:
-    epoch: Inflight
+    ran: Ran
     record: EpochRecord
-    counts: Counts
     seconds: float
 
 
 Fact = Claimed | Found | Planned | Begun | Ran | RunFailed | GivenUp | CommittedInRecord
 
 
-# Actions: what the shell has to do.
+# Actions: what the shell has to do. An event is an action too: the shell publishes it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +130,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    epoch: Inflight
-    failure: EpochFailed
-    size: Size
+    failed: RunFailed
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    epoch: Inflight
-    counts: Counts
+    ran: Ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,118 +145,91 @@ class ReplaceViews:
     record: EpochRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop: the operator or another pipeline must act."""
-
-    error: ViewKeeperError
-
-
-Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | Publish | Stop
+Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | Event
 Decision = tuple[State, tuple[Action, ...]]
 
 
-@singledispatch
 def step(fact: Fact, state: State) -> Decision:
-    """The state after a fact, and the actions to take; without actions the step is over."""
-    raise NotImplementedError(type(fact).__name__)
+    """The state after a fact, and the actions to take; without actions the step is over.
+
+    Raises where the operator or another pipeline must act.
+    """
+    match fact:
+        case Claimed():
+            return state, _claimed(fact, state.owner)
+        case Found(record):
+            if record.owner != state.owner:
+                raise _taken_over()
+            if record.inflight is not None:
+                return _run(state, record.inflight)
+            return state, (Plan(record, state.limits.times(state.share)),)
+        case Planned():
+            return state, (Begin(fact),) if fact.has_work else ()
+        case Begun(record):
+            if (epoch := record.inflight) is None:
+                raise _taken_over()
+            state, actions = _run(state, epoch)
+            return state, (Began(epoch.epoch, dict(epoch.stop.positions)), *actions)
+        case Ran():
+            return state, (Commit(fact),)
+        case RunFailed():
+            return _failed(fact, state)
+        case GivenUp():
+            return _given_up(fact, state)
+        case CommittedInRecord():
+            return replace(state, share=min(1.0, 2 * state.share)), _committed(fact)
+        case _:
+            assert_never(fact)
 
 
-@step.register
-def _(fact: Claimed, state: State) -> Decision:
+def _claimed(fact: Claimed, owner: str) -> tuple[Action, ...]:
     record = fact.record
     if record.filled and fact.oldest < record.committed:
-        return _stop(
-            state,
-            CorruptStore(f"a part of the views is older than epoch {record.committed}, which is committed", _WHOLE),
-        )
+        raise CorruptStore(f"a part of the views is older than epoch {record.committed}, which is committed", _WHOLE)
     if fact.newest > record.last:
-        return _stop(
-            state,
-            EpochRecordLost(
-                f"views were written by a later epoch than {record.last}, the last in the epoch record", _WHOLE
-            ),
+        raise EpochRecordLost(
+            f"views were written by a later epoch than {record.last}, the last in the epoch record", _WHOLE
         )
     # a coordinator that died after its commit may have left views to replace
-    replaced: tuple[Action, ...] = (ReplaceViews(record),) if record.inflight is None else ()
-    return state, (*replaced, Publish(TookOver(state.owner)))
+    replaced = (ReplaceViews(record),) if record.inflight is None else ()
+    return (*replaced, TookOver(owner))
 
 
-@step.register
-def _(fact: Found, state: State) -> Decision:
-    if fact.record.owner != state.owner:
-        return _stop(state, Fenced("another pipeline took this store over", "stop this one"))
-    if fact.record.inflight is not None:
-        return _run(state, fact.record.inflight)
-    return state, (Plan(fact.record, state.limits.times(state.share)),)
-
-
-@step.register
-def _(fact: Planned, state: State) -> Decision:
-    return state, (Begin(fact),) if fact.has_work else ()
-
-
-@step.register
-def _(fact: Begun, state: State) -> Decision:
-    epoch = fact.record.inflight
-    if epoch is None:
-        return _stop(state, Fenced("another pipeline took this store over", "stop this one"))
-    state, actions = _run(state, epoch)
-    return state, (Publish(Began(epoch.epoch, dict(epoch.stop.positions))), *actions)
-
-
-@step.register
-def _(fact: Ran, state: State) -> Decision:
-    return state, (Commit(fact.epoch, fact.counts),)
-
-
-@step.register
-def _(fact: RunFailed, state: State) -> Decision:
+def _failed(fact: RunFailed, state: State) -> Decision:
     """Try again, abort the epoch, or stop where neither helps.
 
     A view whose own work fails is stopped, and the next epoch goes on without it. After any other failure the next
     epoch is smaller: the machine may lack memory for this one. If the smallest epoch fails, the operator must act,
     unless the view whose work is too large is known: that view is stopped.
     """
-    error, epoch, limits = fact.error, fact.epoch, state.limits
+    error, size, limits = fact.error, fact.size, state.limits
     if state.attempts < limits.attempts_max and not isinstance(error, EpochTooLarge):
-        return replace(state, attempts=state.attempts + 1), (Run(epoch),)
-    if isinstance(error, EpochTooLarge) and _was_given_up(state, epoch):
-        return state, (GiveUp(epoch, ViewFailed(error.table, error.reason), fact.size),)
-    is_smallest = (
-        fact.size.changes + fact.size.rows <= limits.smallest_work and fact.size.bytes <= limits.smallest_bytes
-    )
-    if not isinstance(error, (ViewFailed, EpochTooLarge)) and (is_smallest or _was_given_up(state, epoch)):
-        return _stop(state, error)
-    return state, (GiveUp(epoch, error, fact.size),)
+        return replace(state, attempts=state.attempts + 1), (Run(fact.epoch),)
+    was_given_up = _was_given_up(state, fact.epoch)
+    if isinstance(error, EpochTooLarge) and was_given_up:
+        return state, (GiveUp(replace(fact, error=ViewFailed(error.table, error.reason))),)
+    is_smallest = size.changes + size.rows <= limits.smallest_work and size.bytes <= limits.smallest_bytes
+    if not isinstance(error, (ViewFailed, EpochTooLarge)) and (is_smallest or was_given_up):
+        raise error
+    return state, (GiveUp(fact),)
 
 
-@step.register
-def _(fact: GivenUp, state: State) -> Decision:
-    if not isinstance(fact.failure, ViewFailed):  # without that view an epoch of the same size may succeed
-        share = max(
-            fact.size.changes / state.limits.changes,
-            fact.size.rows / state.limits.rows,
-            fact.size.bytes / state.limits.bytes,
-        )
-        state = replace(state, share=min(state.share, share) / 2, given_up=fact.epoch)
+def _given_up(fact: GivenUp, state: State) -> Decision:
+    epoch, error, size = fact.failed.epoch, fact.failed.error, fact.failed.size
+    if not isinstance(error, ViewFailed):  # without that view an epoch of the same size may succeed
+        limits = state.limits
+        share = max(size.changes / limits.changes, size.rows / limits.rows, size.bytes / limits.bytes)
+        state = replace(state, share=min(state.share, share) / 2, given_up=epoch)
     state, actions = step(Found(fact.record), state)
-    return state, (Publish(Aborted(fact.epoch.epoch, fact.failure.fact)), *actions)
+    return state, (Aborted(epoch.epoch, error.fact), *actions)
 
 
-@step.register
-def _(fact: CommittedInRecord, state: State) -> Decision:
-    done = Committed(fact.epoch.epoch, fact.epoch.stop.changes, fact.seconds, fact.counts)
-    actions: list[Action] = [ReplaceViews(fact.record), Publish(done)]
-    if fills := fact.record.filling.values():
-        rows, total = sum(fill.rows for fill in fills), sum(fill.total for fill in fills)
-        actions.append(Publish(Backfilling(len(fills), rows, total)))
-    return replace(state, share=min(1.0, 2 * state.share)), tuple(actions)
+def _committed(fact: CommittedInRecord) -> tuple[Action, ...]:
+    epoch = fact.ran.epoch
+    done = Committed(epoch.epoch, epoch.stop.changes, fact.seconds, fact.ran.counts)
+    fills = fact.record.filling.values()
+    filling = Backfilling(len(fills), sum(fill.rows for fill in fills), sum(fill.total for fill in fills))
+    return (ReplaceViews(fact.record), done, *((filling,) if fills else ()))
 
 
 _WHOLE = "restore the whole store, not a part of it"
@@ -280,8 +239,8 @@ def _run(state: State, epoch: Inflight) -> Decision:
     return replace(state, attempts=1), (Run(epoch),)
 
 
-def _stop(state: State, error: ViewKeeperError) -> Decision:
-    return state, (Stop(error),)
+def _taken_over() -> Fenced:
+    return Fenced("another pipeline took this store over", "stop this one")
 
 
 def _was_given_up(state: State, epoch: Inflight) -> bool:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import StoreError
 from viewkeeper.model.epochs import EpochRecord, is_same_step
-
-if TYPE_CHECKING:
-    from viewkeeper.ports.store import Store
+from viewkeeper.ports.store import Store
 
 
 def swap_record(store: Store, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:

@@ -6,14 +6,16 @@ the work itself is `operators.program`; this module only carries its messages in
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from viewkeeper.engine.memory import give_back_memory
+from viewkeeper.operators.duck import forget_relations
 from viewkeeper.operators.messages import Message, decode, encode, from_batch, in_pieces, to_batch
 from viewkeeper.operators.program import EpochProgram
 from viewkeeper.operators.receipts import Failure, Receipt
@@ -21,7 +23,7 @@ from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_shared
 
 _BATCH_BYTES = 4 << 20  # small messages travel together, because Spark's cost is per batch
-_SCHEMA = "manager int, kind string, table int, channel string, stage int, number int, body binary"
+_SCHEMA = "manager int, kind string, table int, channel string, body binary"
 
 
 class SparkExchange:
@@ -37,7 +39,7 @@ class SparkExchange:
         numbers = self._session.range(0, splits, 1, max(1, min(splits, 2 * managers)))
         sent = numbers.mapInArrow(work.read, _SCHEMA)
         for stage in range(1, len(program.stages) + 1):
-            sent = sent.repartitionById(managers, "manager").mapInArrow(_Stage(work, stage), _SCHEMA)
+            sent = sent.repartitionById(managers, "manager").mapInArrow(partial(work.apply, stage), _SCHEMA)
         for body in (decode(row.asDict()).body for row in sent.collect()):
             if isinstance(body, (Receipt, Failure)):
                 yield body
@@ -56,28 +58,17 @@ class ExecutorTasks:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _batched(self.program.read(self._open, self.program.splits[number]))
-                give_back_memory()
+                _give_back_memory()
 
     def apply(self, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages in, messages out."""
         manager = TaskContext.get().partitionId()
         messages = (message for batch in batches for message in from_batch(batch))
         yield from _batched(self.program.apply(self._open, stage, manager, messages))
-        give_back_memory()
+        _give_back_memory()
 
     def _open(self) -> Store:
         return open_shared(self.url, self.incarnation)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """One stage of the tasks, as the function that Spark calls."""
-
-    tasks: ExecutorTasks
-    stage: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return self.tasks.apply(self.stage, batches)
 
 
 def _batched(messages: Iterator[Message]) -> Iterator[pa.RecordBatch]:
@@ -91,3 +82,12 @@ def _batched(messages: Iterator[Message]) -> Iterator[pa.RecordBatch]:
             rows, size = [], 0
     if rows:
         yield to_batch(rows)
+
+
+def _give_back_memory() -> None:
+    """At the end of a task: a worker lives through many epochs, and what its allocators keep for later would add up."""
+    forget_relations()
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
+    if trim is not None:
+        trim(0)

@@ -6,7 +6,7 @@ In: counts of parts. Out: their total. Always: only what costs is counted: rows,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
 
 
@@ -25,6 +25,3 @@ class Counts:
     def total(parts: Iterable[Counts]) -> Counts:
         together = list(parts)
         return Counts(*(sum(map(attrgetter(field.name), together)) for field in fields(Counts)))
-
-    def to_json(self) -> dict[str, float]:
-        return asdict(self)

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
-from viewkeeper.operators import channels, exact_sums
-from viewkeeper.operators.accumulators import add_exactly
-from viewkeeper.operators.apply import Applier, Changes, Found
+from viewkeeper.operators import exact_sums
+from viewkeeper.operators.apply import Applier, Changes, Found, rows_where
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.computed import compute
 from viewkeeper.operators.contributions import first_contribution
@@ -32,21 +31,21 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
     found = applier.find(node.group_table, inputs[GROUPS])
     known = len(node.group_row) - (0 if node.having else len(node.values))
     old = decode_rows(node.group_row, found.rows, range(known))
-    kept = [add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
+    kept = [exact_sums.add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
     for place in range(len(node.exact_sums)):
-        kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(channels.sums(place))))
+        kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(Channel("sums", place))))
     for place, entries in enumerate(node.entries):
         was = old[len(kept) : len(kept) + len(entries.facts.named(place, entries.values))]
-        kept += apply_entries(applier, entries, found, was, inputs.get(channels.entries(place)))
+        kept += apply_entries(applier, entries, found, was, inputs.get(Channel("entries", place)))
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)
-    rows = _where(live, encode_rows(node.group_row, columns, len(found.input)))
+    rows = rows_where(live, encode_rows(node.group_row, columns, len(found.input)))
     changes = applier.put(found, rows)
     if node.having:
         shown = live & np.asarray(finished["shown"])
         values = encode_rows(node.row, _values(node, finished), len(shown))
-        changes = _put_copy(applier, node.table, found, _where(shown, values))
+        changes = _put_copy(applier, node.table, found, rows_where(shown, values))
     if node.degraded is not None:
         failing = live & np.asarray(finished["fails"])
         _put_degraded(applier, node.degraded, found, failing)
@@ -99,7 +98,7 @@ def _put_degraded(applier: Applier, table: int, groups: Found, failing: np.ndarr
     """List the failing groups, and remove from the list those that no longer fail; mostly there are neither."""
     partitions = np.unique(groups.versions.partitions).tolist()
     if failing.any() or any(applier.store.has_records(partition, table) for partition in partitions):
-        _put_copy(applier, table, groups, _where(failing, encode_rows((), [], len(failing))))
+        _put_copy(applier, table, groups, rows_where(failing, encode_rows((), [], len(failing))))
 
 
 def _live_groups(node: AggregateNode, kept: list[pa.Array]) -> np.ndarray:
@@ -115,7 +114,3 @@ def _live_groups(node: AggregateNode, kept: list[pa.Array]) -> np.ndarray:
         if any(pc.any(pc.not_equal(array.filter(gone), nothing(one))).as_py() for array, one in sums):
             raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
     return ~empty
-
-
-def _where(chosen: np.ndarray, rows: pa.Array) -> pa.Array:
-    return rows if chosen.all() else pc.if_else(pa.array(chosen), rows, pa.scalar(None, rows.type))

@@ -18,8 +18,13 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import BIGINT
 from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
 from viewkeeper.settings import WorkSettings
+
+COUNT = (Column("n", BIGINT, nullable=False),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +84,36 @@ class Applier:
         for partition in np.unique(partitions).tolist():
             if partition not in self._owned:
                 raise InvariantBroken(f"a record of partition {partition} reached a manager that does not own it")
-        versions = self.store.read_versions(table, _flat(input_["key"]), partitions, self.epoch)
+        versions = self.store.read_versions(table, input_["key"].combine_chunks(), partitions, self.epoch)
         self._found += len(input_)
         failpoint("apply.read")
         return Found(table, input_, versions)
 
     def put(self, found: Found, rows: pa.Array) -> Changes:
         """Set the rows of the found records (NULL: delete); returns the changes."""
-        self._writes.append(_write_of(found.table, found.versions, rows, self.epoch))
+        table, versions = found.table, found.versions
+        again = pa.array(np.flatnonzero(versions.applied))
+        if len(again) and differs(versions.now.take(again), rows.take(again)).any():
+            raise InvariantBroken(
+                f"epoch {self.epoch.epoch} computed another row for table {table} than it wrote before"
+            )
+        chosen = np.flatnonzero(differs(versions.rows, rows) & ~versions.applied)
+        self._writes.append(VersionWrite(table, versions, chosen, rows.take(pa.array(chosen))))
         return Changes(found, rows)
 
     def put_events(self, table: int, events: pa.Table) -> Changes:
         """Set the records of `events`, one for each, to the given states; returns the changes."""
         found = self.find(table, events)
         return self.put(found, found.input["row"].combine_chunks())
+
+    def add_counts(self, found: Found, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add to records that hold a count, and delete those that reach 0; returns the counts before and after."""
+        old = np.asarray(decode_rows(COUNT, found.rows)[0].fill_null(0))
+        new = old + change
+        if (new < 0).any():
+            raise InvariantBroken(f"a count in table {found.table} would be {new.min()}")
+        self.put(found, rows_where(new > 0, encode_rows(COUNT, [pa.array(new)], len(new))))
+        return old, new
 
     def write(self) -> None:
         """Store what was put."""
@@ -108,14 +129,6 @@ class Applier:
         return Counts(records_read=self._found, records_written=written, bytes_written=size)
 
 
-def _write_of(table: int, found: StoredVersions, rows: pa.Array, epoch: Inflight) -> VersionWrite:
-    again = np.flatnonzero(found.applied)
-    if len(again) and differs(found.now.take(pa.array(again)), rows.take(pa.array(again))).any():
-        raise InvariantBroken(f"epoch {epoch.epoch} computed another row for table {table} than it wrote before")
-    chosen = np.flatnonzero(differs(found.rows, rows) & ~found.applied)
-    return VersionWrite(table, found, chosen, rows.take(pa.array(chosen)))
-
-
 def differs(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Where two arrays of row bytes differ; NULL equals NULL."""
     same = np.asarray(pc.fill_null(pc.equal(left, right), False))
@@ -124,5 +137,6 @@ def differs(left: pa.Array, right: pa.Array) -> np.ndarray:
     return ~same
 
 
-def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+def rows_where(chosen: np.ndarray, rows: pa.Array) -> pa.Array:
+    """The rows that are chosen, NULL in place of the others."""
+    return rows if chosen.all() else pc.if_else(pa.array(chosen), rows, pa.scalar(None, rows.type))

@@ -6,19 +6,22 @@ channels of a group by the hash of the group, so that they meet in one manager.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import pyarrow as pa
 
+Kind = Literal["rows", "groups", "entries", "sums", "aside"]
+
 
 class Channel(NamedTuple):
-    """A kind of input: new states of records, contributions to groups, or keys of rows that are set aside.
+    """A kind of input, and a number where a node has several of a kind.
 
-    The number distinguishes channels of a kind: the sides of a join, the PRE-AGGREGATIONs and exact sums of an
-    aggregate, the edges whose rows are set aside.
+    "rows": new states of records, of a join those of the side at `number`. "groups": contributions to groups.
+    "entries": changes of multiplicity in the PRE-AGGREGATION at `number`. "sums": mantissas, by their unit, of the exact
+    sum at `number`. "aside": keys of rows on which an expression of the edge at `number` fails, or no longer does.
     """
 
-    kind: str
+    kind: Kind
     number: int = 0
 
     def __str__(self) -> str:
@@ -27,31 +30,11 @@ class Channel(NamedTuple):
     @staticmethod
     def from_text(text: str) -> Channel:
         kind, _, number = text.partition("/")
-        return Channel(kind, int(number))
+        return Channel(cast(Kind, kind), int(number))
 
 
 ROWS = Channel("rows")
 GROUPS = Channel("groups")
-
-
-def side(number: int) -> Channel:
-    """New states of the entries of a join's side."""
-    return Channel("rows", number)
-
-
-def entries(number: int) -> Channel:
-    """Changes of multiplicity in the PRE-AGGREGATION at `number`."""
-    return Channel("entries", number)
-
-
-def sums(number: int) -> Channel:
-    """Mantissas, by their unit, of the exact sum at `number`."""
-    return Channel("sums", number)
-
-
-def aside(number: int) -> Channel:
-    """Keys of an edge's rows on which an expression fails, and of those that no longer fail."""
-    return Channel("aside", number)
 
 
 class Input(NamedTuple):

@@ -15,21 +15,11 @@ import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.ragged import Ragged, join
-from viewkeeper.operators import channels, exact_sums
+from viewkeeper.operators import exact_sums
 from viewkeeper.operators.channels import GROUPS, Channel
+from viewkeeper.operators.consolidate import are_few, consolidate
 from viewkeeper.operators.duck import as_type, run_sql
-from viewkeeper.operators.few_rows import add_up, are_few
-from viewkeeper.plan.nodes import AggregateNode, DoubleSum, Edge, Entries
-
-
-def has_one_reader(node: AggregateNode, edge: Edge) -> bool:
-    """Whether the delta rows are read only once: then DuckDB need not return them."""
-    return edge.aside is None and not node.entries and not node.exact_sums
-
-
-def contribute_side(node: AggregateNode, edge: Edge, side: pa.Table, sign: int) -> pa.Table:
-    """Contributions to the groups of a node that `has_one_reader`, from delta rows all inserted or all deleted."""
-    return signed_contribution(node, run_sql(f"WITH rows AS ({edge.rows}) {node.contribute}", delta=side), sign)
+from viewkeeper.plan.nodes import AggregateNode, DoubleSum, Entries
 
 
 def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
@@ -37,13 +27,15 @@ def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, p
     for sign, side in sides(rows):
         yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
-        yield channels.entries(place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
+        yield Channel("entries", place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
     for place, one in enumerate(node.exact_sums):
-        yield channels.sums(place), _mantissas(node, one, rows)
+        yield Channel("sums", place), _mantissas(node, one, rows)
 
 
 def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions of few rows, each by itself, from what `node.contribute_each` returned."""
+    if not len(given):
+        return
     keys, hashes = _keys(node, given)
     states = {f"s{i}": as_type(given[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
     yield GROUPS, pa.table({"key": keys, "hash": hashes, "sign": given["sign"].cast(pa.int8()), **states})
@@ -52,9 +44,9 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
         there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
         named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
         named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
-        yield channels.entries(place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
+        yield Channel("entries", place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
     for place, one in enumerate(node.exact_sums):
-        yield channels.sums(place), _mantissas(node, one, given)
+        yield Channel("sums", place), _mantissas(node, one, given)
 
 
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -72,42 +64,14 @@ def first_contribution(node: AggregateNode) -> pa.Table:
     return pa.table({"key": keys, "hash": pa.array(hashes), "sign": pa.array([1], pa.int8()), **zeros})
 
 
-def combine(node: AggregateNode, parts: Sequence[pa.Table]) -> pa.Table:
-    """One contribution for each group, in key order."""
-    if are_few(parts):
+def combine(node: AggregateNode, channel: Channel, parts: Sequence[pa.Table]) -> pa.Table:
+    """One contribution for each group, entry or unit of a group, in key order; only a group's may be nothing."""
+    if channel == GROUPS:
         states = [f"s{i}" for i in range(len(node.state))]
-        added = add_up(pa.concat_tables(parts), ["key"], states, factor="sign", keep_zeros=True)
-        place = added.column_names.index("sign")
-        return added.set_column(place, "sign", pa.array(np.ones(len(added), np.int8)))
-    sums = ", ".join(
-        f"CAST(sum(CAST(sign AS {column.type.duckdb}) * CAST(s{i} AS {column.type.duckdb})) AS {column.type.duckdb}) AS s{i}"
-        for i, column in enumerate(node.state)
-    )
-    whole = "CAST(1 AS TINYINT) AS sign"
-    sql = f"SELECT key, any_value(hash) AS hash, {whole}, {sums} FROM parts GROUP BY key ORDER BY key"
-    return run_sql(sql, parts=pa.concat_tables(parts))
-
-
-def combine_entries(parts: Sequence[pa.Table]) -> pa.Table:
-    """For each entry whose multiplicity changes, by how much, in key order."""
-    if are_few(parts):
-        return add_up(pa.concat_tables(parts), ["key"], ["n"], keep_zeros=False)
-    sql = (
-        "SELECT key, any_value(hash) AS hash, any_value(size) AS size, CAST(sum(n) AS BIGINT) AS n FROM parts "
-        "GROUP BY key HAVING sum(n) <> 0 ORDER BY key"
-    )
-    return run_sql(sql, parts=pa.concat_tables(parts))
-
-
-def combine_exact_sums(parts: Sequence[pa.Table]) -> pa.Table:
-    """For each group and unit the sum of mantissas, in that order."""
-    if are_few(parts):
-        return add_up(pa.concat_tables(parts), ["key", "unit"], ["m"], keep_zeros=False)
-    sql = (
-        "SELECT key, any_value(hash) AS hash, unit, CAST(sum(CAST(m AS HUGEINT)) AS HUGEINT) AS m FROM parts "
-        "GROUP BY key, unit HAVING sum(CAST(m AS HUGEINT)) <> 0 ORDER BY key, unit"
-    )
-    return run_sql(sql, parts=pa.concat_tables(parts))
+        return consolidate(parts, ["key"], states, factor="sign", keep_zeros=True)
+    if channel.kind == "entries":
+        return consolidate(parts, ["key"], ["n"])
+    return consolidate(parts, ["key", "unit"], ["m"])
 
 
 def signed_contribution(node: AggregateNode, grouped: pa.Table, sign: int) -> pa.Table:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from viewkeeper.model.keybatches import hashes_of_keys
 from viewkeeper.operators.apply import Applier, Changes
 from viewkeeper.operators.channels import ROWS, Channel
-from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.operator import Operator
 from viewkeeper.plan.nodes import DeltaNode
 
@@ -22,7 +21,7 @@ from viewkeeper.plan.nodes import DeltaNode
 class DeltaOperator(Operator[DeltaNode]):
     """A record for each row of the base table."""
 
-    def apply(self, applier: Applier, node: DeltaNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
+    def apply(self, applier: Applier, node: DeltaNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:
         yield applier.put_events(node.table, inputs[ROWS])
 
 

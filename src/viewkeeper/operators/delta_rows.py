@@ -9,38 +9,54 @@ relation have the same `ord`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from viewkeeper.model.keybatches import decode_keys, encode_keys
-from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.keybatches import decode_keys, encode_keys, hashes_of_keys
+from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.operators.duck import as_type
+from viewkeeper.operators.duck import as_type, run_edge
+from viewkeeper.plan.nodes import Edge
 
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
 _AFTER_ALL_DELETED = 1 << 40
 
 
+@dataclass(frozen=True, slots=True)
 class Delta:
     """Inserted and deleted rows: the relation, and the row key of each of its rows.
 
     A row changed twice appears twice with each sign. Inserted rows come before deleted ones.
     """
 
-    def __init__(
-        self, relation: pa.Table, key_columns: Sequence[Column], keys: Callable[[], pa.Array | pa.ChunkedArray]
-    ) -> None:
-        self.relation = relation
-        self.key_columns = tuple(key_columns)
-        self._keys = keys
+    relation: pa.Table
+    key_columns: Sequence[Column]
+    keys: Callable[[], pa.Array | pa.ChunkedArray]
+
+    def passing(self, edge: Edge) -> tuple[pa.Table, pa.Table | None]:
+        """The rows that pass an edge; and, if its expressions fail on any, the events that set those aside.
+
+        A row that no longer fails after a change leaves the list in the same epoch (`architecture.md`, section 4).
+        """
+        rows = run_edge(edge.rows, self.relation)
+        if edge.aside is None or not len(failing := rows.filter(rows["fails"])):
+            return rows, None
+        keys = self.keys_at(np.asarray(failing["ord"]))
+        hashes = pa.array(hashes_of_keys(self.key_columns, keys))
+        inserted = pa.array(np.asarray(failing["sign"]) > 0)
+        states = pc.if_else(inserted, encode_rows((), [], len(keys)), pa.scalar(None, pa.binary()))
+        events = pa.table({"key": keys, "hash": hashes, "ord": failing["ord"], "row": states})
+        return rows.filter(pc.invert(rows["fails"])), events
 
     def keys_at(self, order: np.ndarray) -> pa.Array:
         """The row keys of the delta rows with the given `ord`."""
         known = np.asarray(self.relation["ord"])
         by_order = np.argsort(known)
         places = by_order[np.searchsorted(known, order, sorter=by_order)]
-        keys = self._keys().take(pa.array(places))
+        keys = self.keys().take(pa.array(places))
         return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
 
 
@@ -108,18 +124,14 @@ def _present(
     if rows.null_count:
         there = rows.is_valid()
         keys, rows, order = keys.filter(there), rows.filter(there), order[np.asarray(there)]
-    key_names = list(schema.key)
-    value_names = [column.name for column in schema.value_columns]
-    names = {position: schema.columns[position].name for position in wanted}
-    from_rows = [position for position in wanted if names[position] not in key_names]
-    parts = decode_keys(schema.key_columns, keys) if len(from_rows) < len(wanted) else []
-    indexes = [value_names.index(names[position]) for position in from_rows]
-    values = dict(zip(from_rows, decode_rows(schema.value_columns, rows, indexes), strict=True))
+    names = [schema.columns[position].name for position in wanted]
+    stored = [column.name for column in schema.value_columns]
+    read = [name for name in names if name in stored]
+    found = dict(zip(read, decode_rows(schema.value_columns, rows, [stored.index(name) for name in read]), strict=True))
+    if len(read) < len(names):
+        found |= zip(schema.key, decode_keys(schema.key_columns, keys), strict=True)
     arrays = {"ord": pa.array(order), "sign": pa.array(np.full(len(order), sign, np.int32))}
-    for position in wanted:
-        from_key = names[position] in key_names
-        arrays[f"c{position}"] = parts[key_names.index(names[position])] if from_key else values[position]
-    return pa.table(arrays), keys
+    return pa.table(arrays | {f"c{at}": found[name] for at, name in zip(wanted, names, strict=True)}), keys
 
 
 def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

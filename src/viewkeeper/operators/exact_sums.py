@@ -1,8 +1,9 @@
-"""Exact sums of DOUBLE: mantissas binned by exponent, summed in 128 bits (`docs/epochs.md`, R7).
+"""Exact sums: of integers in 64 or 128 bits; of DOUBLE by mantissas, binned by exponent, in 128 bits (`docs/epochs.md`, R7).
 
-In: doubles, or stored sums. Out: for each group a canonical value of bytes, and the double nearest to the exact sum.
-Always: a function of the multiset of what was added and subtracted; NaN and the infinities are counted, so that
-subtracting the last one restores the finite sum.
+In: integers, doubles or stored sums. Out: sums; of DOUBLE for each group a canonical value of bytes, and the double
+nearest to the exact sum. Always: a function of the multiset of what was added and subtracted; a sum that leaves its bits
+stops the epoch instead of wrapping around; NaN and the infinities are counted, so that subtracting the last one restores
+the finite sum.
 
 A finite double is `mantissa · 2^(unit − 1074)`; `unit` is 0 to 2045. A stored sum is a list of (bin u16, 128-bit sum),
 a bin holding the 32 units from 32 · bin on; the three bins after those of the units count NaN, +∞ and −∞.
@@ -19,14 +20,28 @@ import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.ragged import Ragged
-from viewkeeper.operators.duck import run_sql
-from viewkeeper.operators.few_rows import add_up, are_few
+from viewkeeper.operators.consolidate import consolidate
 
 _BIN_UNITS = 32
 _NAN, _PLUS, _MINUS = 64, 65, 66
 _LEAST = 1074  # the smallest subnormal is 2^-1074
 _ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
 _WIDE = pa.decimal128(38, 0)
+
+
+def add_exactly(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """left + right of the same type, where NULL counts as 0."""
+    if isinstance(right, pa.ChunkedArray):
+        right = right.combine_chunks()
+    if pa.types.is_integer(left.type):
+        return pc.add_checked(left.fill_null(0), right.fill_null(0))
+    a, b = _limbs(left), _limbs(right)
+    low = a[:, 0] + b[:, 0]
+    high = a[:, 1] + b[:, 1] + (low < a[:, 0])
+    signs = [limbs[:, 1] >> np.uint64(63) for limbs in (a, b)]
+    if ((signs[0] == signs[1]) & (signs[0] != high >> np.uint64(63))).any():
+        raise InvariantBroken("a sum does not fit 128 bits")
+    return _wide(np.stack([low, high], axis=1))
 
 
 def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -73,15 +88,8 @@ def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Arr
             "total": pa.concat_arrays([old_sums, sums.cast(_WIDE)]),
         }
     )
-    if are_few([parts]):
-        added = add_up(parts, ["place", "bin"], ["total"], factor="factor", keep_zeros=False)
-        return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"])
-    sql = (
-        "SELECT place, bin, CAST(sum(CAST(total AS HUGEINT) * factor) AS HUGEINT) AS total FROM parts "
-        "GROUP BY place, bin HAVING sum(CAST(total AS HUGEINT) * factor) <> 0 ORDER BY place, bin"
-    )
-    added = run_sql(sql, parts=parts).combine_chunks()
-    return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"].cast(_WIDE))
+    added = consolidate([parts], ["place", "bin"], ["total"], factor="factor")
+    return _write(len(kept), np.asarray(added["place"]), np.asarray(added["bin"]), added["total"].combine_chunks())
 
 
 def round_sums(kept: pa.Array) -> pa.Array:
@@ -91,7 +99,7 @@ def round_sums(kept: pa.Array) -> pa.Array:
     if not len(groups):
         return pa.array(result)
     alone = np.bincount(groups, minlength=len(kept))[groups] == 1
-    low, high = _limbs(sums)
+    low, high = _low_and_high(sums)
     small = alone & (bins < _NAN) & (high == (low.view(np.int64) >> 63))
     result[groups[small]] = np.ldexp(low[small].view(np.int64).astype(np.float64), bins[small] * _BIN_UNITS - _LEAST)
     others = np.flatnonzero(~small)
@@ -162,7 +170,7 @@ def _round(bins: Sequence[int], sums: Sequence[int]) -> float:
 def _totals(kept: pa.Array, *, is_special: bool = True) -> tuple[list[int], np.ndarray]:
     """Each kept sum as an integer, and whether special values are counted in it."""
     groups, bins, sums = _read(kept)
-    low, high = _limbs(sums)
+    low, high = _low_and_high(sums)
     totals, special = [0] * len(kept), np.zeros(len(kept), bool)
     if is_special:
         special[groups[bins >= _NAN]] = True
@@ -176,23 +184,33 @@ def _read(kept: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
     whole = Ragged.from_arrow(kept)
     counts = whole.lengths // _ENTRY.itemsize
     entries = np.frombuffer(np.ascontiguousarray(whole.data).tobytes(), _ENTRY, int(counts.sum()))
-    limbs = np.empty((len(entries), 2), np.uint64)
-    limbs[:, 0], limbs[:, 1] = entries["low"], entries["high"].view(np.uint64)
-    sums = pa.Array.from_buffers(_WIDE, len(entries), [None, pa.py_buffer(limbs)])
+    sums = _wide(np.stack([entries["low"], entries["high"].view(np.uint64)], axis=1))
     return np.repeat(np.arange(len(kept)), counts), entries["bin"].astype(np.int64), sums
 
 
-def _write(count: int, groups: np.ndarray, bins: np.ndarray, sums: pa.ChunkedArray) -> pa.Array:
-    flat = sums.combine_chunks() if isinstance(sums, pa.ChunkedArray) else sums
+def _write(count: int, groups: np.ndarray, bins: np.ndarray, sums: pa.Array) -> pa.Array:
     entries = np.empty(len(groups), _ENTRY)
     entries["bin"] = bins
-    entries["low"], entries["high"] = _limbs(flat)
-    sizes = np.bincount(groups, minlength=count) * _ENTRY.itemsize if len(groups) else np.zeros(count, np.int64)
+    entries["low"], entries["high"] = _low_and_high(sums)
     offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    np.cumsum(np.bincount(groups, minlength=count) * _ENTRY.itemsize, out=offsets[1:])
     return Ragged(np.frombuffer(entries.tobytes(), np.uint8), offsets).to_arrow()
 
 
-def _limbs(sums: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    words = np.frombuffer(sums.buffers()[1], np.uint64)[2 * sums.offset : 2 * (sums.offset + len(sums))].reshape(-1, 2)
-    return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1]).view(np.int64)
+def _limbs(array: pa.Array) -> np.ndarray:
+    """The low and the high 64 bits of each 128-bit value, zeros where NULL."""
+    words = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
+    limbs = words.reshape(-1, 2)
+    if array.null_count:
+        limbs = limbs.copy()
+        limbs[np.asarray(array.is_null())] = 0
+    return limbs
+
+
+def _low_and_high(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    limbs = _limbs(array)
+    return np.ascontiguousarray(limbs[:, 0]), np.ascontiguousarray(limbs[:, 1]).view(np.int64)
+
+
+def _wide(limbs: np.ndarray) -> pa.Array:
+    return pa.Array.from_buffers(_WIDE, len(limbs), [None, pa.py_buffer(np.ascontiguousarray(limbs))])

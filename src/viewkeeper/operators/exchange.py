@@ -7,7 +7,6 @@ of the next stage, whole; a task starts when all tasks of the previous stage hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
@@ -19,14 +18,6 @@ from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
 
 
-class Exchange(Protocol):
-    """Where the tasks of an epoch run, and how their messages travel."""
-
-    def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
-        """Run all tasks; yields their results."""
-        ...
-
-
 class InProcess:
     """All tasks in this process, one after the other; messages are passed on unchanged."""
 
@@ -34,12 +25,13 @@ class InProcess:
         self._store = store
 
     def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
-        sent = self.carry(m for split in self.in_turn(program.splits) for m in program.read(self._opened, split))
+        """Run all tasks; yields their results."""
+        sent = self.carry(m for split in self.in_turn(program.splits) for m in program.read(lambda: self._store, split))
         for stage in range(1, len(program.stages) + 1):
             sent = self.carry(
                 message
                 for manager in self.in_turn(range(program.managers))
-                for message in program.apply(self._opened, stage, manager, (m for m in sent if m.to == manager))
+                for message in program.apply(lambda: self._store, stage, manager, (m for m in sent if m.to == manager))
             )
         yield from (message.body for message in sent if isinstance(message.body, (Receipt, Failure)))
 
@@ -50,9 +42,6 @@ class InProcess:
     def in_turn(self, tasks: Iterable) -> Iterable:
         """Tasks in the order in which they run."""
         return tasks
-
-    def _opened(self) -> Store:
-        return self._store
 
 
 def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings | None = None) -> Counts:

@@ -6,7 +6,8 @@ rows it has, and only those (R12); it gets the others as rows of a later chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +15,15 @@ import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.positions import Stream
+from viewkeeper.model.fills import Chunk
 from viewkeeper.operators.apply import Changes
-from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input, aside
+from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input
 from viewkeeper.operators.contributions import first_contribution
 from viewkeeper.operators.delta import log_events
 from viewkeeper.operators.delta_rows import Delta, delta_of_changes, delta_of_rows
-from viewkeeper.operators.duck import forget_relations, run_edge
-from viewkeeper.operators.failing_rows import aside_events, without_failing
-from viewkeeper.operators.operator import Operator, Reader
-from viewkeeper.operators.registry import OPERATORS
+from viewkeeper.operators.duck import forget_relations
+from viewkeeper.operators.operator import Reader
+from viewkeeper.operators.registry import EDGE_OPERATORS, OPERATORS
 from viewkeeper.operators.splits import Split, chunk_of, opening_chunk
 from viewkeeper.plan.nodes import AggregateNode, DeltaNode, Node
 from viewkeeper.plan.physical import PhysicalPlan
@@ -36,7 +36,7 @@ class DeltaCollector:
 
     def __init__(self, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings) -> None:
         self._plan, self._epoch, self._settings = plan, epoch, settings
-        self._operators: dict[type, Operator] = {}
+        self._readers = {kind: operator(settings) for kind, operator in EDGE_OPERATORS.items()}
         self._tables: dict[tuple[int, Channel], list[pa.Table]] = {}
         self.rows = 0  # collected and not handed on yet
 
@@ -51,7 +51,8 @@ class DeltaCollector:
         for node, number in readers:
             together.setdefault(type(node), []).append((node, number))
         for kind, mine in together.items():
-            self._operator(kind).read(mine, delta, self)
+            for given in self._readers[kind].read(mine, delta):
+                self.add(*given)
 
     def add_output(self, node: Node | DeltaNode, given: Delta | Changes) -> None:
         """A node's output, for its readers. The rows of a backfill's chunk are as of the epoch before."""
@@ -71,30 +72,14 @@ class DeltaCollector:
             schema, most = self._plan.schema(source), self._settings.decoded_rows
             self.add_delta(readers, delta_of_changes(schema, changes, _wanted(readers), rows_max=most))
 
-    def passing(self, node: Node, number: int, delta: Delta) -> pa.Table:
-        """The rows that pass an edge; those on which its expressions fail are set aside."""
-        edge = node.edges[number]
-        rows = run_edge(edge.rows, delta.relation)
-        if edge.aside is not None:
-            failing = aside_events(delta, rows)
-            if failing is not None:
-                self.add(node.table, aside(number), failing)
-                rows = without_failing(rows)
-        return rows
-
     def inputs(self) -> list[Input]:
         """One table for each channel; the collector starts over empty."""
         found, self._tables, self.rows = self._tables, {}, 0
         return [
-            Input(table, channel, self._operator(type(node)).lessen(node, channel, rows))
+            Input(table, channel, OPERATORS[type(node)](self._settings).lessen(node, channel, rows))
             for (table, channel), rows in sorted(found.items(), key=lambda item: item[0])
             for node in (self._plan.node(table),)
         ]
-
-    def _operator(self, kind: type) -> Operator:
-        if kind not in self._operators:
-            self._operators[kind] = OPERATORS[kind](self._settings)
-        return self._operators[kind]
 
     def _flowing(self, changes: pa.Table, partitions: np.ndarray, chunk: int) -> pa.Table:
         """The changes of rows that a backfill has, or gets with its chunk."""
@@ -111,60 +96,60 @@ def read_split(
 ) -> tuple[list[Input], int]:
     """The input that a split gives (log changes for nodes or DELTAs, rows for nodes), and how many rows were read."""
     failpoint("split.start")
-    collector, count = DeltaCollector(plan, epoch, settings), 0
-    if split.chunk is not None:
-        count = _read_rows(store, plan, epoch, split, collector)
-    else:
-        for source, batch in store.read_log(split.stream, split.start, split.stop):
-            _read_changes(store, plan, epoch, source, batch, split.stream, collector)
-            count += len(batch)
+    collector = DeltaCollector(plan, epoch, settings)
+    reader = _SplitReader(store, plan, epoch, split, collector)
+    count = reader.read_changes() if split.chunk is None else reader.read_rows(epoch.chunks[split.chunk])
     failpoint("split.read")
     inputs = collector.inputs()
     forget_relations()
     return inputs, count
 
 
-def _read_changes(
-    store: Store,
-    plan: PhysicalPlan,
-    epoch: Inflight,
-    source: int,
-    batch: pa.RecordBatch,
-    stream: Stream,
-    collector: DeltaCollector,
-) -> None:
-    delta = plan.delta_of(source)
-    if delta is not None:
-        collector.add(delta.table, ROWS, log_events(delta, batch))
-        return
-    for chunk, readers in _readers(plan, epoch, source):
-        flowing = batch
-        if chunk is not None and (part := store.part_of(stream)) in epoch.chunks[chunk].borders:
-            low = epoch.chunks[chunk].borders[part][0]
-            flowing = batch.filter(pc.less_equal(batch["key"], pa.scalar(low, pa.binary())))
-        collector.add_changes(source, flowing, readers)
+@dataclass(frozen=True, slots=True)
+class _SplitReader:
+    store: Store
+    plan: PhysicalPlan
+    epoch: Inflight
+    split: Split
+    collector: DeltaCollector
 
+    def read_changes(self) -> int:
+        """The changes of a range of the log."""
+        count = 0
+        for source, batch in self.store.read_log(self.split.stream, self.split.start, self.split.stop):
+            count += len(batch)
+            if (delta := self.plan.delta_of(source)) is not None:
+                self.collector.add(delta.table, ROWS, log_events(delta, batch))
+                continue
+            for chunk, readers in _readers(self.plan, self.epoch, source):
+                flowing = batch if chunk is None else self._filled(batch, self.epoch.chunks[chunk])
+                self.collector.add_changes(source, flowing, readers)
+        return count
 
-def _read_rows(store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, collector: DeltaCollector) -> int:
-    """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from records (R12)."""
-    chunk, count = epoch.chunks[split.chunk or 0], 0
-    readers = [(node, number) for node, number in plan.readers(chunk.source) if node.backfill in chunk.tables]
-    schema, wanted = plan.schema(chunk.source), _wanted(readers)
-    for batch in _rows(store, plan, epoch, split, chunk.source):
-        count += len(batch)
-        if len(batch):
-            collector.add_delta(readers, delta_of_rows(schema, batch, wanted))
-    for node in plan.nodes if split.opens else ():
-        if isinstance(node, AggregateNode) and node.always and opening_chunk(epoch, node.backfill) == split.chunk:
-            collector.add(node.table, GROUPS, first_contribution(node))
-    return count
+    def _filled(self, changes: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
+        """The changes of rows that a backfill had before this chunk."""
+        borders = chunk.borders.get(self.store.part_of(self.split.stream))
+        if borders is None:
+            return changes
+        return changes.filter(pc.less_equal(changes["key"], pa.scalar(borders[0], pa.binary())))
 
-
-def _rows(store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, source: int) -> Iterable[pa.RecordBatch]:
-    stored = plan.stored_in(source)
-    if stored is None:
-        return store.scan_as_of(source, split.part, epoch.stop.positions, split.low, split.high)
-    return store.scan_versions(split.part, stored, epoch.epoch - 1, epoch.aborted, split.low, split.high)
+    def read_rows(self, chunk: Chunk) -> int:
+        """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from records (R12)."""
+        plan, split, epoch, count = self.plan, self.split, self.epoch, 0
+        readers = [(node, number) for node, number in plan.readers(chunk.source) if node.backfill in chunk.tables]
+        schema, wanted, stored = plan.schema(chunk.source), _wanted(readers), plan.stored_in(chunk.source)
+        if stored is None:
+            rows = self.store.scan_as_of(chunk.source, split.part, epoch.stop.positions, split.low, split.high)
+        else:
+            rows = self.store.scan_versions(split.part, stored, epoch.epoch - 1, epoch.aborted, split.low, split.high)
+        for batch in rows:
+            count += len(batch)
+            if len(batch):
+                self.collector.add_delta(readers, delta_of_rows(schema, batch, wanted))
+        for node in plan.nodes if split.opens else ():
+            if isinstance(node, AggregateNode) and node.always and opening_chunk(epoch, node.backfill) == split.chunk:
+                self.collector.add(node.table, GROUPS, first_contribution(node))
+        return count
 
 
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:

@@ -10,66 +10,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.operators import channels
-from viewkeeper.operators.apply import Applier, Changes
-from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.apply import Applier
 from viewkeeper.operators.channels import Channel
 from viewkeeper.operators.delta_rows import Delta, delta_of_output
 from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.match_counts import SideCounts, change_matches, put_matches
-from viewkeeper.operators.operator import Operator
-from viewkeeper.operators.side_rows import (
-    ChangedRows,
-    JoinKeys,
-    SideRows,
-    changed_rows,
-    entry_events,
-    no_rows,
-    unchanged_rows,
-)
+from viewkeeper.operators.operator import EdgeOperator
+from viewkeeper.operators.side_rows import ChangedRows, JoinKeys, SideRows, changed_rows, entry_events, unchanged_rows
 from viewkeeper.plan.nodes import JoinNode
 
-if TYPE_CHECKING:
-    from viewkeeper.operators.inputs import DeltaCollector
 
-
-class JoinOperator(Operator[JoinNode]):
+class JoinOperator(EdgeOperator[JoinNode]):
     """Entries of all sides, and the pairs that changed with them."""
 
-    def read(self, readers: Sequence[tuple[JoinNode, int]], delta: Delta, out: DeltaCollector) -> None:
-        for node, number in readers:
-            with blamed(node.table):
-                side, rows = node.side_of(number), out.passing(node, number, delta)
-                out.add(node.table, channels.side(side), entry_events(node, side, rows))
+    def input_of(self, node: JoinNode, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+        side = node.side_of(number)
+        yield Channel("rows", side), entry_events(node, side, rows)
 
-    def apply(self, applier: Applier, node: JoinNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
+    def apply(self, applier: Applier, node: JoinNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta]:
         changed = [
-            changed_rows(applier, node, number, inputs[channels.side(number)])
-            if channels.side(number) in inputs
-            else no_rows(node, number)
+            changed_rows(applier, node, number, inputs.get(Channel("rows", number)))
             for number in range(len(node.sides))
         ]
-        if not any(len(rows) for rows in changed):
+        if node.kind != "inner":
+            yield from _Outer(applier, node, changed).delta() if any(map(len, changed)) else ()
             return
-        if node.kind == "inner":
-            yield from _inner(applier, node, changed)
-        else:
-            yield from _Outer(applier, node, changed).delta()
-
-
-def _inner(applier: Applier, node: JoinNode, changed: Sequence[ChangedRows]) -> Iterator[Delta]:
-    """Changed rows of a side with all rows of the later sides, and with the unchanged rows of the earlier ones."""
-    for turn, rows in enumerate(changed):
-        if not len(rows):
-            continue
-        keys = rows.join_keys()
-        pieces: list[tuple[int, SideRows]] = [(turn, rows)]
-        yield from _meet(applier, node, changed, turn, keys, pieces)
+        # changed rows of a side with all rows of the later sides, and with the unchanged rows of the earlier ones
+        for turn, rows in enumerate(changed):
+            if len(rows):
+                yield from _meet(applier, node, changed, turn, rows.join_keys(), {turn: rows})
 
 
 def _meet(
@@ -78,19 +51,19 @@ def _meet(
     changed: Sequence[ChangedRows],
     turn: int,
     keys: JoinKeys,
-    chosen: list[tuple[int, SideRows]],
+    chosen: Mapping[int, SideRows],
 ) -> Iterator[Delta]:
     """Join the chosen rows with the sides that are not chosen yet, a piece of a side at a time."""
-    missing = [side for side in range(len(node.sides)) if side not in {number for number, _ in chosen}]
-    if not missing:
-        for pairs in _pairs(applier, node, [rows for _, rows in sorted(chosen, key=lambda item: item[0])], turn):
+    numbers = range(len(node.sides))
+    side = next((number for number in numbers if number not in chosen), None)
+    if side is None:
+        for pairs in _pairs(applier, node, [chosen[number] for number in numbers], turn):
             yield _delta(node, pairs)
         return
-    side = missing[0]
     if side > turn and len(changed[side]):
-        yield from _meet(applier, node, changed, turn, keys, [*chosen, (side, changed[side])])
+        yield from _meet(applier, node, changed, turn, keys, {**chosen, side: changed[side]})
     for piece in unchanged_rows(applier, node, side, keys, changed[side]):
-        yield from _meet(applier, node, changed, turn, keys, [*chosen, (side, piece)])
+        yield from _meet(applier, node, changed, turn, keys, {**chosen, side: piece})
 
 
 def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: int | None = None) -> Iterator[pa.Table]:

@@ -16,11 +16,10 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
-from viewkeeper.operators.apply import Applier, Found
+from viewkeeper.operators.apply import COUNT, Applier, rows_where
 from viewkeeper.operators.side_rows import JoinKeys, SideRows
 
 _COUNTS = (Column("first", BIGINT, nullable=False), Column("second", BIGINT, nullable=False))
-_MATCHES = (Column("n", BIGINT, nullable=False),)
 
 
 class SideCounts:
@@ -38,7 +37,7 @@ class SideCounts:
         if (self._new < 0).any():
             raise InvariantBroken(f"a join key of table {table} would have {self._new.min()} rows")
         rows = encode_rows(_COUNTS, [pa.array(part) for part in self._new], len(self._keys))
-        applier.put(found, _where(self._new.any(axis=0), rows))
+        applier.put(found, rows_where(self._new.any(axis=0), rows))
 
     def is_matched(self, rows: SideRows, other: int) -> tuple[np.ndarray, np.ndarray]:
         """For each row, whether side `other` had, and has, rows under its join key."""
@@ -66,18 +65,15 @@ def _at(numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 def put_matches(applier: Applier, table: int, rows: SideRows, matches: np.ndarray) -> None:
     """Set the match counts of changed rows; a row that was only deleted loses its record."""
-    inserted = rows.states > 0
-    keys = pa.concat_arrays(
-        [rows.keys.filter(pa.array(inserted)), rows.keys.filter(pa.array(~inserted))]
-    ).dictionary_encode()
-    hashes = np.concatenate([rows.hashes[inserted], rows.hashes[~inserted]])
-    numbers = np.concatenate([matches[inserted], np.zeros((~inserted).sum(), np.int64)])
-    _, first = np.unique(
-        np.asarray(keys.indices), return_index=True
-    )  # a row that was deleted and inserted: as inserted
-    keyed = pa.table({"key": keys.dictionary, "hash": pa.array(hashes[first]), "n": pa.array(numbers[first])})
+    order = np.argsort(rows.states < 0, kind="stable")  # a row that was deleted and inserted: as inserted
+    keys = rows.keys.take(pa.array(order)).dictionary_encode()
+    _, first = np.unique(np.asarray(keys.indices), return_index=True)
+    chosen = order[first]
+    numbers = np.where(rows.states > 0, matches, 0)[chosen]
+    keyed = pa.table({"key": keys.dictionary, "hash": pa.array(rows.hashes[chosen]), "n": pa.array(numbers)})
     found = applier.find(table, keyed)
-    _put(applier, found, np.asarray(found.input["n"]))
+    counts = encode_rows(COUNT, [found.input["n"].combine_chunks()], len(found.input))
+    applier.put(found, rows_where(np.asarray(found.input["n"]) > 0, counts))
 
 
 def change_matches(
@@ -93,18 +89,6 @@ def change_matches(
         keyed = pa.table({"key": rows.keys.take(pa.array(touched)), "hash": pa.array(rows.hashes[touched])})
         found = applier.find(table, keyed.append_column("at", pa.array(touched)))
         at = np.asarray(found.input["at"])
-        old = np.asarray(decode_rows(_MATCHES, found.rows)[0].fill_null(0))
-        new = old - less[at] + more[at]
-        if (new < 0).any():
-            raise InvariantBroken(f"a row of table {table} would have {new.min()} matches")
-        _put(applier, found, new)
+        old, new = applier.add_counts(found, more[at] - less[at])
         was[at], now[at] = old > 0, new > 0
     return was, now
-
-
-def _put(applier: Applier, found: Found, numbers: np.ndarray) -> None:
-    applier.put(found, _where(numbers > 0, encode_rows(_MATCHES, [pa.array(numbers)], len(numbers))))
-
-
-def _where(chosen: np.ndarray, rows: pa.Array) -> pa.Array:
-    return pc.if_else(pa.array(chosen), rows, pa.scalar(None, rows.type))

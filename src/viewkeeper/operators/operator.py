@@ -7,34 +7,30 @@ tests.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from viewkeeper.operators.apply import Applier, Changes
-from viewkeeper.operators.channels import Channel
+from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.channels import Channel, Input
 from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.record_events import fewer_events, last_events
-from viewkeeper.plan.nodes import Node
+from viewkeeper.plan.nodes import DeltaNode, Node
 from viewkeeper.settings import WorkSettings
 
-if TYPE_CHECKING:
-    from viewkeeper.operators.inputs import DeltaCollector
-
-N = TypeVar("N")
+N = TypeVar("N", bound=Node | DeltaNode)
+R = TypeVar("R", bound=Node)
 Reader = tuple[Node, int]  # a node, and one of its edges by index
 
 
-class Operator(Generic[N]):
-    """The four methods of every operator. By default input is new states of records, and the last one wins."""
+class Operator(ABC, Generic[N]):
+    """The steps after a node's input is known. By default input is new states of records, and the last one wins."""
 
     def __init__(self, settings: WorkSettings) -> None:
         self._settings = settings
-
-    def read(self, readers: Sequence[tuple[N, int]], delta: Delta, out: DeltaCollector) -> None:
-        """Before the shuffle: the input that one delta gives all nodes of this kind that read it."""
-        raise NotImplementedError
 
     def lessen(self, node: N, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
         """Before the shuffle: the same input in fewer rows, where that pays."""
@@ -44,6 +40,24 @@ class Operator(Generic[N]):
         """After the shuffle: the input of a channel with one row for each record, in the order of partitions and keys."""
         return last_events(tables, partitions)
 
+    @abstractmethod
     def apply(self, applier: Applier, node: N, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
         """Change the node's records; yields the input of its readers."""
-        raise NotImplementedError
+
+
+class EdgeOperator(Operator[R]):
+    """An operator whose nodes read deltas by their edges."""
+
+    def read(self, readers: Sequence[tuple[R, int]], delta: Delta) -> Iterator[Input]:
+        """Before the shuffle: the input that one delta gives all nodes of this kind that read it."""
+        for node, number in readers:
+            with blamed(node.table):
+                rows, failing = delta.passing(node.edges[number])
+                if failing is not None:
+                    yield Input(node.table, Channel("aside", number), failing)
+                for channel, mine in self.input_of(node, number, rows):
+                    yield Input(node.table, channel, mine)
+
+    @abstractmethod
+    def input_of(self, node: R, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+        """The input that rows mean which passed the node's edge at `number`."""

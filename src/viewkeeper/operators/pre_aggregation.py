@@ -14,19 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import decode_keys, encode_keys
 from viewkeeper.model.ragged import Ragged, join
-from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, BINARY
+from viewkeeper.model.types import BINARY
 from viewkeeper.operators import exact_sums
-from viewkeeper.operators.accumulators import add_exactly
 from viewkeeper.operators.apply import Applier, Found
 from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.plan.nodes import Entries
-
-_ROW = (Column("n", BIGINT, nullable=False),)
 
 
 def apply_entries(
@@ -38,25 +33,26 @@ def apply_entries(
     if part is None or not len(part):
         return known
     found = applier.find(entries.table, part)
-    inserted, deleted = _put_multiplicities(applier, entries, found)
+    old, new = applier.add_counts(found, np.asarray(found.input["n"]))
+    inserted, deleted = (old == 0) & (new > 0), (old > 0) & (new == 0)
     keys = found.input["key"].combine_chunks()
     group_keys = groups.input["key"].combine_chunks()
     sizes = np.asarray(found.input["size"])
     prefixes = Ragged.from_arrow(keys).cut(np.zeros(len(keys), np.int64), sizes).to_arrow()
     owners = np.asarray(pc.index_in(prefixes, value_set=group_keys))
-    new: list[pa.Array] = []
+    after: list[pa.Array] = []
     if facts.counted:
         change = np.bincount(owners, inserted.astype(np.int64) - deleted.astype(np.int64), minlength=len(group_keys))
-        new.append(pc.add(known[0], pa.array(change.astype(np.int64))))
+        after.append(pc.add(known[0], pa.array(change.astype(np.int64))))
     for is_last in [end for end, wanted in ((False, facts.first), (True, facts.last)) if wanted]:
         ends = _Ends(applier, entries, groups, is_last=is_last)
-        new.append(ends.after(was[len(new)], keys, owners, inserted, deleted))
+        after.append(ends.after(was[len(after)], keys, owners, inserted, deleted))
     if facts.sums or facts.exact_sums:
         changed = inserted | deleted
         values = _values_of(entries, keys.filter(pa.array(changed)), sizes[changed])
         signs = np.where(inserted, 1, -1)[changed]
-        new += _add_values(entries, known[len(new) :], owners[changed], signs, values)
-    return new
+        after += _add_values(entries, known[len(after) :], owners[changed], signs, values)
+    return after
 
 
 def nothing(column: Column) -> pa.Scalar:
@@ -74,7 +70,7 @@ def _add_values(
         added = run_sql(entries.add, changed=changed).combine_chunks()
         places = pc.index_in(pa.array(np.arange(len(known[0]))), value_set=added["owner"].cast(pa.int64()))
         changes = [as_type(added[f"s{place}"], known[0].type) for place in range(count)]
-        new += [add_exactly(was, change.take(places)) for was, change in zip(known, changes, strict=False)]
+        new += [exact_sums.add_exactly(was, change.take(places)) for was, change in zip(known, changes, strict=False)]
     for was, kind in zip(known[count:], entries.facts.exact_sums, strict=True):
         sums = was
         for splits, mantissas in exact_sums.SPLITS[kind](np.asarray(values)):
@@ -87,17 +83,6 @@ def _values_of(entries: Entries, keys: pa.Array, sizes: np.ndarray) -> pa.Array:
     """The value at the end of each entry's key, of which `sizes` bytes are its group's."""
     whole = Ragged.from_arrow(keys)
     return decode_keys(entries.values, whole.cut(sizes, whole.lengths - sizes).to_arrow())[0]
-
-
-def _put_multiplicities(applier: Applier, entries: Entries, found: Found) -> tuple[np.ndarray, np.ndarray]:
-    """Which entries were inserted, and which were deleted."""
-    old = np.asarray(decode_rows(_ROW, found.rows)[0].fill_null(0))
-    new = old + np.asarray(found.input["n"])
-    if (new < 0).any():
-        raise InvariantBroken(f"an entry of table {entries.table} would be there {new.min()} times")
-    rows = encode_rows(_ROW, [pa.array(new)], len(new))
-    applier.put(found, pc.if_else(pa.array(new > 0), rows, pa.scalar(None, rows.type)))
-    return (old == 0) & (new > 0), (old > 0) & (new == 0)
 
 
 class _Ends:

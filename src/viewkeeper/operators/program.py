@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -131,29 +131,25 @@ class EpochProgram:
         return frozenset(partition for partition, owner in enumerate(self.owners) if owner == manager)
 
 
+@dataclass(slots=True)
 class StagePart:
     """One manager's share of a stage: inputs in, inputs of later stages out, and counts of what was done."""
 
-    def __init__(
-        self,
-        store: Store,
-        plan: PhysicalPlan,
-        epoch: Inflight,
-        nodes: Sequence[Node | DeltaNode],
-        owned: frozenset[int],
-        settings: WorkSettings,
-    ) -> None:
-        self._store, self._plan, self._epoch = store, plan, epoch
-        self._nodes, self._owned, self._settings = nodes, owned, settings
-        self.counts = Counts()
+    store: Store
+    plan: PhysicalPlan
+    epoch: Inflight
+    nodes: Sequence[Node | DeltaNode]
+    owned: frozenset[int]
+    settings: WorkSettings
+    counts: Counts = field(default_factory=Counts)
 
     def apply(self, inputs: Sequence[Input]) -> Iterator[list[Input]]:
         """Apply the stage's nodes; yields inputs of later stages, in pieces. Writes only once all are consumed."""
-        mine = {node.table for node in self._nodes}
+        mine = {node.table for node in self.nodes}
         yield [one for one in inputs if one.table not in mine]
-        collector = DeltaCollector(self._plan, self._epoch, self._settings)
-        applier = Applier(self._store, self._owned, self._epoch, self._settings)
-        for node in self._nodes:
+        collector = DeltaCollector(self.plan, self.epoch, self.settings)
+        applier = Applier(self.store, self.owned, self.epoch, self.settings)
+        for node in self.nodes:
             if channels := _by_channel(one for one in inputs if one.table == node.table):
                 with nullcontext() if isinstance(node, DeltaNode) else blamed(node.table):
                     yield from self._apply_node(applier, node, channels, collector)
@@ -170,9 +166,9 @@ class StagePart:
         channels: dict[Channel, list[pa.Table]],
         collector: DeltaCollector,
     ) -> Iterator[list[Input]]:
-        operator = OPERATORS[type(node)](self._settings)
+        operator = OPERATORS[type(node)](self.settings)
         whole = {
-            channel: operator.combine(node, channel, tables, self._store.partitions)
+            channel: operator.combine(node, channel, tables, self.store.partitions)
             for channel, tables in channels.items()
         }
         for channel, events in whole.items():
@@ -180,7 +176,7 @@ class StagePart:
                 applier.put_events(node.edges[channel.number].aside or 0, events)
         for given in operator.apply(applier, node, whole):
             collector.add_output(node, given)
-            if collector.rows >= self._settings.rows_handed_on:
+            if collector.rows >= self.settings.rows_handed_on:
                 yield collector.inputs()
 
 

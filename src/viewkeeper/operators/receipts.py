@@ -10,12 +10,18 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from viewkeeper import errors
-from viewkeeper.errors import EpochFailed, EpochTooLarge, Fenced, InvariantBroken, ViewFailed, ViewKeeperError
+from viewkeeper.errors import (
+    EpochFailed,
+    EpochTooLarge,
+    Fenced,
+    InvariantBroken,
+    StoreError,
+    ViewFailed,
+    ViewKeeperError,
+)
 from viewkeeper.model.counts import Counts
 
-_OF_A_VIEW = (ViewFailed, EpochTooLarge)
-_MOST_TELLING = (Fenced, *_OF_A_VIEW, errors.StoreError, ViewKeeperError)
+_MOST_TELLING = (Fenced, ViewFailed, EpochTooLarge, StoreError, ViewKeeperError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +58,6 @@ class Failure:
         failed = EpochFailed(f"epoch {epoch} failed: {reason}", "it stays in flight and is run again")
         failed.__cause__ = error
         return Failure(failed)
-
-    def to_json(self) -> list[object]:
-        made_of = (self.error.table, self.error.reason) if isinstance(self.error, _OF_A_VIEW) else self.error.args
-        return [type(self.error).__name__, *made_of]
-
-    @staticmethod
-    def from_json(value: list) -> Failure:
-        return Failure(getattr(errors, value[0])(*value[1:]))
 
 
 def require_all(tasks: Collection[Task], got: Iterable[Receipt | Failure]) -> Counts:

@@ -7,7 +7,7 @@ be found one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,8 @@ from viewkeeper.plan.nodes import AggregateNode, Rollup
 
 _READERS_MIN = 2
 
+Readers = list[tuple[AggregateNode, Rollup]]
+
 
 class RollingUp:
     """Remembers for which grains counting did not pay. `sample` delta rows show whether the others repeat."""
@@ -27,45 +29,43 @@ class RollingUp:
         self._sample = sample
         self._vain: set[tuple[int, ...]] = set()
 
-    def contributions(self, nodes: Mapping[int, AggregateNode], relation: pa.Table) -> dict[int, list[pa.Table]]:
-        """The contributions of each served node, by its number."""
+    def contributions(self, nodes: Iterable[AggregateNode], relation: pa.Table) -> dict[int, list[pa.Table]]:
+        """The contributions of each served node, by its table."""
         served: dict[int, list[pa.Table]] = {}
         if len(relation) < self._sample:
             return served
-        for grain, rollups in _by_grain(nodes).items():
-            if len(rollups) < _READERS_MIN or grain in self._vain:
+        for grain, readers in _by_grain(nodes).items():
+            if len(readers) < _READERS_MIN or grain in self._vain:
                 continue
-            if not _repeats(grain, relation.slice(0, self._sample)):
+            if _repeats(grain, relation.slice(0, self._sample)):
+                served |= _serve(grain, readers, relation)
+            else:
                 self._vain.add(grain)
-                continue
-            for sign, side in sides(relation):
-                _serve(nodes, rollups, _count(grain, rollups, side), sign, served)
         return served
 
 
-def _serve(
-    nodes: Mapping[int, AggregateNode],
-    rollups: dict[int, Rollup],
-    counted: pa.Table,
-    sign: int,
-    served: dict[int, list[pa.Table]],
-) -> None:
-    """Add what counted rows contribute to each node; one that fails on them leaves `rollups`: no longer served."""
-    for number in list(rollups):
-        with blamed(nodes[number].table):
-            grouped = run_sql(rollups[number].contribute, delta=counted)
-            if "failed" in grouped.column_names and pc.any(grouped["failed"]).as_py():
-                del rollups[number]
-                served.pop(number, None)
-            else:
-                served.setdefault(number, []).append(signed_contribution(nodes[number], grouped, sign))
+def _serve(grain: tuple[int, ...], readers: Readers, relation: pa.Table) -> dict[int, list[pa.Table]]:
+    """What counted rows contribute to each node, without those that fail on them."""
+    served: dict[int, list[pa.Table]] = {node.table: [] for node, _ in readers}
+    for sign, side in sides(relation):
+        counted = _count(grain, readers, side)
+        for node, rollup in readers:
+            if node.table not in served:
+                continue
+            with blamed(node.table):
+                grouped = run_sql(rollup.contribute, delta=counted)
+                if "failed" in grouped.column_names and pc.any(grouped["failed"]).as_py():
+                    del served[node.table]
+                else:
+                    served[node.table].append(signed_contribution(node, grouped, sign))
+    return served
 
 
-def _by_grain(nodes: Mapping[int, AggregateNode]) -> dict[tuple[int, ...], dict[int, Rollup]]:
-    found: dict[tuple[int, ...], dict[int, Rollup]] = {}
-    for number, node in nodes.items():
+def _by_grain(nodes: Iterable[AggregateNode]) -> dict[tuple[int, ...], Readers]:
+    found: dict[tuple[int, ...], Readers] = {}
+    for node in nodes:
         if node.rollup is not None:
-            found.setdefault(node.rollup.grain, {})[number] = node.rollup
+            found.setdefault(node.rollup.grain, []).append((node, node.rollup))
     return found
 
 
@@ -75,8 +75,8 @@ def _repeats(grain: tuple[int, ...], sample: pa.Table) -> bool:
     return bool(2 * distinct <= len(sample))
 
 
-def _count(grain: tuple[int, ...], rollups: Mapping[int, Rollup], side: pa.Table) -> pa.Table:
+def _count(grain: tuple[int, ...], readers: Readers, side: pa.Table) -> pa.Table:
     by = ", ".join(f"c{position}" for position in grain)
-    summed = sorted({position for rollup in rollups.values() for position in rollup.summed})
+    summed = sorted({position for _, rollup in readers for position in rollup.summed})
     sums = "".join(f", count(c{position}) AS n{position}, sum(c{position}) AS t{position}" for position in summed)
     return run_sql(f"SELECT 0 AS ord, 1 AS sign, {by}, count(*) AS n{sums} FROM delta GROUP BY {by}", delta=side)

@@ -89,40 +89,31 @@ class ChangedRows(SideRows):
     def are_among(self, partition: int, keys: pa.Array) -> pa.Array:
         """Which keys of one partition, in ascending order, had a row deleted or inserted."""
         first, last = (int(self.partitions.searchsorted(partition, side)) for side in ("left", "right"))
-        first = bisect_left(self.touched, keys[0].as_py(), first, last, key=_as_bytes)
-        last = bisect_right(self.touched, keys[-1].as_py(), first, last, key=_as_bytes)
+        first = bisect_left(self.touched, keys[0].as_py(), first, last, key=pa.BinaryScalar.as_py)
+        last = bisect_right(self.touched, keys[-1].as_py(), first, last, key=pa.BinaryScalar.as_py)
         return pc.is_in(keys, value_set=self.touched[first:last])
 
 
-def _as_bytes(key: pa.BinaryScalar) -> bytes:
-    return key.as_py()
-
-
-def no_rows(node: JoinNode, side: int) -> ChangedRows:
-    empty = pa.array([], pa.binary())
-    rows = _side_rows(node, side, empty, empty, np.zeros(0, np.int32), np.zeros(0, np.uint32))
-    return ChangedRows(rows.relation, rows.keys, rows.hashes, empty, np.zeros(0, np.int64))
-
-
-def changed_rows(applier: Applier, node: JoinNode, side: int, part: pa.Table) -> ChangedRows:
-    """Put the entries of a side; returns the rows deleted, then those inserted."""
-    found = applier.find(node.table, part)
-    after = found.input["row"].combine_chunks()
-    applier.put(found, after)
+def changed_rows(applier: Applier, node: JoinNode, side: int, part: pa.Table | None) -> ChangedRows:
+    """Put the entries of a side, if there are any; returns the rows deleted, then those inserted."""
+    if part is None:
+        empty = pa.array([], pa.binary())
+        relation = _relation(node, side, empty, empty, np.zeros(0, np.int32))
+        return ChangedRows(relation, empty, np.zeros(0, np.uint32), empty, np.zeros(0, np.int64))
+    changes = applier.put_events(node.table, part)
+    found, after = changes.found, changes.after
     chosen = differs(found.rows, after)
     keys, hashes = found.input["key"].combine_chunks(), np.asarray(found.input["hash"])
     deleted, inserted = (np.flatnonzero(chosen & np.asarray(rows.is_valid())) for rows in (found.rows, after))
     if len(inserted) == len(keys) and not len(deleted):  # the first rows of a view
-        new = _side_rows(node, side, keys, after, np.ones(len(keys), np.int32), hashes)
-        return ChangedRows(new.relation, keys, hashes, keys, found.versions.partitions)
+        relation = _relation(node, side, keys, after, np.ones(len(keys), np.int32))
+        return ChangedRows(relation, keys, hashes, keys, found.versions.partitions)
     places = np.concatenate([deleted, inserted])
     rows = pa.concat_arrays([found.rows.take(pa.array(deleted)), after.take(pa.array(inserted))])
     states = np.concatenate([np.full(len(deleted), -1, np.int32), np.ones(len(inserted), np.int32)])
-    found_rows = _side_rows(node, side, keys.take(pa.array(places)), rows, states, hashes[places])
-    touched = keys.filter(pa.array(chosen))
-    return ChangedRows(
-        found_rows.relation, found_rows.keys, found_rows.hashes, touched, found.versions.partitions[chosen]
-    )
+    mine, touched = keys.take(pa.array(places)), keys.filter(pa.array(chosen))
+    relation = _relation(node, side, mine, rows, states)
+    return ChangedRows(relation, mine, hashes[places], touched, found.versions.partitions[chosen])
 
 
 def unchanged_rows(
@@ -154,12 +145,10 @@ def _stored_rows(node: JoinNode, side: int, parts: Sequence[SideRows]) -> SideRo
     keys = pa.concat_arrays([part.keys for part in parts])
     rows = pa.concat_tables([part.relation for part in parts])["row"].combine_chunks()
     hashes = np.concatenate([part.hashes for part in parts])
-    return _side_rows(node, side, keys, rows, np.zeros(len(keys), np.int32), hashes)
+    return SideRows(_relation(node, side, keys, rows, np.zeros(len(keys), np.int32)), keys, hashes)
 
 
-def _side_rows(
-    node: JoinNode, side: int, keys: pa.Array, rows: pa.Array, states: np.ndarray, hashes: np.ndarray
-) -> SideRows:
+def _relation(node: JoinNode, side: int, keys: pa.Array, rows: pa.Array, states: np.ndarray) -> pa.Table:
     width = len(node.on)
     decoded, prefixes = decode_after(node.on, (SIDE, *node.sides[side].key), keys)
     if any(part.null_count for part in decoded[:width]):
@@ -171,4 +160,4 @@ def _side_rows(
     columns |= {f"o{part}": decoded[part] for _, part in node.sides[side].on_copies}
     columns |= {f"k{i}": part for i, part in enumerate(decoded[width + 1 :])}
     columns |= {f"v{i}": part for i, part in enumerate(decode_rows(node.sides[side].row, rows))}
-    return SideRows(pa.table(columns), keys, hashes)
+    return pa.table(columns)

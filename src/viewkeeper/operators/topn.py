@@ -7,8 +7,7 @@ number of deleted ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -19,30 +18,24 @@ from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import INT
-from viewkeeper.operators.apply import Applier, Changes, differs
-from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.apply import Applier, differs
 from viewkeeper.operators.channels import ROWS, Channel
 from viewkeeper.operators.delta_rows import Delta, delta_of_output
-from viewkeeper.operators.operator import Operator
+from viewkeeper.operators.operator import EdgeOperator
 from viewkeeper.operators.record_events import events
 from viewkeeper.plan.nodes import TopNode
-
-if TYPE_CHECKING:
-    from viewkeeper.operators.inputs import DeltaCollector
 
 _RANK = Column("rank", INT, nullable=False)
 _NULL_FIRST, _PRESENT, _NULL_LAST = b"\x00", b"\x01", b"\x02"
 
 
-class TopOperator(Operator[TopNode]):
+class TopOperator(EdgeOperator[TopNode]):
     """Every row in order, and the ranks of the first ones."""
 
-    def read(self, readers: Sequence[tuple[TopNode, int]], delta: Delta, out: DeltaCollector) -> None:
-        for node, number in readers:
-            with blamed(node.table):
-                out.add(node.table, ROWS, ranked_events(node, out.passing(node, number, delta)))
+    def input_of(self, node: TopNode, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+        yield ROWS, ranked_events(node, rows)
 
-    def apply(self, applier: Applier, node: TopNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta | Changes]:
+    def apply(self, applier: Applier, node: TopNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Delta]:
         if ROWS in inputs:
             yield from apply_top(applier, node, inputs[ROWS])
 
@@ -61,24 +54,18 @@ def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
 
 def apply_top(applier: Applier, node: TopNode, part: pa.Table) -> Iterator[Delta]:
     """Put the entries; yields the rows that left or took a rank."""
-    found = applier.find(node.table, part)
-    after = found.input["row"].combine_chunks()
-    applier.put(found, after)
-    changed = np.flatnonzero(differs(found.rows, after))
-    if not len(changed):
+    changes, partitions = applier.put_events(node.table, part).table()
+    if not len(changes):
         return
-    keys = found.input["key"].combine_chunks().take(pa.array(changed))
-    rows = after.take(pa.array(changed))
-    deleted = int((np.asarray(found.rows.is_valid())[changed]).sum())
-    partition = int(found.versions.partitions[0])
-    old_keys, old_rows = _first_entries(applier, node, partition, node.limit + deleted)
+    keys, rows = (changes[name].combine_chunks() for name in ("key", "after"))
+    deleted = len(changes) - changes["before"].null_count
+    old_keys, old_rows = _first_entries(applier, node, int(partitions[0]), node.limit + deleted)
     stays = np.asarray(pc.invert(pc.is_in(old_keys, value_set=keys)))
     there = np.asarray(rows.is_valid())
     now_keys = pa.concat_arrays([old_keys.filter(pa.array(stays)), keys.filter(pa.array(there))])
     now_rows = pa.concat_arrays([old_rows.filter(pa.array(stays)), rows.filter(pa.array(there))])
     order = pc.sort_indices(now_keys)[: node.limit]
-    before = [array[: node.limit] for array in (old_keys, old_rows)]
-    yield _delta(node, before, [now_keys.take(order), now_rows.take(order)])
+    yield _delta(node, old_rows[: node.limit], now_rows.take(order))
 
 
 def _first_entries(applier: Applier, node: TopNode, partition: int, wanted: int) -> tuple[pa.Array, pa.Array]:
@@ -93,14 +80,11 @@ def _first_entries(applier: Applier, node: TopNode, partition: int, wanted: int)
     return pa.concat_arrays(keys), pa.concat_arrays(rows)
 
 
-def _delta(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> Delta:
+def _delta(node: TopNode, before: pa.Array, after: pa.Array) -> Delta:
     """The ranks whose row changed; a rank past the end of one list has a row in the other only."""
-    width = max(len(before[0]), len(after[0]))
-    padded = [
-        [pa.concat_arrays([array, pa.nulls(width - len(array), pa.binary())]) for array in side]
-        for side in (before, after)
-    ]
-    other = differs(padded[0][1], padded[1][1])
+    width = max(len(before), len(after))
+    old, new = (pa.concat_arrays([rows, pa.nulls(width - len(rows), pa.binary())]) for rows in (before, after))
+    other = differs(old, new)
     columns = dict(zip(node.places, node.row, strict=True)) | {node.rank_place: _RANK}
 
     def side(rows: pa.Array) -> dict[int, pa.Array]:
@@ -109,7 +93,7 @@ def _delta(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array])
         ranks = pa.array((chosen + 1).astype(np.int32))
         return dict(zip(node.places, values, strict=True)) | {node.rank_place: ranks}
 
-    inserted, deleted = side(padded[1][1]), side(padded[0][1])
+    inserted, deleted = side(new), side(old)
     counts = len(inserted[node.rank_place]), len(deleted[node.rank_place])
     return delta_of_output(inserted, deleted, columns, (node.rank_place,), counts=counts)
 
@@ -117,9 +101,7 @@ def _delta(node: TopNode, before: Sequence[pa.Array], after: Sequence[pa.Array])
 def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[Ragged]:
     """A mark for NULL and the value's bytes, in the order asked for; for a NULL only the mark counts."""
     flat = array.combine_chunks()
-    there = np.asarray(flat.is_valid())
-    mark = _NULL_FIRST if nulls_first else _NULL_LAST
-    marks = pa.array([_PRESENT if is_there else mark for is_there in there.tolist()], pa.binary())
+    marks = pc.if_else(flat.is_valid(), _PRESENT, _NULL_FIRST if nulls_first else _NULL_LAST)
     encoded, _ = encode_keys((column,), [flat], len(flat))
     whole = Ragged.from_arrow(encoded)
     if descending:

@@ -34,86 +34,53 @@ class EntryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateLayout:
-    groups: tuple[Expression, ...]
-    arguments: tuple[Expression, ...]  # of the aggregates: `a0…` of the inner SELECT
-    state: tuple[Column, ...]
-    state_sqls: tuple[str, ...]
-    each_sqls: tuple[str, ...]  # what a single row gives to each of them
-    rolled: tuple[
-        tuple[str, int | None], ...
-    ]  # the same over counted rows, and of which column; () when there is no way
-    exact_sums: tuple[DoubleSum, ...]
-    computed: tuple[Computed, ...]
-    entries: tuple[EntryPlan, ...]
-    values: tuple[Column, ...]
-    finish: str
-    can_fail: bool
-    has_having: bool
-    shown: tuple[OutputColumn, ...]
+class Accumulator:
+    """An exact count or sum: its SQL over the rows of a group, and what a single row gives to it.
+
+    `rolled`: the same over counted rows, and of which column; None when there is no way.
+    """
+
+    column: Column
+    sql: str
+    each: str
+    rolled: tuple[str, int | None] | None
 
 
-class _States:
-    """The accumulators collected so far; `s0` is the row count."""
+class Accumulators:
+    """What a group's record keeps, as collected so far; `s0` is the row count. `arguments` are those of the aggregates:
+    `a0…` of the inner SELECT."""
 
     def __init__(self) -> None:
+        rows = Column("count(*)", BIGINT, nullable=False)
         self.arguments: list[Expression] = []
-        self.columns: list[Column] = [Column("count(*)", BIGINT, nullable=False)]
-        self.sqls: list[str] = ["count(*)"]
-        self.each: list[str] = ["CAST(1 AS BIGINT)"]
-        self.rolled: list[tuple[str, int | None] | None] = [(_rolled_up("n", BIGINT), None)]
+        self.states = [Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", (_rolled_up("n", BIGINT), None))]
         self.exact_sums: list[DoubleSum] = []
         self.computed: list[Computed] = []
         self.entries: list[EntryPlan] = []
 
     def finished(self, call: Aggregate) -> str:
         """The aggregate's value, as SQL over the group's accumulators."""
-        return FUNCTIONS[call.function].value(_KeptOfCall(self, call), call.arg_type, call.type)
+        kept = _KeptOfCall(self, arguments(call), call.distinct)
+        return FUNCTIONS[call.function].value(kept, call.arg_type, call.type)
 
-    def place_in_row(self, name: str) -> int | None:
-        """The index of a value that the group's record holds as it is; None when it must be computed."""
-        names = [f"s{place}" for place in range(len(self.columns))] + [""] * len(self.exact_sums)
+    @property
+    def names(self) -> list[str]:
+        """What a group's record keeps, by the names in `states`; an exact sum of DOUBLE is no value as it is."""
+        names = [f"s{place}" for place in range(len(self.states))] + [""] * len(self.exact_sums)
         for number, plan in enumerate(self.entries):
             names += plan.facts.named(number, self.values(plan))
-        return names.index(name) if name in names else None
+        return names
 
     def values(self, plan: EntryPlan) -> tuple[Column, ...]:
         """The columns of the values of a PRE-AGGREGATION."""
         args = [self.arguments[place] for place in plan.arguments]
         return tuple(Column(arg.text, arg.type, nullable=False) for arg in args)
 
-    def count(self, args: Sequence[Expression]) -> str:
-        """COUNT(x) of an x that is never NULL is the row count."""
-        if not args or not args[0].nullable:
-            return "s0"
-        name = f"a{self._argument(args[0])}"
-        column = Column(f"count({args[0].text})", BIGINT, nullable=False)
-        each = f"CAST({name} IS NOT NULL AS BIGINT)"
-        return self._add(f"count({name})", each, column, _rolled("n", args[0], BIGINT))
-
-    def sums(self, kind: str, arg: Expression) -> list[str]:
-        """The accumulators of an exact sum of integers, from the highest limb to the lowest."""
-        parts = SUMS[kind](f"a{self._argument(arg)}", arg.type)
-        names = [f"{kind}({arg.text}){f' limb {limb}' if limb else ''}" for limb in range(len(parts))]
-        places = []
-        for name, sqls in zip(names, parts, strict=True):
-            exact, exact_each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in sqls)
-            rolled = _rolled("t", arg, INT128) if kind == "sum" else None
-            places.append(self._add(exact, exact_each, Column(name, INT128, nullable=False), rolled))
-        return places
-
-    def double(self, kind: str, arg: Expression) -> str:
-        wanted = DoubleSum(self._argument(arg), kind)
-        return f"t{_place(self.exact_sums, wanted)}"
-
-    def compute(self, function: str, args: Sequence[str]) -> str:
-        return f"p{_place(self.computed, Computed(function, tuple(args)))}"
-
     def of_entries(
         self, args: Sequence[Expression], *, counted: bool = False, first: bool = False, last: bool = False
     ) -> int:
         """One PRE-AGGREGATION serves all aggregates over the same arguments."""
-        arguments = tuple(self._argument(arg) for arg in args)
+        arguments = tuple(self.argument(arg) for arg in args)
         place = next((i for i, plan in enumerate(self.entries) if plan.arguments == arguments), len(self.entries))
         if place == len(self.entries):
             self.entries.append(EntryPlan(arguments, Facts()))
@@ -122,59 +89,72 @@ class _States:
         self.entries[place] = replace(plan, facts=facts)
         return place
 
-    def total_of_entries(self, kind: str, arg: Expression) -> list[str]:
+    def argument(self, arg: Expression) -> int:
+        return _place(self.arguments, arg)
+
+    def add(self, wanted: Accumulator) -> str:
+        known = [state.sql for state in self.states]
+        if wanted.sql not in known:
+            self.states.append(wanted)
+        return f"s{_place(known, wanted.sql)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptOfCall:
+    """`Kept`, of one call: the accumulators, and the PRE-AGGREGATION, that it makes a view keep."""
+
+    kept: Accumulators
+    args: tuple[Expression, ...]
+    distinct: bool
+
+    def count(self) -> str:
+        if self.distinct:
+            return f"d{self.kept.of_entries(self.args, counted=True)}"
+        if not self.args or not self.args[0].nullable:  # the count of an x that is never NULL is the row count
+            return "s0"
+        arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
+        column = Column(f"count({arg.text})", BIGINT, nullable=False)
+        each = f"CAST({name} IS NOT NULL AS BIGINT)"
+        return self.kept.add(Accumulator(column, f"count({name})", each, _rolled("n", arg, BIGINT)))
+
+    def total(self, kind: str) -> list[str]:
+        arg = self.args[0]
+        if self.distinct:
+            return self._total_of_entries(kind, arg)
+        place = self.kept.argument(arg)
+        if arg.type.kind == "DOUBLE":
+            return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
+        rolled = _rolled("t", arg, INT128) if kind == "sum" else None
+        names = []
+        for limb, sqls in enumerate(SUMS[kind](f"a{place}", arg.type)):
+            column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
+            sql, each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in sqls)
+            names.append(self.kept.add(Accumulator(column, sql, each, rolled)))
+        return names
+
+    def end(self, *, is_last: bool) -> str:
+        place = self.kept.of_entries(self.args, first=not is_last, last=is_last)
+        return f"{'hi' if is_last else 'lo'}{place}"
+
+    def computed(self, function: str, *args: str) -> str:
+        return f"p{_place(self.kept.computed, Computed(function, args))}"
+
+    def _total_of_entries(self, kind: str, arg: Expression) -> list[str]:
         """The accumulators of an exact sum of distinct values."""
-        number = self.of_entries([arg])
-        plan = self.entries[number]
+        entries, number = self.kept.entries, self.kept.of_entries([arg])
+        plan = entries[number]
         if arg.type.kind == "DOUBLE":
             kinds = list(plan.facts.exact_sums)
             names = [f"y{number}_{_place(kinds, kind)}"]
-            self.entries[number] = replace(plan, facts=replace(plan.facts, exact_sums=tuple(kinds)))
+            entries[number] = replace(plan, facts=replace(plan.facts, exact_sums=tuple(kinds)))
             return names
         each, columns, places = list(plan.each), list(plan.facts.sums), []
         for limb, (_, sql) in enumerate(SUMS[kind]("e0", arg.type)):
             places.append(_place(each, sql))
             if places[-1] == len(columns):
                 columns.append(Column(f"{kind}(distinct {arg.text}) limb {limb}", INT128, nullable=False))
-        facts = replace(plan.facts, sums=tuple(columns))
-        self.entries[number] = replace(plan, facts=facts, each=tuple(each))
+        entries[number] = replace(plan, facts=replace(plan.facts, sums=tuple(columns)), each=tuple(each))
         return [f"x{number}_{place}" for place in places]
-
-    def _argument(self, arg: Expression) -> int:
-        return _place(self.arguments, arg)
-
-    def _add(self, sql: str, each: str, column: Column, rolled: tuple[str, int | None] | None) -> str:
-        if sql not in self.sqls:
-            self.sqls.append(sql)
-            self.each.append(each)
-            self.rolled.append(rolled)
-            self.columns.append(column)
-        return f"s{self.sqls.index(sql)}"
-
-
-class _KeptOfCall:
-    """`Kept`, of one call: the accumulators, and the PRE-AGGREGATION, that it makes a view keep."""
-
-    def __init__(self, states: _States, call: Aggregate) -> None:
-        self._states, self._args, self._distinct = states, arguments(call), call.distinct
-
-    def count(self) -> str:
-        if self._distinct:
-            return f"d{self._states.of_entries(self._args, counted=True)}"
-        return self._states.count(self._args)
-
-    def total(self, kind: str) -> list[str]:
-        arg = self._args[0]
-        if self._distinct:
-            return self._states.total_of_entries(kind, arg)
-        return [self._states.double(kind, arg)] if arg.type.kind == "DOUBLE" else self._states.sums(kind, arg)
-
-    def end(self, *, is_last: bool) -> str:
-        place = self._states.of_entries(self._args, first=not is_last, last=is_last)
-        return f"{'hi' if is_last else 'lo'}{place}"
-
-    def computed(self, function: str, *args: str) -> str:
-        return self._states.compute(function, args)
 
 
 def _place(known: list[Item], item: Item) -> int:
@@ -195,38 +175,36 @@ def _rolled_up(name: str, type_: SqlType) -> str:
     return f"CAST(coalesce(sum({name}), 0) AS {type_.duckdb})"
 
 
+@dataclass(frozen=True, slots=True)
+class AggregateLayout:
+    groups: tuple[Expression, ...]
+    kept: Accumulators
+    values: tuple[Column, ...]
+    finish: str
+    can_fail: bool
+    has_having: bool
+    shown: tuple[OutputColumn, ...]
+
+
 def lay_out_aggregation(grouping: Grouping, outputs: Sequence[Output], having: Expression | None) -> AggregateLayout:
-    states = _States()
-    finished = [states.finished(aggregate) for aggregate in grouping.aggregates]
-    facts = sum(len(plan.facts.named(0, states.values(plan))) for plan in states.entries)
-    kept = len(states.columns) + len(states.exact_sums) + facts
-    first_value = 0 if having is not None else kept
+    kept = Accumulators()
+    finished = [kept.finished(aggregate) for aggregate in grouping.aggregates]
+    stored = kept.names if having is None else []  # before the values that are computed
     values: list[Expression] = []
     shown: list[OutputColumn] = []
     for output in outputs:
-        part, place = _stands(output.expression, finished, states if having is None else None)
-        if part == "value":
-            if output.expression not in values:
-                values.append(output.expression)
-            part, place = "row", first_value + values.index(output.expression)
-        shown.append(OutputColumn(_shown_column(output), part, place))
+        expression = output.expression
+        column = Column(output.name, expression.type, expression.nullable or expression.fallible)
+        match expression:
+            case AggregationRef(source="group", position=place):
+                shown.append(OutputColumn(column, "key", place))
+            case AggregationRef(position=number) if finished[number] in stored:
+                shown.append(OutputColumn(column, "row", stored.index(finished[number])))
+            case _:
+                shown.append(OutputColumn(column, "row", len(stored) + _place(values, expression)))
     finish, can_fail = _finish_sql(values, having, finished)
-    return AggregateLayout(
-        groups=grouping.groups,
-        arguments=tuple(states.arguments),
-        state=tuple(states.columns),
-        state_sqls=tuple(states.sqls),
-        each_sqls=tuple(states.each),
-        rolled=tuple(way for way in states.rolled if way is not None) if None not in states.rolled else (),
-        exact_sums=tuple(states.exact_sums),
-        computed=tuple(states.computed),
-        entries=tuple(states.entries),
-        values=tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values),
-        finish=finish,
-        can_fail=can_fail,
-        has_having=having is not None,
-        shown=tuple(shown),
-    )
+    columns = tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values)
+    return AggregateLayout(grouping.groups, kept, columns, finish, can_fail, having is not None, tuple(shown))
 
 
 def _finish_sql(values: Sequence[Expression], having: Expression | None, finished: Sequence[str]) -> tuple[str, bool]:
@@ -245,19 +223,3 @@ def _finish_sql(values: Sequence[Expression], having: Expression | None, finishe
         return f"SELECT {', '.join(columns) or 's0'} FROM states", False
     columns.append(f"({' OR '.join(f'g{place} IS NULL' for place in range(len(tried)))}) AS fails")
     return f"SELECT {', '.join(columns)} FROM (SELECT *, {', '.join(tried)} FROM states)", True
-
-
-def _shown_column(output: Output) -> Column:
-    expression = output.expression
-    return Column(output.name, expression.type, expression.nullable or expression.fallible)
-
-
-def _stands(expression: Expression, finished: Sequence[str], states: _States | None) -> tuple[str, int]:
-    """Where a value is stored: a group in the key, some aggregates in the group's record; else it is computed."""
-    if isinstance(expression, AggregationRef) and expression.source == "group":
-        return "key", expression.position
-    if isinstance(expression, AggregationRef) and states is not None:
-        place = states.place_in_row(finished[expression.position])
-        if place is not None:
-            return "row", place
-    return "value", 0

@@ -16,34 +16,26 @@ from viewkeeper.plan.row_sql import Rows, Wanted
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of, walk
 
 
-def aggregate_node(
-    layout: AggregateLayout,
-    rows: Sequence[Rows],
-    table: TableId,
-    backfill: TableId,
-    ids: Iterator[TableId],
-    *,
-    rollup: bool,
-) -> AggregateNode:
-    """The node; `ids` are those of the tables beside its own, `rollup`: whether its source is a base table."""
-    expressions = [*layout.groups, *layout.arguments]
+def aggregate_node(layout: AggregateLayout, rows: Sequence[Rows], ids: Iterator[TableId]) -> AggregateNode:
+    """The node; `ids` are those of its tables, its own first."""
+    table, kept = next(ids), layout.kept
+    expressions = [*layout.groups, *kept.arguments]
     can_fail = any(one.can_fail(expressions) for one in rows)
     names = [f"k{place}" for place in range(len(layout.groups))]
-    names += [f"a{place}" for place in range(len(layout.arguments))]
+    names += [f"a{place}" for place in range(len(kept.arguments))]
     wanted: list[Wanted] = [(name, part, emit(part)) for name, part in zip(names, expressions, strict=True)]
-    entries = tuple(_entries(layout, plan, next(ids), can_fail=can_fail) for plan in layout.entries)
+    entries = tuple(_entries(layout, plan, next(ids), can_fail=can_fail) for plan in kept.entries)
     groups = next(ids) if layout.has_having else None
     edges = tuple(_edge(one, wanted, expressions, ids, can_fail=can_fail) for one in rows)
     return AggregateNode(
         table=table,
-        backfill=backfill,
         edges=edges,
         key=tuple(Column(_name(group), group.type, group.nullable) for group in layout.groups),
-        contribute=_grouped(layout, layout.state_sqls, [], "NOT fails" if can_fail else ""),
+        contribute=_grouped(layout, [state.sql for state in kept.states], [], "NOT fails" if can_fail else ""),
         contribute_each=_each(layout, "NOT fails" if can_fail else ""),
-        state=layout.state,
-        exact_sums=layout.exact_sums,
-        computed=layout.computed,
+        state=tuple(state.column for state in kept.states),
+        exact_sums=tuple(kept.exact_sums),
+        computed=tuple(kept.computed),
         entries=entries,
         values=layout.values,
         finish=layout.finish,
@@ -51,7 +43,7 @@ def aggregate_node(
         always=not layout.groups,
         groups=groups,
         degraded=next(ids) if layout.can_fail else None,
-        rollup=_rollup(rows[0], layout) if rollup and len(rows) == 1 else None,
+        rollup=_rollup(rows[0], layout) if len(rows) == 1 else None,
     )
 
 
@@ -63,37 +55,36 @@ def _edge(
 
 
 def _rollup(rows: Rows, layout: AggregateLayout) -> Rollup | None:
-    """The same contributions from counted rows: when only counts and sums of columns are kept.
+    """The same contributions from counted rows of a base table: when only counts and sums of columns are kept.
 
     A DOUBLE in the grain would merge -0.0 and 0.0, which an expression over it can tell apart.
     """
-    references = _references(*layout.groups, *rows.predicates)
+    kept, expressions = layout.kept, (*layout.groups, *rows.predicates)
+    references = [part for one in expressions for part in walk(one) if isinstance(part, ColumnRef)]
     is_double = any(part.type.kind == "DOUBLE" for part in references)
-    if not rows.is_raw or not layout.rolled or layout.exact_sums or layout.entries or not references or is_double:
+    rolled = [state.rolled for state in kept.states if state.rolled is not None]
+    has_others = len(rolled) < len(kept.states) or kept.exact_sums or kept.entries
+    if rows.source < 0 or not rows.is_raw or has_others or not references or is_double:
         return None
-    summed = tuple(sorted({column for _, column in layout.rolled if column is not None}))
+    summed = tuple(sorted({column for _, column in rolled if column is not None}))
     carried: list[Wanted] = [("n", None, "n")]
     carried += [(f"{prefix}{column}", None, f"{prefix}{column}") for column in summed for prefix in "nt"]
     keys: list[Wanted] = [(f"k{place}", group, emit(group)) for place, group in enumerate(layout.groups)]
     edge = rows.edge([*carried, *keys], TableId(0), with_key=False)
     failed = ", bool_or(fails) AS failed" if edge.aside is not None else ""
-    contribute = _grouped(layout, [sql for sql, _ in layout.rolled], [], "", failed)
-    return Rollup(columns_of(*layout.groups, *rows.predicates), summed, f"WITH rows AS ({edge.rows}) {contribute}")
-
-
-def _references(*expressions: Expression) -> list[ColumnRef]:
-    return [part for expression in expressions for part in walk(expression) if isinstance(part, ColumnRef)]
+    contribute = _grouped(layout, [sql for sql, _ in rolled], [], "", failed)
+    return Rollup(columns_of(*expressions), summed, f"WITH rows AS ({edge.rows}) {contribute}")
 
 
 def _entries(layout: AggregateLayout, plan: EntryPlan, table: TableId, *, can_fail: bool) -> Entries:
     """Distinct values, none of them NULL, each with its multiplicity."""
-    arguments = [layout.arguments[place] for place in plan.arguments]
+    arguments = [layout.kept.arguments[place] for place in plan.arguments]
     names = [f"a{place}" for place in plan.arguments]
     values = [group_key(name, argument.type) for name, argument in zip(names, arguments, strict=True)]
     present = [f"{name} IS NOT NULL" for name in names]
     return Entries(
         table=table,
-        values=tuple(Column(argument.text, argument.type, nullable=False) for argument in arguments),
+        values=layout.kept.values(plan),
         contribute=_grouped(
             layout,
             ["CAST(sum(sign) AS BIGINT)"],
@@ -124,11 +115,12 @@ def _grouped(layout: AggregateLayout, sums: Sequence[str], values: Sequence[str]
 
 def _each(layout: AggregateLayout, where: str) -> str:
     """What each of `rows` contributes: its group key, states, arguments of exact sums, and values of entries."""
+    kept, each = layout.kept, [state.each for state in layout.kept.states]
     shown = [f"{group_key(f'k{place}', group.type)} AS k{place}" for place, group in enumerate(layout.groups)]
-    shown += [f"{sql} AS s{place}" for place, sql in enumerate(layout.each_sqls)]
-    shown += [f"a{argument}" for argument in dict.fromkeys(one.argument for one in layout.exact_sums)]
-    for number, plan in enumerate(layout.entries):
-        values = [group_key(f"a{argument}", layout.arguments[argument].type) for argument in plan.arguments]
+    shown += [f"{sql} AS s{place}" for place, sql in enumerate(each)]
+    shown += [f"a{argument}" for argument in dict.fromkeys(one.argument for one in kept.exact_sums)]
+    for number, plan in enumerate(kept.entries):
+        values = [group_key(f"a{argument}", kept.arguments[argument].type) for argument in plan.arguments]
         shown += [f"{value} AS e{number}_{place}" for place, value in enumerate(values)]
     return f"SELECT sign, {', '.join(shown)} FROM rows{f' WHERE {where}' if where else ''}"
 

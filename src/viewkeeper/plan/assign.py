@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from viewkeeper.catalog.stored import Exceptions, StoredNode, with_dependents
+from viewkeeper.catalog.catalog import Exceptions, StoredNode, with_dependents
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.lower import Lowered
@@ -87,13 +87,12 @@ def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collectio
 
 
 def _stored(node: Node, text: str, view: TableId) -> StoredNode:
-    aside = [Exceptions("aside", edge.aside, edge.key) for edge in node.edges if edge.aside is not None]
+    exceptions = [Exceptions("aside", edge.aside, edge.key) for edge in node.edges if edge.aside is not None]
+    if isinstance(node, AggregateNode) and node.degraded is not None:
+        exceptions.append(Exceptions("degraded", node.degraded, node.key))
     reads = tuple(dict.fromkeys(edge.source for edge in node.edges))
-    if not isinstance(node, (ProjectNode, AggregateNode)):
-        return StoredNode(node.table, text, reads, node.tables, view, (), (), tuple(aside))
-    degraded = node.degraded if isinstance(node, AggregateNode) else None
-    listed = [*aside, *([Exceptions("degraded", degraded, node.key)] if degraded is not None else [])]
-    return StoredNode(node.table, text, reads, node.tables, view, node.key, node.row, tuple(listed))
+    key, row = (node.key, node.row) if isinstance(node, (ProjectNode, AggregateNode)) else ((), ())
+    return StoredNode(node.table, text, reads, node.tables, view, key, row, tuple(exceptions))
 
 
 def with_tables(value: Any, placed: Mapping[int, TableId]) -> Any:

@@ -10,7 +10,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from viewkeeper.model.schema import Column
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Case, Cast, ColumnRef, Expression, Literal
+from viewkeeper.sql.expressions import (
+    Aggregate,
+    AggregationRef,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    operands,
+)
 
 
 def spell(expression: Expression) -> str:
@@ -22,8 +32,8 @@ def spell(expression: Expression) -> str:
             return f"{source[0]}{position}"
         case Literal(type=type_, text=text):
             return f"{text}:{type_}"
-        case Call(name="and" | "or" as name) if not expression.fallible:
-            return f"{name}({', '.join(sorted({spell(part) for part in _flat(expression, name)}))})"
+        case Call(name="and" | "or" as name) if not expression.fallible:  # else the order decides on which rows it does
+            return f"{name}({', '.join(sorted({spell(part) for part in operands(expression, name)}))})"
         case Call(name="=" | "<>" | "<=>" as name, args=args):
             return f"{name}({', '.join(sorted(map(spell, args)))})"
         case Call(name=name, args=args):
@@ -36,13 +46,6 @@ def spell(expression: Expression) -> str:
         case Aggregate(function=function, args=args, distinct=distinct, filter=condition):
             where = "" if condition is None else f" where {spell(condition)}"
             return f"{function}({'distinct ' if distinct else ''}{spell_all(args)}{where})"
-
-
-def _flat(expression: Expression, name: str) -> list[Expression]:
-    """The parts of a conjunction or disjunction; the parts before one that can fail decide on which rows it does."""
-    if isinstance(expression, Call) and expression.name == name:
-        return [part for arg in expression.args for part in _flat(arg, name)]
-    return [expression]
 
 
 def spell_all(expressions: Iterable[Expression]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from viewkeeper.codegen.expression_sql import emit, group_key
@@ -24,7 +24,8 @@ from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, P
 from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
 from viewkeeper.plan.rules.share_groupings import presence
 from viewkeeper.sql.construct import compare
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, columns_of, rewrite
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, columns_of
+from viewkeeper.sql.positions import aggregation_below, column_refs, over_columns
 from viewkeeper.sql.relations import (
     Aggregation,
     Grouping,
@@ -38,11 +39,13 @@ from viewkeeper.sql.relations import (
     Top,
     Union,
     ViewRows,
+    starts_of,
 )
 
 Kept = TypeVar("Kept", bound=Node)
+Shown = tuple[OutputColumn, ...]
 RANK = Column("rank", INT, nullable=False)
-Root = tuple[ProjectNode | AggregateNode, tuple[OutputColumn, ...], int | None]  # see `Lowered`
+Root = tuple[ProjectNode | AggregateNode, Shown, int | None]  # see `Lowered`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Lowered:
 
     nodes: tuple[Node, ...]
     texts: tuple[str, ...]
-    shown: tuple[OutputColumn, ...]
+    shown: Shown
     present: int | None
     relation: Relation
     relations: Mapping[
@@ -79,8 +82,6 @@ def lower_view(relation: Relation) -> Lowered:
 class _Lowering:
     """Collects the nodes of one view."""
 
-    backfill = TableId(0)  # assigned by the catalog
-
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}  # by canonical text
         self._texts: dict[TableId, str] = {}
@@ -90,20 +91,17 @@ class _Lowering:
     def table(self) -> TableId:
         return next(self._ids)
 
-    def keep(self, text: str, node: Kept) -> Kept:
-        """The node, or an equal one that exists already."""
+    def keep(self, text: str, node: Kept, relation: Relation) -> Kept:
+        """The node that keeps `relation`, or an equal one that exists already."""
         whole = f"{text} | {_layout(node)}"
         known = self._nodes.setdefault(whole, node)
         self._texts[known.table] = whole
+        texts = self._relations.setdefault(relation, [])
+        if whole not in texts:
+            texts.append(whole)
         return cast(Kept, known)
 
-    def _note(self, relation: Relation, table: TableId) -> None:
-        """Note which node keeps a relation."""
-        texts = self._relations.setdefault(relation, [])
-        if self._texts[table] not in texts:
-            texts.append(self._texts[table])
-
-    def lowered(self, root: Node, shown: tuple[OutputColumn, ...], present: int | None, relation: Relation) -> Lowered:
+    def lowered(self, root: Node, shown: Shown, present: int | None, relation: Relation) -> Lowered:
         ordered = [node for node in self._nodes.values() if node is not root] + [root]
         texts = tuple(self._texts[node.table] for node in ordered)
         return Lowered(tuple(ordered), texts, shown, present, relation, self._relations)
@@ -113,63 +111,49 @@ class _Lowering:
         if isinstance(relation, Index):
             return *self._index(relation), None
         if not isinstance(relation, Project):
-            columns = (Output(c.name, _reference(c, place)) for place, c in enumerate(relation.columns))
-            relation = Project(relation, tuple(columns))
+            relation = Project(relation, tuple(Output(one.name, one) for one in column_refs(relation)))
         match relation:
             case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
-                found = self._group_root(aggregation, outputs, having)
+                return self._group_root(aggregation, outputs, having)
             case Project(input=Aggregation() as aggregation, outputs=outputs):
-                found = self._group_root(aggregation, outputs, None)
-            case _:
-                return *self._copy(relation), None
-        self._note(aggregation, found[0].table)
-        return found
+                return self._group_root(aggregation, outputs, None)
+        return *self._copy(relation), None
 
     def _group_root(self, aggregation: Aggregation, outputs: Sequence[Output], having: Expression | None) -> Root:
-        if not all(isinstance(output.expression, AggregationRef) for output in outputs):
-            return *self._aggregation(aggregation, outputs, having), None
-        if having is None:
-            return *self._plain_aggregation(aggregation, outputs), None
-        count = presence(having)
-        if count is None:
-            return *self._aggregation(aggregation, outputs, having), None
-        node, shown = self._plain_aggregation(aggregation, [*outputs, Output("present", count)])
+        grouping, is_plain = aggregation.grouping, all(isinstance(one.expression, AggregationRef) for one in outputs)
+        if is_plain and having is None:
+            return *self._plain_aggregation(aggregation, grouping, outputs), None
+        count = None if having is None else presence(having)
+        if not is_plain or count is None:
+            return *self._aggregation(aggregation, grouping, outputs, having), None
+        node, shown = self._plain_aggregation(aggregation, grouping, [*outputs, Output("present", count)])
         return node, shown[:-1], shown[-1].index
 
     def _plain_aggregation(
-        self, aggregation: Aggregation, outputs: Sequence[Output]
-    ) -> tuple[AggregateNode, tuple[OutputColumn, ...]]:
+        self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output]
+    ) -> tuple[AggregateNode, Shown]:
         """γ whose groups and aggregates are shown unchanged: the same node for every view that shows some of them."""
-        groups = aggregation.grouping.groups
-        aggregates = sorted(aggregation.grouping.aggregates, key=spell)
-        node, stands = self._aggregation(
-            Aggregation(aggregation.input, Grouping(groups, tuple(aggregates))), _of_groups(groups, aggregates), None
-        )
-        shown = []
-        for output in outputs:
-            reference = output.expression
-            if not isinstance(reference, AggregationRef):
-                raise InvariantBroken(f"{output.name} is neither a group nor an aggregate")
-            is_group = reference.source == "group"
-            meant = aggregation.grouping.aggregates[reference.position] if not is_group else None
-            place = reference.position if meant is None else len(groups) + aggregates.index(meant)
-            shown.append(OutputColumn(_shown_column(output), stands[place].part, stands[place].index))
-        return node, tuple(shown)
+        groups, aggregates = grouping.groups, tuple(sorted(grouping.aggregates, key=spell))
+        node, stands = self._aggregation(relation, Grouping(groups, aggregates), _of_groups(groups, aggregates), None)
+        parts: list[Expression] = [*groups, *aggregates]
+        references = [output.expression for output in outputs if isinstance(output.expression, AggregationRef)]
+        places = [one.position if one.source == "group" else parts.index(one.of, len(groups)) for one in references]
+        shown = zip(outputs, places, strict=True)
+        return node, tuple(OutputColumn(one.column, stands[at].part, stands[at].index) for one, at in shown)
 
     def _aggregation(
-        self, aggregation: Aggregation, outputs: Sequence[Output], having: Expression | None
-    ) -> tuple[AggregateNode, tuple[OutputColumn, ...]]:
-        grouping = aggregation.grouping
+        self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output], having: Expression | None
+    ) -> tuple[AggregateNode, Shown]:
+        """The node of `relation`, which computes `grouping`: the same, with its aggregates in another order or more."""
         layout = lay_out_aggregation(grouping, outputs, having)
-        rows = self._rows(aggregation.input, _columns_read(grouping))
-        over_base = all(one.source > 0 for one in rows)
-        node = aggregate_node(layout, rows, self.table(), self.backfill, self._ids, rollup=over_base)
+        rows = self._rows(relation.input, frozenset(columns_of(*grouping.groups, *grouping.aggregates)))
+        node = aggregate_node(layout, rows, self._ids)
         shown = dict.fromkeys(spell(output.expression) for output in outputs)
         text = f"γ by ({spell_all(grouping.groups)}) of ({spell_all(grouping.aggregates)}) as ({', '.join(shown)})"
         text += f" having {spell(having)}" if having is not None else ""
-        return self.keep(f"{text} {_texts(rows)}", node), layout.shown
+        return self.keep(f"{text} {_texts(rows)}", node, relation), layout.shown
 
-    def _copy(self, relation: Project) -> tuple[ProjectNode, tuple[OutputColumn, ...]]:
+    def _copy(self, relation: Project) -> tuple[ProjectNode, Shown]:
         """A copy under the row key; a key part that is shown is read from the key."""
         rows = self._rows(relation, frozenset(range(len(relation.outputs))))
         in_key = rows[0].key_of if len(rows) == 1 else {}
@@ -184,15 +168,13 @@ class _Lowering:
                 stored.append(place)
             shown.append(OutputColumn(output.column, "row", stored.index(same[0] if same else place)))
         wanted = [(f"v{i}", None, f"c{place}") for i, place in enumerate(stored)]
-        columns = relation.columns
-        row = tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in stored)
+        row = _columns_at(relation, stored)
         edges = tuple(one.edge([*key_wanted(one), *wanted], self._aside(one)) for one in rows)
         text = f"copy ({', '.join(f'c{place}' for place in stored)}) {_texts(rows)}"
-        node = self.keep(text, ProjectNode(self.table(), self.backfill, edges, rows[0].key, row))
-        self._note(relation, node.table)
+        node = self.keep(text, ProjectNode(self.table(), edges, rows[0].key, row), relation)
         return node, tuple(shown)
 
-    def _index(self, index: Index) -> tuple[ProjectNode, tuple[OutputColumn, ...]]:
+    def _index(self, index: Index) -> tuple[ProjectNode, Shown]:
         """Rows under the indexed columns, then the parts of the base key that are not among them."""
         table, rows = index.input.table, scan_rows(index.input.table)
         base_key = [table.position(name) for name in table.key]
@@ -208,8 +190,7 @@ class _Lowering:
         shown += [OutputColumn(column, "row", place) for place, column in enumerate(row)]
         columns = (", ".join(f"c{p}" for p in part) for part in (index.key, index.covered))
         text = "index by ({}) covering ({}) ".format(*columns) + rows.text
-        node = self.keep(text, ProjectNode(self.table(), self.backfill, (rows.edge(wanted, None),), key, row))
-        self._note(index, node.table)
+        node = self.keep(text, ProjectNode(self.table(), (rows.edge(wanted, None),), key, row), index)
         return node, tuple(shown)
 
     def _rows(self, relation: Relation, needed: frozenset[int], values: Sequence[Expression] = ()) -> list[Rows]:
@@ -222,12 +203,12 @@ class _Lowering:
             case Scan(table=table):
                 return [scan_rows(table)]
             case Select(input=below, predicate=predicate):
-                predicate = _plain(predicate, below)
+                predicate = over_columns(predicate, below)
                 rows = self._rows(below, needed | frozenset(columns_of(predicate)), values)
                 return [one.select(predicate) for one in rows]
             case Project(input=below, outputs=outputs):
                 values = _values_of_groups(below, outputs)
-                plain = {place: _plain(output.expression, below, values) for place, output in enumerate(outputs)}
+                plain = {place: over_columns(output.expression, below, values) for place, output in enumerate(outputs)}
                 # an unneeded expression is still evaluated where it can fail: its rows are set aside
                 kept = {place: part for place, part in plain.items() if place in needed or part.fallible}
                 rows = self._rows(below, frozenset(columns_of(*kept.values())), values)
@@ -252,18 +233,16 @@ class _Lowering:
             grouping = Grouping((), (Aggregate("count", (), BIGINT),))  # so that it has output: that it exists
         outputs = _of_groups(grouping.groups, grouping.aggregates)
         if values:
-            node, shown = self._aggregation(
-                Aggregation(aggregation.input, grouping), [*outputs, *(Output(v.text, v) for v in values)], None
-            )
+            outputs += [Output(value.text, value) for value in values]
+            node, shown = self._aggregation(aggregation, grouping, outputs, None)
         else:
-            node, shown = self._plain_aggregation(Aggregation(aggregation.input, grouping), outputs)
-        self._note(aggregation, node.table)
+            node, shown = self._plain_aggregation(aggregation, grouping, outputs)
         return self._records(node, shown, [item.column for item in shown], needed)
 
     def _records(
         self,
         node: ProjectNode | AggregateNode,
-        shown: Sequence[OutputColumn],
+        shown: Shown,
         columns: Sequence[Column],
         needed: frozenset[int],
         present: int | None = None,
@@ -272,32 +251,34 @@ class _Lowering:
 
         Of records that have a count at `present`, only those where it is not 0.
         """
-        width = len(node.key)
-        places = tuple(range(width))
-        text = digest(self._texts[node.table])
-        rows = output_rows(node.table, node.key, places, text, {place: place for place in places})
+        places = tuple(range(len(node.key)))
+        rows = output_rows(node.table, node.key, places, digest(self._texts[node.table]), dict(enumerate(places)))
         if present is not None:
-            rows = rows.select(compare(">", _reference(node.row[present], width + present), Literal(0, BIGINT)))
-        at = [item.index + (0 if item.part == "key" else width) for item in shown]
+            count = _reference(node.row[present], len(places) + present)
+            rows = rows.select(compare(">", count, Literal(0, BIGINT)))
+        at = [item.index + (0 if item.part == "key" else len(places)) for item in shown]
         return rows.project({place: _reference(columns[place], at[place]) for place in sorted(needed)})
 
     def _join(self, join: Join, needed: frozenset[int]) -> Rows:
-        widths = [len(side.columns) for side in join.sides]
-        starts = [sum(widths[:number]) for number in range(len(widths))]
-        residual = join.residual
+        starts, residual = starts_of(join.sides), join.residual
         needed |= frozenset(columns_of(residual)) if residual is not None else frozenset()
-        rows = [self._side_rows(join, number, starts[number], needed) for number in range(len(widths))]
-        behind = sum(widths)
+        kept = [
+            tuple(p for p in range(len(side.columns)) if p + start in needed)
+            for side, start in zip(join.sides, starts, strict=True)
+        ]
+        rows = [
+            self._rows(side, frozenset(own) | frozenset(columns_of(*keys)))
+            for side, own, keys in zip(join.sides, kept, join.keys, strict=True)
+        ]
+        behind = sum(len(side.columns) for side in join.sides)
         sides: list[Side] = []
         for number, side in enumerate(rows):
-            kept = tuple(p for p in range(widths[number]) if p + starts[number] in needed)
-            sides.append(self._side(join, number, side, kept, starts[number], behind))
+            sides.append(self._side(join, number, side, kept[number], starts[number], behind))
             behind += len(side[0].key)
         outer = join.kind != "inner"
         tagged = join.kind == "full" and all(all(part.nullable for part in side[0].key) for side in rows)
         node = JoinNode(
             table=self.table(),
-            backfill=self.backfill,
             kind=join.kind,
             on=_join_key(join),
             sides=tuple(sides),
@@ -309,8 +290,7 @@ class _Lowering:
         keys = " = ".join(f"({spell_all(part)})" for part in join.keys)
         text = f"⋈ {join.kind} on {keys}" + ("" if residual is None else f" where {spell(residual)}")
         text += f" of ({', '.join(map(str, sorted(needed)))})"
-        node = self.keep(f"{text} {'; '.join(map(_texts, rows))}", node)
-        self._note(join, node.table)
+        node = self.keep(f"{text} {'; '.join(map(_texts, rows))}", node, join)
         loose = join.kind in ("left", "full")
         key = tuple(
             Column(node.given[p].name, node.given[p].type, loose or node.given[p].nullable) for p in node.given_key
@@ -323,11 +303,6 @@ class _Lowering:
             at += len(rows[number][0].key)
         return output_rows(node.table, key, node.given_key, digest(self._texts[node.table]), key_of)
 
-    def _side_rows(self, join: Join, number: int, start: int, needed: frozenset[int]) -> list[Rows]:
-        side = join.sides[number]
-        own = frozenset(p for p in range(len(side.columns)) if p + start in needed)
-        return self._rows(side, own | frozenset(columns_of(*join.keys[number])))
-
     def _side(
         self, join: Join, number: int, rows: Sequence[Rows], kept: tuple[int, ...], start: int, behind: int
     ) -> Side:
@@ -336,8 +311,8 @@ class _Lowering:
         key_copies, on_copies = _copies(rows, keys, kept)
         kept = tuple(place for place in kept if place not in key_copies and place not in on_copies)
         wanted: list[Wanted] = [(f"j{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(keys)]
-        columns = join.sides[number].columns
-        shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
+        columns = column_refs(join.sides[number])
+        shown = [(f"v{i}", columns[place], f"c{place}") for i, place in enumerate(kept)]
         # a row that can match nothing and is not preserved is no row of the join
         absent = [f"j{i} IS NOT NULL" for i, part in enumerate(keys) if part.nullable or part.fallible]
         keep = "" if preserved else " AND ".join(absent)
@@ -345,7 +320,7 @@ class _Lowering:
         return Side(
             edges=edges,
             key=rows[0].key,
-            row=tuple(Column(columns[p].name, columns[p].type, columns[p].nullable) for p in kept),
+            row=_columns_at(join.sides[number], kept),
             places=tuple(place + start for place in kept),
             key_places=tuple(range(behind, behind + len(rows[0].key))),
             key_copies=tuple((place + start, part) for place, part in key_copies.items()),
@@ -354,22 +329,21 @@ class _Lowering:
         )
 
     def _top(self, top: Top, needed: frozenset[int]) -> Rows:
-        expressions = [_plain(part.expression, top.input) for part in top.order]
+        expressions = [over_columns(part.expression, top.input) for part in top.order]
         rows = self._rows(top.input, needed | frozenset(columns_of(*expressions)))
-        columns, kept = top.columns, tuple(sorted(needed))
+        columns, kept = column_refs(top), tuple(sorted(needed))
         wanted: list[Wanted] = [(f"o{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(expressions)]
-        shown = [(f"v{i}", _reference(columns[place], place), f"c{place}") for i, place in enumerate(kept)]
+        shown = [(f"v{i}", columns[place], f"c{place}") for i, place in enumerate(kept)]
         edges = tuple(one.edge([*wanted, *key_wanted(one), *shown], self._aside(one, expressions)) for one in rows)
         rank = len(columns)
         node = TopNode(
             table=self.table(),
-            backfill=self.backfill,
             edges=edges,
             order=tuple(Column(part.text, part.type, nullable=True) for part in expressions),
             descending=tuple(part.descending for part in top.order),
             nulls_first=tuple(part.nulls_first for part in top.order),
             key=rows[0].key,
-            row=tuple(Column(columns[place].name, columns[place].type, columns[place].nullable) for place in kept),
+            row=_columns_at(top, kept),
             places=kept,
             rank_place=rank,
             limit=top.limit,
@@ -378,8 +352,7 @@ class _Lowering:
         directions = zip(expressions, top.order, strict=True)
         by = ", ".join(f"{spell(e)}{' desc' * o.descending}{' nulls first' * o.nulls_first}" for e, o in directions)
         text = f"top {top.limit} by ({by}) of ({', '.join(map(str, kept))}) {_texts(rows)}"
-        table = self.keep(text, node).table
-        self._note(top, table)
+        table = self.keep(text, node, top).table
         return output_rows(table, (RANK,), (rank,), digest(self._texts[table]), {})
 
     def _aside(self, rows: Rows, expressions: Sequence[Expression] = ()) -> TableId | None:
@@ -410,15 +383,8 @@ def _texts(rows: Sequence[Rows]) -> str:
 
 def _of_groups(groups: Sequence[Expression], aggregates: Sequence[Aggregate]) -> list[Output]:
     """The groups and the aggregates of a γ as its outputs."""
-    shown = [Output(part.text, AggregationRef("group", place, part)) for place, part in enumerate(groups)]
-    return shown + [
-        Output(part.text, AggregationRef("aggregate", place, part)) for place, part in enumerate(aggregates)
-    ]
-
-
-def _shown_column(output: Output) -> Column:
-    expression = output.expression
-    return Column(output.name, expression.type, expression.nullable or expression.fallible)
+    parts = (("group", groups), ("aggregate", aggregates))
+    return [Output(one.text, AggregationRef(kind, i, one)) for kind, part in parts for i, one in enumerate(part)]
 
 
 def _join_key(join: Join) -> tuple[Column, ...]:
@@ -438,43 +404,17 @@ def _copies(
     return in_key, {place: in_on[place] for place in kept if place in in_on and place not in in_key}
 
 
-def _columns_read(grouping: Grouping) -> frozenset[int]:
-    return frozenset(columns_of(*grouping.groups, *grouping.aggregates))
-
-
-def _plain(expression: Expression, below: Relation, values: Sequence[Expression] = ()) -> Expression:
-    """The expression over the columns of what is below; directly above γ it refers to groups and aggregates.
-
-    One of `values` is a column after those of γ.
-    """
-    source = _without_selects(below)
-    if not isinstance(source, Aggregation):
-        return expression
-    columns, groups = source.columns, len(source.grouping.groups)
-
-    def change(part: Expression) -> Expression | None:
-        if part in values:
-            return ColumnRef(len(columns) + values.index(part), part.text, part.type, nullable=True)
-        if not isinstance(part, AggregationRef):
-            return None
-        place = part.position + (groups if part.source == "aggregate" else 0)
-        return _reference(columns[place], place)
-
-    return rewrite(expression, change)
-
-
 def _values_of_groups(below: Relation, outputs: Sequence[Output]) -> tuple[Expression, ...]:
     """The outputs over a γ that can fail."""
-    if not isinstance(_without_selects(below), Aggregation):
+    if aggregation_below(below) is None:
         return ()
     expressions = [output.expression for output in outputs]
     return tuple(dict.fromkeys(one for one in expressions if one.fallible and not isinstance(one, AggregationRef)))
 
 
-def _without_selects(relation: Relation) -> Relation:
-    while isinstance(relation, Select):
-        relation = relation.input
-    return relation
+def _columns_at(relation: Relation, places: Sequence[int]) -> tuple[Column, ...]:
+    """Columns of a relation as a record keeps them: when they were added does not matter."""
+    return tuple(replace(relation.columns[place], added=0) for place in places)
 
 
 def _reference(column: Column, position: int) -> ColumnRef:

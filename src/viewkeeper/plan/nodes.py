@@ -12,7 +12,7 @@ key.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BINARY, INT
@@ -51,22 +51,28 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectNode:
-    """σ, π and INDEX: one record for each row that passes, under a key made of that row.
-
-    Its edges return the key columns `k0…` and the row columns `v0…`.
-    """
+class StatefulNode:
+    """A node with records, in a table of its own. `backfill` is that of its stored node, once it has one."""
 
     table: TableId
-    backfill: TableId
-    edges: tuple[Edge, ...]
-    key: tuple[Column, ...]
-    row: tuple[Column, ...]
+    backfill: TableId = field(default=TableId(0), kw_only=True)
 
     @property
     def gives(self) -> TableId:
         """The source id that its readers use."""
         return self.table
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectNode(StatefulNode):
+    """σ, π and INDEX: one record for each row that passes, under a key made of that row.
+
+    Its edges return the key columns `k0…` and the row columns `v0…`.
+    """
+
+    edges: tuple[Edge, ...]
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
 
     @property
     def tables(self) -> tuple[TableId, ...]:
@@ -150,7 +156,7 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateNode:
+class AggregateNode(StatefulNode):
     """γ: one record for each group, holding exact accumulators and the values shown.
 
     Its edges return the group key `k0…` and the aggregates' arguments `a0…`. `contribute` reads such `rows` and returns
@@ -168,8 +174,6 @@ class AggregateNode:
     group stays when its row count is 0 (aggregates without GROUP BY).
     """
 
-    table: TableId
-    backfill: TableId
     edges: tuple[Edge, ...]
     key: tuple[Column, ...]
     contribute: str
@@ -207,11 +211,6 @@ class AggregateNode:
         return self.values if self.having else self.group_row
 
     @property
-    def gives(self) -> TableId:
-        """The source id that its readers use."""
-        return self.table
-
-    @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
         return _tables(self.table, self.edges, self.groups, self.degraded, *(e.table for e in self.entries))
@@ -246,7 +245,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinNode:
+class JoinNode(StatefulNode):
     """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side.
 
     `on` are the columns of the join key. `kind` is that of `sql.relations.Join`. `residual` is a further condition for
@@ -257,8 +256,6 @@ class JoinNode:
     otherwise share a key.
     """
 
-    table: TableId
-    backfill: TableId
     kind: str
     on: tuple[Column, ...]
     sides: tuple[Side, ...]
@@ -270,11 +267,6 @@ class JoinNode:
     @property
     def edges(self) -> tuple[Edge, ...]:
         return tuple(edge for side in self.sides for edge in side.edges)
-
-    @property
-    def gives(self) -> TableId:
-        """The source id that its readers use."""
-        return self.table
 
     @property
     def tables(self) -> tuple[TableId, ...]:
@@ -310,10 +302,6 @@ class JoinNode:
         tag = () if self.tag_place is None else (self.tag_place,)
         return (*tag, *(place for side in self.shown_sides for place in side.key_places))
 
-    def entry_key(self, side: int) -> tuple[Column, ...]:
-        """The columns of an entry's key."""
-        return (*self.on, SIDE, *self.sides[side].key)
-
     def side_of(self, edge: int) -> int:
         """The side that the edge at `edge` belongs to."""
         ends = [len(side.edges) for side in self.sides]
@@ -321,7 +309,7 @@ class JoinNode:
 
 
 @dataclass(frozen=True, slots=True)
-class TopNode:
+class TopNode(StatefulNode):
     """ORDER BY … LIMIT: its table holds every row under (order, row key); it emits the first `limit` of them.
 
     Its edges return the order `o0…`, the row key `k0…` and the columns `v0…`. `descending` and `nulls_first` are those
@@ -329,8 +317,6 @@ class TopNode:
     `is_total`: the text's own order leaves no two rows equal, so that another engine takes the same ones.
     """
 
-    table: TableId
-    backfill: TableId
     edges: tuple[Edge, ...]
     order: tuple[Column, ...]
     descending: tuple[bool, ...]
@@ -341,11 +327,6 @@ class TopNode:
     rank_place: int
     limit: int
     is_total: bool
-
-    @property
-    def gives(self) -> TableId:
-        """The source id that its readers use."""
-        return self.table
 
     @property
     def tables(self) -> tuple[TableId, ...]:

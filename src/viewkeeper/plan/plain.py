@@ -37,15 +37,18 @@ def to_plain(value: Any) -> Any:
         return [to_plain(item) for item in value]
     if hasattr(value, "to_json"):
         return value.to_json()
-    if is_dataclass(value):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    return value
+    return fields_to_plain(value) if is_dataclass(value) else value
 
 
-def from_plain(kind: type[Plain], value: dict) -> Plain:
-    """The dataclass `kind` from which `to_plain` made `value`."""
+def fields_to_plain(value: Any, *, without: str = "") -> dict[str, object]:
+    """The fields of a dataclass by name, except the one that can be found elsewhere."""
+    return {field.name: to_plain(getattr(value, field.name)) for field in fields(value) if field.name != without}
+
+
+def from_plain(kind: type[Plain], value: dict, **known: Any) -> Plain:
+    """The dataclass `kind` from which `to_plain` made `value`; the fields that are `known` are not read."""
     readers = _readers(typing.cast(Any, kind))
-    return kind(**{name: readers[name](part) for name, part in value.items()})
+    return kind(**{name: readers[name](part) for name, part in value.items() if name not in known}, **known)
 
 
 @lru_cache(maxsize=64)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
-from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.catalog.catalog import Catalog, with_dependents
 from viewkeeper.catalog.define import lower
-from viewkeeper.catalog.stored import with_dependents
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
 from viewkeeper.plan.nodes import Node

@@ -54,7 +54,8 @@ class Rows:
         seen = (*self.predicates, predicate) if self.is_raw else ()
         text = f"σ({spell(predicate)}) {self.text}"
         if not predicate.fallible:
-            return replace(self, where=(*self.where, self._unless_failed(sql)), read=read, predicates=seen, text=text)
+            where = (*self.where, f"(fails OR {sql})" if self.fails else sql)
+            return replace(self, where=where, read=read, predicates=seen, text=text)
         tried = self._unfailed(guarded([sql], _ORDER))
         inner = f"(SELECT *, {tried} AS w FROM {self._from})"
         hidden = "w, fails" if self.fails else "w"
@@ -85,11 +86,6 @@ class Rows:
             predicates=(),
             text=f"π({', '.join(f'c{place}={spell(part)}' for place, part in outputs.items())}) {self.text}",
         )
-
-    def rekeyed(self, key: tuple[Column, ...], key_sqls: tuple[str, ...]) -> Rows:
-        """The same rows under another key, made of the old one."""
-        read = self.read | (frozenset(self.source_key_places) if self.is_raw else frozenset())
-        return replace(self, key=key, key_sqls=key_sqls, key_of={}, read=read)
 
     def edge(
         self,
@@ -127,9 +123,6 @@ class Rows:
 
     def _unfailed(self, tried: str) -> str:
         return f"CASE WHEN NOT fails THEN {tried} END" if self.fails else tried
-
-    def _unless_failed(self, sql: str) -> str:
-        return f"(fails OR {sql})" if self.fails else sql
 
     def _sql(self, wanted: Sequence[Wanted]) -> tuple[str, bool]:
         """SELECT of what is wanted, and whether it marks `fails`."""
@@ -179,7 +172,8 @@ def united_rows(branches: Sequence[Rows]) -> list[Rows]:
         sqls = [f"CAST({number} AS INTEGER)", *(f"CAST(NULL AS {column.type.duckdb})" for column in key[1:])]
         for home, sql in zip(mine, one.key_sqls, strict=True):
             sqls[home] = sql
-        united.append(one.rekeyed(key, tuple(sqls)))
+        read = one.read | (frozenset(one.source_key_places) if one.is_raw else frozenset())
+        united.append(replace(one, key=key, key_sqls=tuple(sqls), key_of={}, read=read))
     return united
 
 

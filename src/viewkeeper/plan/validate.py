@@ -12,17 +12,8 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import types
 from viewkeeper.model.schema import Column
 from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, walk
-from viewkeeper.sql.relations import (
-    Aggregation,
-    Join,
-    Relation,
-    Select,
-    Top,
-    Union,
-    expressions_of,
-    inputs_of,
-    walk_relations,
-)
+from viewkeeper.sql.positions import aggregation_below
+from viewkeeper.sql.relations import Join, Relation, Select, Top, Union, expressions_of, inputs_of, walk_relations
 
 
 def validate(relation: Relation) -> None:
@@ -57,11 +48,10 @@ def _check_join(join: Join) -> None:
 def _check(expression: Expression, source: Relation) -> None:
     """An expression over `source`; directly above γ it may refer to groups and aggregates."""
     _check_columns(expression, source.columns)
-    while isinstance(source, Select | Top):
-        source = source.input
+    aggregation = aggregation_below(source)
     for part in walk(expression):
         if isinstance(part, AggregationRef):
-            grouping = source.grouping if isinstance(source, Aggregation) else None
+            grouping = aggregation and aggregation.grouping
             told = grouping and (grouping.groups if part.source == "group" else grouping.aggregates)
             if not told or part.of not in told[part.position : part.position + 1]:
                 raise InvariantBroken(f"{part.text} is no group or aggregate of what it speaks of")

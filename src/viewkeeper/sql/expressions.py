@@ -235,25 +235,23 @@ def columns_of(*expressions: Expression) -> tuple[int, ...]:
     return tuple(sorted({node.position for node in nodes if isinstance(node, ColumnRef)}))
 
 
+def operands(expression: Expression, name: str) -> tuple[Expression, ...]:
+    """The parts of nested calls of `and` or `or`, in written order; another expression is its only part."""
+    if isinstance(expression, Call) and expression.name == name:
+        return tuple(part for arg in expression.args for part in operands(arg, name))
+    return (expression,)
+
+
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
-    """The parts of a conjunction, in written order."""
-    if isinstance(predicate, Call) and predicate.name == "and":
-        return tuple(part for arg in predicate.args for part in conjuncts(arg))
-    return (predicate,)
+    return operands(predicate, "and")
 
 
 def implied(predicate: Expression) -> tuple[Expression, ...]:
     """What is true whenever a disjunction is: the conditions that all of its branches have."""
-    first, *others = _disjuncts(predicate)
+    first, *others = operands(predicate, "or")
     if not others:
         return ()
     return tuple(part for part in conjuncts(first) if all(part in conjuncts(other) for other in others))
-
-
-def _disjuncts(predicate: Expression) -> tuple[Expression, ...]:
-    if isinstance(predicate, Call) and predicate.name == "or":
-        return tuple(part for arg in predicate.args for part in _disjuncts(arg))
-    return (predicate,)
 
 
 def _operand(expression: Expression) -> str:

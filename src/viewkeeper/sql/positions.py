@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Cast, ColumnRef, Expression, Literal, conjuncts, rewrite
-from viewkeeper.sql.relations import Join, Output, Project, Relation, Select, Union, inputs_of
+from viewkeeper.sql.expressions import AggregationRef, Cast, ColumnRef, Expression, Literal, conjuncts, rewrite
+from viewkeeper.sql.relations import Aggregation, Join, Output, Project, Relation, Select, Union, inputs_of
 
 CONDITIONS_MAX = 100  # as deep as one expression may be nested
 
@@ -23,6 +23,32 @@ def relocate(expression: Expression, place: Callable[[int], int]) -> Expression:
         return replace(node, position=place(node.position)) if isinstance(node, ColumnRef) else None
 
     return rewrite(expression, move)
+
+
+def aggregation_below(relation: Relation) -> Aggregation | None:
+    """The γ to whose groups and aggregates the expressions over a relation refer: σ may be in between."""
+    while isinstance(relation, Select):
+        relation = relation.input
+    return relation if isinstance(relation, Aggregation) else None
+
+
+def over_columns(expression: Expression, below: Relation, values: Sequence[Expression] = ()) -> Expression:
+    """The expression over the columns of what is below, where it refers to groups and aggregates.
+
+    One of `values` is a column after those of γ.
+    """
+    if (aggregation := aggregation_below(below)) is None:
+        return expression
+    columns, groups = column_refs(aggregation), len(aggregation.grouping.groups)
+
+    def change(part: Expression) -> Expression | None:
+        if part in values:
+            return ColumnRef(len(columns) + values.index(part), part.text, part.type, nullable=True)
+        if not isinstance(part, AggregationRef):
+            return None
+        return columns[part.position + (groups if part.source == "aggregate" else 0)]
+
+    return rewrite(expression, change)
 
 
 def shift(expression: Expression, by: int) -> Expression:

@@ -76,17 +76,15 @@ class Shell:
                     return steps.RunFailed(epoch, error, size_of(epoch))
                 world.ran.add(epoch.epoch)
                 return steps.Ran(epoch, Counts())
-            case steps.GiveUp(epoch, failure, size):
-                if world.record.inflight is None or world.record.inflight.epoch != epoch.epoch:
+            case steps.GiveUp(failed):
+                if world.record.inflight is None or world.record.inflight.epoch != failed.epoch.epoch:
                     raise Fenced("no longer in flight")
                 world.record = epochs.abort(world.record, owner)
-                return steps.GivenUp(epoch, failure, size, world.record)
-            case steps.Commit(epoch, counts):
-                world.record = epochs.commit(world.record, owner, epoch.epoch, {}, frozenset())
-                world.committed.append(epoch)
-                return steps.CommittedInRecord(epoch, world.record, counts, 0.0)
-            case steps.Stop(stopped):
-                raise stopped
+                return steps.GivenUp(failed, world.record)
+            case steps.Commit(ran):
+                world.record = epochs.commit(world.record, owner, ran.epoch.epoch, {}, frozenset())
+                world.committed.append(ran.epoch)
+                return steps.CommittedInRecord(ran, world.record, 0.0)
         return None
 
 
@@ -149,9 +147,9 @@ def test_a_lost_worker_is_worth_another_try_and_then_a_smaller_epoch() -> None:
     state, actions = failed(error)
     assert actions == (steps.Run(INFLIGHT),)
     state, (given_up,) = failed(error, state)
-    assert given_up == steps.GiveUp(INFLIGHT, error, steps.Size(40, 0, 4_000))
+    assert given_up == steps.GiveUp(steps.RunFailed(INFLIGHT, error, steps.Size(40, 0, 4_000)))
     record = epochs.take_over(EpochRecord.first("w"), "me")
-    state, actions = steps.step(steps.GivenUp(INFLIGHT, error, given_up.size, record), state)
+    state, actions = steps.step(steps.GivenUp(given_up.failed, record), state)
 
     assert state.share == 0.5
     assert actions[1:] == (steps.Plan(record, LIMITS.times(0.5)),)
@@ -161,21 +159,23 @@ def test_the_smallest_epoch_that_fails_is_the_operators() -> None:
     error = EpochFailed("no disk")
     state, _ = failed(error, changes=2)
 
-    assert failed(error, state, changes=2)[1] == (steps.Stop(error),)
+    with pytest.raises(EpochFailed) as stopped:
+        failed(error, state, changes=2)
+    assert stopped.value is error
 
 
 def test_a_view_that_is_too_large_twice_is_stopped() -> None:
     state = steps.State("me", LIMITS, given_up=INFLIGHT, attempts=1)
     (action,) = failed(EpochTooLarge(7, "2 GiB"), state)[1]
 
-    assert isinstance(action, steps.GiveUp) and isinstance(action.failure, ViewFailed)
+    assert isinstance(action, steps.GiveUp) and isinstance(action.failed.error, ViewFailed)
 
 
 def test_one_that_is_not_the_owner_stops() -> None:
     record = epochs.take_over(EpochRecord.first("w"), "another")
-    (action,) = steps.step(steps.Found(record), STATE)[1]
 
-    assert isinstance(action, steps.Stop) and isinstance(action.error, Fenced)
+    with pytest.raises(Fenced):
+        steps.step(steps.Found(record), STATE)
 
 
 @pytest.mark.parametrize(("oldest", "newest", "error"), [(2, 4, CorruptStore), (3, 5, EpochRecordLost)])
@@ -183,6 +183,6 @@ def test_views_that_do_not_fit_the_record_stop_a_take_over(oldest: int, newest: 
     from dataclasses import replace
 
     record = replace(EpochRecord.first("w"), committed=3, last=4, recent=(3,), filled={9: 1})
-    (action,) = steps.step(steps.Claimed(record, oldest, newest), STATE)[1]
 
-    assert isinstance(action, steps.Stop) and type(action.error) is error
+    with pytest.raises(error):
+        steps.step(steps.Claimed(record, oldest, newest), STATE)

@@ -49,7 +49,7 @@ class Halves:
 
 def node(table: int, source: int) -> ProjectNode:
     key = (Column("k", STRING),)
-    return ProjectNode(table, table, (Edge(source, (), key, "", None),), key, ())
+    return ProjectNode(table, (Edge(source, (), key, "", None),), key, (), backfill=table)
 
 
 @given(RANGES, st.integers(1, 9), st.booleans(), st.booleans())

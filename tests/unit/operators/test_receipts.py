@@ -7,7 +7,7 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.errors import EpochTooLarge, InvariantBroken, ViewFailed, ViewKeeperError
 from viewkeeper.model.counts import Counts
-from viewkeeper.operators.channels import Input, aside
+from viewkeeper.operators.channels import Channel, Input
 from viewkeeper.operators.messages import Message, encode, from_batch, to_batch
 from viewkeeper.operators.receipts import Failure, Receipt, Task, require_all
 
@@ -74,6 +74,14 @@ def test_of_several_failures_the_most_telling_is_raised() -> None:
 def test_receipts_and_input_cross_the_shuffle() -> None:
     import pyarrow as pa
 
-    sent = [Message(2, receipt(Task(1, 2), 5)), Message(0, Input(9, aside(1), pa.table({"key": [b"a"]})))]
+    sent = [Message(2, receipt(Task(1, 2), 5)), Message(0, Input(9, Channel("aside", 1), pa.table({"key": [b"a"]})))]
 
     assert list(from_batch(to_batch([encode(message) for message in sent]))) == sent
+
+
+@pytest.mark.parametrize("error", [ViewFailed(3, "sums"), EpochTooLarge(4, "2 GiB"), vk.StoreFull("full", "free some")])
+def test_a_failure_crosses_the_shuffle(error: vk.ViewKeeperError) -> None:
+    (got,) = from_batch(to_batch([encode(Message(1, Failure(error)))]))
+
+    assert type(got.body.error) is type(error) and vars(got.body.error) == vars(error)
+    assert str(got.body.error) == str(error)

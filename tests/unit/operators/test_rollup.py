@@ -35,10 +35,6 @@ def plan(tmp_path: Path) -> PhysicalPlan:
         return physical_plan(db.catalog())
 
 
-def by_table(plan: PhysicalPlan) -> dict:
-    return {node.table: node for node in plan.nodes}
-
-
 def delta(rows: list[tuple[int | None, int | None]], inserted: int) -> pa.Table:
     return pa.table(
         {
@@ -65,7 +61,7 @@ def totals(tables: list[pa.Table]) -> Counter:
 
 def test_what_is_rolled_up_is_what_each_view_would_contribute_alone(plan: PhysicalPlan) -> None:
     relation = delta(ROWS, inserted=40)
-    served = RollingUp(20).contributions(by_table(plan), relation)
+    served = RollingUp(20).contributions(plan.nodes, relation)
 
     assert set(served) == {node.table for node in plan.nodes}
     for number, tables in served.items():
@@ -81,17 +77,17 @@ def test_a_view_that_fails_on_a_group_is_left_to_itself(plan: PhysicalPlan) -> N
     for at in (0, len(ROWS)):  # among what came, and among what went
         relation = delta([*ROWS[:at], (2_147_000_000, 1), *ROWS[at:]], inserted=40)
 
-        assert set(RollingUp(20).contributions(by_table(plan), relation)) == {node.table for node in plan.nodes[:3]}
+        assert set(RollingUp(20).contributions(plan.nodes, relation)) == {node.table for node in plan.nodes[:3]}
 
 
 def test_rows_that_hardly_repeat_are_not_counted(plan: PhysicalPlan) -> None:
     relation = delta([(x, x) for x in range(60)], inserted=60)
 
-    assert RollingUp(20).contributions(by_table(plan), relation) == {}
+    assert RollingUp(20).contributions(plan.nodes, relation) == {}
 
 
 def test_a_few_delta_rows_are_read_as_they_are(plan: PhysicalPlan) -> None:
-    assert RollingUp(1_000).contributions(by_table(plan), delta(ROWS, inserted=40)) == {}
+    assert RollingUp(1_000).contributions(plan.nodes, delta(ROWS, inserted=40)) == {}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.relations import joined, more, shown, where
-from tests.support.views_by_hand import VIEWS, customers, lines_for, orders, plan_of
+from tests.support.views_by_hand import VIEWS, by_id, customers, lines_for, orders, plan_of
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.explain.explain import lines_text
 from viewkeeper.plan.explain.lines import (
@@ -113,7 +113,7 @@ def test_what_one_stored_node_keeps_is_one_line_for_all_views() -> None:
         Explained(TableId(number), f"v{number}", shown(join, column), number, {join: [7]}, {number: [7]})
         for number, column in ((1, "name"), (2, "amount"))
     ]
-    lines = lines_of(views)
+    lines = lines_of(views, {}.__getitem__, by_id())
     assert [line.stored for line in lines if line.kind in (ENTRIES, OPERATOR)] == [7, 7, None, None]
     assert shared(lines) == [BASE, BASE, ENTRIES, OPERATOR]
 
@@ -123,7 +123,7 @@ def test_a_part_that_is_kept_twice_has_two_lines() -> None:
     part = joined("semi", (orders, "customer"), (customers, "id"))
     relation = joined("inner", (part, "id"), (part, "id"))
     view = Explained(TableId(1), "v", relation, 1, {part: [7, 8], relation: [9]}, {1: [9], 9: [7, 8]})
-    assert [line.stored for line in lines_of([view]) if line.kind == ENTRIES] == [7, 8, 9]
+    assert [line.stored for line in lines_of([view], {}.__getitem__, by_id()) if line.kind == ENTRIES] == [7, 8, 9]
 
 
 def test_joins_whose_sides_are_selected_differently_share_nothing_but_the_bases() -> None:

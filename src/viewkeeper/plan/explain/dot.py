@@ -9,15 +9,9 @@ from __future__ import annotations
 
 import textwrap
 
-from viewkeeper.plan.explain.lines import BASE, VIEW, Lines
-from viewkeeper.plan.explain.vertices import AUXILIARY, EXPRESSION, Picture, Vertex, picture_of
+from viewkeeper.plan.explain.lines import Lines
+from viewkeeper.plan.explain.vertices import COLOURS, EXPRESSION, FONT, Picture, Vertex, picture_of
 
-_COLOURS = {
-    BASE: ("#dbe9f8", "#33658a"),
-    AUXILIARY: ("#fdf0d0", "#a97c1f"),
-    VIEW: ("#dff2e1", "#2e7d43"),
-    EXPRESSION: ("#ffffff", "#55606e"),
-}
 _EDGES = ("#1f77b4", "#d9620a", "#2a8a2a", "#c22525", "#8050b0", "#7a4a3e", "#c9529f", "#76761a", "#0f93a3")
 _EDGE_OF_MANY = "#8a95a1"
 _LINE, _LINES = 34, 4  # characters of a line, and lines of a caption
@@ -46,7 +40,7 @@ def dot_of(lines: Lines) -> str:
 
 
 def _settings(label: str) -> list[str]:
-    font = 'fontname="DejaVu Sans" fontcolor="#1b2a38"'
+    font = f'fontname="DejaVu Sans" fontcolor="{FONT}"'
     return [
         f"graph [rankdir=LR nodesep=0.3 ranksep=0.7 {font} fontsize=11 label={_quoted(label)}]",
         'graph [style="dashed,rounded" color="#b9c4d0" bgcolor="#ffffff" labeljust=l]',
@@ -73,7 +67,7 @@ def _vertex(place: int, vertex: Vertex) -> str:
     shared = [f"shared by {len(vertex.views)} views"] if len(vertex.views) > 1 else []
     label = _quoted("\n".join([_cut(vertex.title, _LINE), *caption, *shared]))
     told = _quoted(f"{vertex.title} {vertex.caption} (for {', '.join(vertex.views)})")
-    fill, line = _COLOURS[vertex.kind]
+    fill, line = COLOURS[vertex.kind]
     shape = " shape=ellipse" if vertex.kind == EXPRESSION else ""
     return f'v{place} [label={label} tooltip={told} fillcolor="{fill}" color="{line}"{shape}]'
 

@@ -46,22 +46,19 @@ class Line:
 
 
 Lines = tuple[Line, ...]
+ViewOf = Callable[[TableId], Explained]
 
 
-def lines_of(
-    asked: Sequence[Explained],
-    view_of: Callable[[TableId], Explained] | None = None,
-    tables: Mapping[TableId, TableSchema] | None = None,
-) -> Lines:
+def lines_of(asked: Sequence[Explained], view_of: ViewOf, tables: Mapping[TableId, TableSchema]) -> Lines:
     """The lines of all that is `asked` for; `view_of` and `tables` return what it reads, as it is now."""
-    builder = _Builder(view_of, tables or {})
+    builder = _Builder(view_of, tables)
     for view in asked:
         builder.add_view(view)
     return tuple(builder.lines)
 
 
 class _Builder:
-    def __init__(self, view_of: Callable[[TableId], Explained] | None, tables: Mapping[TableId, TableSchema]) -> None:
+    def __init__(self, view_of: ViewOf, tables: Mapping[TableId, TableSchema]) -> None:
         self.lines: list[Line] = []
         self._view_of, self._tables = view_of, tables
         self._known: dict[tuple[str, int], int] = {}
@@ -86,8 +83,8 @@ class _Builder:
             return self._known[OPERATOR, table]
         match relation:
             case Scan(table=base):
-                return self._add_base(self._tables.get(base.id, base))
-            case ViewRows(view=other) if self._view_of is not None:
+                return self._add_base(self._tables[base.id])
+            case ViewRows(view=other):
                 known = self._known.get((VIEW, -other))
                 return self.add_view(self._view_of(other)) if known is None else known
         reader = reader if table is None else table

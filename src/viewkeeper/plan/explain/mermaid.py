@@ -6,15 +6,9 @@ no text of a query can leave its label.
 
 from __future__ import annotations
 
-from viewkeeper.plan.explain.lines import BASE, VIEW, Lines
-from viewkeeper.plan.explain.vertices import AUXILIARY, EXPRESSION, Vertex, picture_of
+from viewkeeper.plan.explain.lines import Lines
+from viewkeeper.plan.explain.vertices import COLOURS, EXPRESSION, FONT, Vertex, picture_of
 
-_STYLES = {
-    BASE: "fill:#dbe9f8,stroke:#33658a,color:#1b2a38",
-    AUXILIARY: "fill:#fdf0d0,stroke:#a97c1f,color:#1b2a38",
-    VIEW: "fill:#dff2e1,stroke:#2e7d43,color:#1b2a38",
-    EXPRESSION: "fill:#ffffff,stroke:#55606e,color:#1b2a38",
-}
 # Mermaid reads labels as HTML; "#" begins an entity of its own.
 _ENTITIES = str.maketrans({"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"})
 
@@ -31,7 +25,8 @@ def mermaid_of(lines: Lines) -> str:
         text += [f"    {_vertex(place, picture.vertices[place])}" for place in places]
         text.append("  end")
     text += [f"  v{source} --> v{target}" for source, target in picture.edges]
-    text += [f"  classDef {kind} {style}" for kind, style in _STYLES.items()] if picture.vertices else []
+    styles = COLOURS.items() if picture.vertices else ()
+    text += [f"  classDef {kind} fill:{fill},stroke:{line},color:{FONT}" for kind, (fill, line) in styles]
     return "\n".join(text)
 
 

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from viewkeeper.errors import InvariantBroken
 from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite
-from viewkeeper.sql.positions import column_refs
+from viewkeeper.sql.positions import aggregation_below, column_refs
 from viewkeeper.sql.relations import (
     Aggregation,
     Index,
@@ -101,25 +100,18 @@ def _names_of_sides(join: Join) -> tuple[Expression, ...]:
 
 def _spelled(relation: Relation, names: Sequence[Expression], expression: Expression) -> Expression:
     """The expression over `relation` with each column under its name in `names`."""
+    aggregation = aggregation_below(relation)
+    groups = 0 if aggregation is None else len(aggregation.grouping.groups)
 
     def name(part: Expression) -> Expression | None:
         match part:
             case ColumnRef(position=position):
                 return names[position]
             case AggregationRef(source=source, position=position):
-                return names[position + (_groups_of(relation) if source == "aggregate" else 0)]
+                return names[position + (groups if source == "aggregate" else 0)]
             case Aggregate(args=args, filter=condition):
                 kept = None if condition is None else rewrite(condition, name)
                 return replace(part, args=tuple(rewrite(arg, name) for arg in args), filter=kept)
         return None
 
     return rewrite(expression, name)
-
-
-def _groups_of(relation: Relation) -> int:
-    """The number of groups of the γ whose groups and aggregates a relation shows."""
-    while isinstance(relation, Select | Top):
-        relation = relation.input
-    if not isinstance(relation, Aggregation):
-        raise InvariantBroken("an expression refers to groups where there are none")
-    return len(relation.grouping.groups)

@@ -7,7 +7,7 @@ text in every process, and equal lines over equal inputs have equal texts.
 from __future__ import annotations
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.plan.explain.lines import BASE, DELTA, ENTRIES, VIEW, Line, Lines
+from viewkeeper.plan.explain.lines import BASE, DELTA, ENTRIES, VIEW, Line
 from viewkeeper.plan.explain.names import order_text, text_over, text_over_sides
 from viewkeeper.sql.expressions import Expression
 from viewkeeper.sql.relations import (
@@ -23,10 +23,6 @@ from viewkeeper.sql.relations import (
     Union,
     is_product,
 )
-
-
-def plan_text(lines: Lines) -> str:
-    return "\n".join(f"r{place} := {line_text(line)}" for place, line in enumerate(lines))
 
 
 def line_text(line: Line) -> str:

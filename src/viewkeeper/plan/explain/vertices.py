@@ -9,12 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from viewkeeper.plan.explain.lines import BASE, ENTRIES, VIEW, Lines, views_of
-from viewkeeper.plan.explain.tables import KeptTable, tables_at
+from viewkeeper.plan.explain.tables import tables_at
 from viewkeeper.plan.explain.text import line_parts
 from viewkeeper.plan.explain.zones import zone_at
 from viewkeeper.sql.relations import Scan
 
 AUXILIARY, EXPRESSION = "auxiliary", "expression"
+COLOURS = {  # of the area, and of the line around it
+    BASE: ("#dbe9f8", "#33658a"),
+    AUXILIARY: ("#fdf0d0", "#a97c1f"),
+    VIEW: ("#dff2e1", "#2e7d43"),
+    EXPRESSION: ("#ffffff", "#55606e"),
+}
+FONT = "#1b2a38"
 _BARE = ("δ", "σ", "π")  # their text is one bracket, which a caption can omit
 
 
@@ -51,7 +58,7 @@ def picture_of(lines: Lines) -> Picture:
         gives.append(first)
         kind, title, caption = _own(lines, place)
         vertices.append(Vertex(kind, _printable(title), _printable(caption), zone, views))
-        for table in _beside(lines, place):
+        for table in () if kind in (AUXILIARY, VIEW) else tables_at(lines, place):
             edges.append((first, len(vertices)))
             if table.passes_on:
                 gives[place] = len(vertices)
@@ -74,11 +81,6 @@ def _own(lines: Lines, place: int) -> tuple[str, str, str]:
     symbol, name, rest = line_parts(line)
     bare = rest[1:-1] if symbol in _BARE else rest
     return EXPRESSION, symbol, f"{name.strip('[]')} {bare}".strip()
-
-
-def _beside(lines: Lines, place: int) -> tuple[KeptTable, ...]:
-    """The tables that are vertices beside the line's own."""
-    return () if lines[place].kind in (ENTRIES, VIEW) else tables_at(lines, place)
 
 
 def _printable(text: str) -> str:

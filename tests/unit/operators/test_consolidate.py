@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.operators import contributions, exact_sums, few_rows
+from viewkeeper.operators import consolidate, exact_sums
 from viewkeeper.operators.duck import run_edge
 
 _WIDE = pa.decimal128(38, 0)
@@ -33,7 +33,7 @@ def _tables(seed: int, columns: dict[str, pa.DataType]) -> list[pa.Table]:
 def by_duckdb(monkeypatch: pytest.MonkeyPatch):
     def run(function, *arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(few_rows, "FEW_ROWS", -1)
+            patch.setattr(consolidate, "FEW_ROWS", -1)
             return function(*arguments)
 
     return run
@@ -47,14 +47,23 @@ def test_entries_and_mantissas_of_few_rows_are_what_duckdb_adds_up(seed: int, by
         table.set_column(2, "unit", pa.array(np.arange(len(table)) % 3, pa.int16()))
         for table in _tables(seed, {"unit": pa.int64(), "m": _WIDE})
     ]
-    assert (
-        contributions.combine_entries(entries).to_pylist()
-        == by_duckdb(contributions.combine_entries, entries).to_pylist()
-    )
-    assert (
-        contributions.combine_exact_sums(mantissas).to_pylist()
-        == by_duckdb(contributions.combine_exact_sums, mantissas).to_pylist()
-    )
+    for tables, by, sums in ((entries, ["key"], ["n"]), (mantissas, ["key", "unit"], ["m"])):
+        given = (tables, by, sums)
+        assert consolidate.consolidate(*given) == by_duckdb(consolidate.consolidate, *given)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_signed_states_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb) -> None:
+    states = [
+        table.set_column(2, "sign", pa.array(np.arange(len(table)) % 2 * 2 - 1, pa.int8()))
+        for table in _tables(seed, {"sign": pa.int64(), "s0": pa.int64(), "s1": _WIDE})
+    ]
+
+    def added() -> pa.Table:
+        return consolidate.consolidate(states, ["key"], ["s0", "s1"], factor="sign", keep_zeros=True)
+
+    assert added() == by_duckdb(added)
+    assert set(added()["sign"].to_pylist()) <= {1}
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,0 +1,68 @@
+"""Consolidation: one row for each key, with its sums.
+
+In: Arrow tables of the same columns. Out: one table of them, in key order. Always: sums are exact. Inputs so small that
+DuckDB would take longer to plan a GROUP BY than to run it are summed in Python, to the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.operators.duck import as_type, run_sql
+
+FEW_ROWS = 64  # DuckDB plans and runs a GROUP BY in the time in which Python adds up some hundred rows
+
+
+def are_few(tables: Sequence[pa.Table]) -> bool:
+    return sum(map(len, tables)) <= FEW_ROWS
+
+
+def consolidate(
+    tables: Sequence[pa.Table], by: Sequence[str], sums: Sequence[str], *, factor: str = "", keep_zeros: bool = False
+) -> pa.Table:
+    """For each value of the columns `by`, in their order, the sum of each of `sums`, times `factor` where one is named.
+
+    A factor is 1 afterwards. Other columns are taken from one of the key's rows. Without `keep_zeros`, rows whose sums
+    are all 0 are left out.
+    """
+    rows = pa.concat_tables(tables)
+    add_up = _in_python if are_few(tables) else _in_duckdb
+    added = add_up(rows, by, sums, factor, keep_zeros=keep_zeros)
+    if factor:
+        ones = pa.array(np.ones(len(added)), rows.schema.field(factor).type)
+        added = added.set_column(rows.column_names.index(factor), factor, ones)
+    return added
+
+
+def _in_duckdb(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:
+    columns = {name: name if name in by else f"any_value({name})" for name in rows.column_names}
+    for name in sums:
+        kind = "BIGINT" if pa.types.is_integer(rows.schema.field(name).type) else "HUGEINT"
+        times = f"CAST({factor} AS {kind}) * " if factor else ""
+        columns[name] = f"CAST(sum({times}CAST({name} AS {kind})) AS {kind})"
+    selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    having = "" if keep_zeros else f" HAVING {' OR '.join(f'{columns[name]} <> 0' for name in sums)}"
+    keys = ", ".join(by)
+    added = run_sql(f"SELECT {selected} FROM parts GROUP BY {keys}{having} ORDER BY {keys}", parts=rows)
+    return pa.table([as_type(added[field.name], field.type) for field in rows.schema], schema=rows.schema)
+
+
+def _in_python(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:
+    columns = {name: rows[name].to_pylist() for name in rows.column_names}
+    factors = map(int, columns[factor]) if factor else [1] * len(rows)
+    keys = list(zip(*(columns[name] for name in by), strict=True))
+    first: dict[tuple, int] = {}
+    totals: dict[str, dict[tuple, int]] = {name: {} for name in sums}
+    for row, (key, times) in enumerate(zip(keys, factors, strict=True)):
+        first.setdefault(key, row)
+        for name, total in totals.items():
+            total[key] = total.get(key, 0) + times * int(columns[name][row])
+    chosen = [key for key in sorted(first) if keep_zeros or any(total[key] for total in totals.values())]
+    added = rows.take(pa.array([first[key] for key in chosen], pa.int64()))
+    for name, total in totals.items():
+        values = pa.array([total[key] for key in chosen], rows.schema.field(name).type)
+        added = added.set_column(added.column_names.index(name), name, values)
+    return added
