@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from viewkeeper.catalog.stored import StoredNode
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.model.plain import from_plain, remembered, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
-from viewkeeper.plan.plain import remembered
 
 _SWAPS_KEPT = 8
 
@@ -296,7 +296,7 @@ class Catalog:
         return {
             "version": self.version,
             "next_id": self.next_id,
-            "tables": [table.to_json() for table in self.tables],
+            "tables": to_plain(self.tables),
             "views": [view.to_json() for view in self.views],
             "nodes": [node.to_json() for node in self.nodes],
             "dropped": [list(entry) for entry in self.dropped],
@@ -315,7 +315,7 @@ class Catalog:
         return Catalog(
             value["version"],
             value["next_id"],
-            tuple(TableSchema.from_json(table) for table in value["tables"]),
+            tuple(from_plain(TableSchema, table) for table in value["tables"]),
             tuple(ViewDefinition.from_json(view, by_table) for view in value["views"]),
             nodes,
             tuple((entry[0], entry[1]) for entry in value["dropped"]),

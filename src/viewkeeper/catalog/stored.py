@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from viewkeeper.model.plain import from_plain, to_plain
 from viewkeeper.model.schema import Column, TableId
-from viewkeeper.plan.plain import from_plain, to_plain
 
 
 @dataclass(frozen=True, slots=True)
