@@ -8,7 +8,8 @@ import pytest
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.sql.statements import CreateTable, parse_statements
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import CreateTable
 
 TABLES = """
 CREATE TABLE orders (

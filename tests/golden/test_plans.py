@@ -20,7 +20,8 @@ from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, plan_lines
 from viewkeeper.plan.explain.lines import OPERATOR, VIEW
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.sql.statements import CreateIndex, CreateView, parse_statements
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import CreateIndex, CreateView
 
 FILES = sorted((Path(__file__).parent / "plans").glob("*.plan"))
 RULE = "\n----\n"

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.model.plain import fields_to_plain, from_plain, remembered
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
-from viewkeeper.plan.plain import fields_to_plain, from_plain, remembered
 
 _SWAPS_KEPT = 8
 

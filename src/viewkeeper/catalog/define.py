@@ -37,7 +37,8 @@ from viewkeeper.sql.relations import (
     is_product,
     walk_relations,
 )
-from viewkeeper.sql.statements import CreateIndex, parse_statements
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import CreateIndex
 
 Defined = tuple[ViewDefinition, tuple[StoredNode, ...]]
 

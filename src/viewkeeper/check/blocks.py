@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import sqlglot
 from sqlglot import expressions as exp
 
 from viewkeeper.check.expansion import Tables
-from viewkeeper.check.parsing import text_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType
 from viewkeeper.sql.aggregates import FUNCTIONS, NODES, AggregateFunction, Asked
@@ -135,3 +135,20 @@ def columns_named(tree: exp.Expression, columns: Sequence[Column]) -> list[Colum
         return list(columns)
     named = {part.name.lower() for part in tree.find_all(exp.Identifier)}
     return [column for column in columns if column.name.lower() in named]
+
+
+def make_exact(block: Block, *, wide: bool) -> None:
+    """`wide`: sum integers as DECIMAL; Spark stops where an intermediate sum leaves 64 bits, though the result fits."""
+    for call, type_ in block.sums:
+        asked = known(call).asked
+        if type_.is_integer and asked is not None:
+            whole = call.parent if isinstance(call.parent, exp.Filter) else call
+            whole.replace(parsed(asked(asked_of(call, wide=wide))))
+
+
+def parsed(text: str) -> exp.Expression:
+    return sqlglot.parse_one(text, dialect=ViewSpark)
+
+
+def text_of(node: exp.Expression) -> str:
+    return node.sql(dialect=ViewSpark)

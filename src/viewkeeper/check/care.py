@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import expressions as exp
 
-from viewkeeper.check.blocks import Block, known, parts_of
-from viewkeeper.check.parsing import parsed, text_of
+from viewkeeper.check.blocks import Block, known, parsed, parts_of, text_of
 from viewkeeper.errors import EpochFailed, ViewKeeperError
 from viewkeeper.sql.aggregates import FUNCTIONS, NODES
 

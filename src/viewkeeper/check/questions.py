@@ -14,11 +14,19 @@ from sqlglot import expressions as exp
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.catalog.define import lower
-from viewkeeper.check.blocks import Block, asked_of, blocks_of, columns_named, known, parts_of
+from viewkeeper.check.blocks import (
+    Block,
+    asked_of,
+    blocks_of,
+    columns_named,
+    known,
+    make_exact,
+    parsed,
+    parts_of,
+    text_of,
+)
 from viewkeeper.check.care import take_care
-from viewkeeper.check.exact import make_exact
 from viewkeeper.check.expansion import Tables, name_of, spelled_out
-from viewkeeper.check.parsing import parsed, text_of
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.nodes import TopNode
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from viewkeeper.cli import shop
 from viewkeeper.cli.answers import print_rows
@@ -16,7 +18,6 @@ from viewkeeper.cli.opening import open_database, shown_columns
 from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report
-from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.errors import InputError, InvariantBroken
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
     from viewkeeper.client.pipeline import Pipeline
 
 
-def demo(keep: Path | None) -> None:
-    """Show what ViewKeeper does, in a directory that is kept or temporary."""
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Make the store in this new directory and leave it there.")
+    ] = None,
+) -> None:
+    """Show tables, views, and changes flowing from one to the other. Needs Java 17."""
+    from viewkeeper.client.interrupting import interruptibly
     from viewkeeper.engine.session import cancel_jobs, require_spark
 
     require_spark()

@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
-from viewkeeper.client.status import Lag
+
+if TYPE_CHECKING:
+    from viewkeeper.client.status import Lag
 
 _PLAIN_SECONDS = 10.0
 _STOPPING = "stopping after the epoch under way; Ctrl-C again stops at once"

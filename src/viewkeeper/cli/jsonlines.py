@@ -24,6 +24,11 @@ def to_json_text(value: object) -> str:
     return json.dumps(to_json(value), ensure_ascii=not speaks_unicode(), allow_nan=False)
 
 
+def record_text(record: dict[str, object] | None) -> str | None:
+    """A record as JSON; None where there is none."""
+    return None if record is None else to_json_text(record)
+
+
 def to_json(value: object) -> object:
     """`value` in types that JSON has."""
     match value:

@@ -11,8 +11,8 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
@@ -65,6 +65,29 @@ def working(what: str) -> AbstractContextManager[object]:
     """A spinner on stderr while something takes long, if it is a terminal."""
     target = console(stderr=True)
     return target.status(what) if target.is_terminal else nullcontext()
+
+
+@contextmanager
+def bar(what: str, *, then: str | None = None, bytes_counted: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr that moves with what is done, bytes or rows, if that is a terminal; `then`: its title from then on."""
+    target = console(stderr=True)
+    if not target.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich import progress
+
+    text, line = progress.TextColumn("{task.description}"), progress.BarColumn()
+    columns: tuple[progress.ProgressColumn, ...] = (
+        text,
+        line,
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+    )
+    if not bytes_counted:
+        columns = (progress.SpinnerColumn(), text, line, progress.MofNCompleteColumn(), progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=target, transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, description=then or what, completed=done, total=total)
 
 
 def write_out(text: str, stream: TextIO | None = None) -> None:

@@ -5,18 +5,20 @@ In: a store's URL. Out: the state of the store, for people or as JSON. Always: n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from viewkeeper.cli.answers import print_rows
-from viewkeeper.cli.jsonlines import print_json, to_json_text
+from viewkeeper.cli.failures import CHECK_FAILED
+from viewkeeper.cli.jsonlines import print_json, record_text, to_json_text
 from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.options import JsonObject, Url
 from viewkeeper.cli.output import print_facts, print_text, size_text, working
 from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.client.interrupting import interruptibly
-from viewkeeper.engine.session import cancel_jobs
 from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,18 +28,34 @@ if TYPE_CHECKING:
 _FINDINGS_SHOWN_MAX = 20
 
 
-def status(url: str, *, as_json: bool) -> None:
-    """Print the state of the pipeline."""
+def status(url: Url, json: JsonObject = False) -> None:
+    """Print the state of the pipeline, how far the views lag, and how much the log holds."""
     with open_database(url, read_only=True) as database:
         found = database.status()
-    if as_json:
+    if json:
         print_json(asdict(found))
     else:
         _print_status(found)
 
 
-def explain(url: str, view: str | None, *, mermaid: bool, picture: Path | None) -> None:
-    """Print the plan of a view, or of all, or write it as a picture."""
+def explain(
+    url: Url,
+    view: Annotated[
+        str | None, typer.Argument(metavar="VIEW", help="A view; all when left out.", show_default=False)
+    ] = None,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the plan to this file, `plan.svg`. Needs Graphviz.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Print the plan that maintains a view, or the merged plan of all views.
+
+    Each line is a node: a base table, δ, σ, π, γ, ⋈, ∪, top or a view. Comments show the zones, that is, the row keys;
+    the tables that a node keeps; and the views that share it.
+    """
     if mermaid and picture is not None:
         raise InputError("a plan is printed as Mermaid or written as a picture, not both", "leave one of them out")
     if picture is not None and picture.suffix.lower() != ".svg":
@@ -58,17 +76,30 @@ def _write(path: Path, text: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}", "name a file in a directory of yours") from None
 
 
-def check(url: str, views: Sequence[str], *, as_json: bool) -> bool:
-    """Compare views with their recomputation and print the findings; returns whether all is well."""
+def check(
+    url: Url,
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
+    ] = None,
+    json: JsonObject = False,
+) -> None:
+    """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17.
+
+    To repair a view, run `CREATE OR REPLACE MATERIALIZED VIEW` with its own text.
+    """
+    from viewkeeper.client.interrupting import interruptibly
+    from viewkeeper.engine.session import cancel_jobs
+
     with open_database(url, read_only=True) as database:
         with quiet_java(), working("Spark starts …") as shown:
             progress = _counted(shown)
-            report = interruptibly(lambda: database.check(list(views) or None, progress=progress), cancel_jobs)
-    if as_json:
+            report = interruptibly(lambda: database.check(views or None, progress=progress), cancel_jobs)
+    if json:
         print_json(asdict(report))
     else:
         print_report(report)
-    return report.ok
+    if not report.ok:
+        raise typer.Exit(CHECK_FAILED)
 
 
 def _counted(shown: object) -> Callable[[int, int], None] | None:
@@ -91,16 +122,12 @@ def print_report(report: CheckReport) -> None:
     print_text(f"not ok: {len(report.findings):,} records are wrong at epoch {report.epoch}", style="red")
     shown = report.findings[:_FINDINGS_SHOWN_MAX]
     rows = [
-        (found.view, to_json_text(found.key), found.kind, _record(found.expected), _record(found.found))
+        (found.view, to_json_text(found.key), found.kind, record_text(found.expected), record_text(found.found))
         for found in shown
     ]
     print_rows(("view", "key", "kind", "expected", "found"), rows)
     if len(report.findings) > len(shown):
         print_text(f"and {len(report.findings) - len(shown):,} more; --json lists all", style="dim")
-
-
-def _record(record: dict[str, object] | None) -> str | None:
-    return None if record is None else to_json_text(record)
 
 
 def _print_status(found: Status) -> None:

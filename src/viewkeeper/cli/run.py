@@ -12,14 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from viewkeeper.cli.displays import Display, choose_display
 from viewkeeper.cli.failures import is_from_spark
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.options import Url
 from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.client.status import read_lag
 from viewkeeper.errors import EpochFailed, SparkLost
 from viewkeeper.events import Committed, Event, EventSink
 
@@ -44,11 +46,31 @@ class _StopNow(Exception):
     """Ends `run_available` between two epochs."""
 
 
-def run(url: str, settings: Settings, *, as_json: bool) -> None:
-    """Run the pipeline of the store."""
+def run(
+    url: Url,
+    view_managers: Annotated[int, typer.Option(metavar="N", help="Workers that share the views' keys.")] = 2,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Stop once the views hold all that was written before.")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Fence off a pipeline that is still running; it ends within seconds.")
+    ] = False,
+    changes_per_epoch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="About so many changes in one epoch; a transaction is never cut.", show_default="1000000"
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON line for each committed epoch.")] = False,
+) -> None:
+    """Run the pipeline that keeps all views fresh, until Ctrl-C or SIGTERM. Needs Java 17.
+
+    Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice.
+    """
+    settings = Settings(view_managers, take_over, changes_per_epoch, until_caught_up)
     database, gauge, stop = open_database(url), Gauge(), threading.Event()
     work = _Work(lambda: _work(database, settings, gauge, stop))
-    display = choose_display(as_json=as_json)
+    display = choose_display(as_json=json)
     words = ""
     with quiet_java(), _signals_set(stop):
         display.begin()
@@ -124,6 +146,8 @@ def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
 
 
 def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop: threading.Event) -> None:
+    from viewkeeper.client.status import read_lag
+
     is_alive = True
     while is_alive:
         work.join(_TICK_SECONDS)

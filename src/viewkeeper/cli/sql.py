@@ -10,11 +10,14 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from viewkeeper.cli.answers import Form, print_result
+import typer
+
+from viewkeeper.cli.answers import Form, form_of, print_result
 from viewkeeper.cli.failures import Interrupted
 from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.options import Csv, Json, Url
 from viewkeeper.cli.pager import paged
 from viewkeeper.errors import InputError, ViewKeeperError
 
@@ -71,8 +74,22 @@ class SqlRunner:
         return Names(relations, columns)
 
 
-def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
-    """Run the given statements, or those of the file or pipe; without any, open the prompt."""
+def sql(
+    url: Url,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Statements, each text in quotes.", show_default=False)
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of statements; `-` is the input.", metavar="FILE")] = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Run SQL statements, those of a file or of a pipe; without any, open a prompt.
+
+    The first `CREATE TABLE` creates a store that does not exist. All statements of a text are parsed before the first
+    one runs. In the prompt a statement ends with `;`, `\\help` helps, and `\\q` or Ctrl-D quits. With `--json` a
+    statement without rows prints `{"message": …}`.
+    """
+    texts, form = text or [], form_of(json=json, csv=csv)
     if texts and file:
         raise InputError("statements come as arguments or from a file, not both", "leave one of them out")
     runner = SqlRunner(url, form)
@@ -81,8 +98,8 @@ def sql(url: str, texts: list[str], file: Path | None, form: Form) -> None:
 
         run_shell(runner, url)
         return
-    for text in texts or [_read(file)]:
-        runner.run(text)
+    for one in texts or [_read(file)]:
+        runner.run(one)
 
 
 def _cut_short(done: int) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.frames import frame_to_arrow, is_frame
 from viewkeeper.client.row_values import key_bytes, merge_row, null_refused, split_put
 from viewkeeper.errors import BadRow, InputError, TooMuchAtOnce
@@ -25,9 +25,6 @@ from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.values import Stored
 from viewkeeper.model.writes import Image, RowWrites
-
-if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
 
 ROWS_PER_TRANSACTION = 10_000
 _BYTES_PER_TRANSACTION = 64 << 20  # of Arrow data, about
@@ -48,7 +45,7 @@ Wrote = Callable[[Part], None]
 
 
 def put_rows(
-    database: Database,
+    database: Connection,
     schema: TableSchema,
     rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader,
     wrote: Wrote,
@@ -66,7 +63,7 @@ def put_rows(
     return token
 
 
-def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object], wrote: Wrote) -> Token:
+def delete_rows(database: Connection, schema: TableSchema, keys: Iterable[object], wrote: Wrote) -> Token:
     """Delete the rows under all keys; returns a token. A list is checked in full before the first row is deleted."""
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
         raise InputError(
@@ -85,7 +82,7 @@ def delete_rows(database: Database, schema: TableSchema, keys: Iterable[object],
     return token
 
 
-def _write(database: Database, schema: TableSchema, chosen: np.ndarray, groups: Groups, wrote: Wrote) -> Token:
+def _write(database: Connection, schema: TableSchema, chosen: np.ndarray, groups: Groups, wrote: Wrote) -> Token:
     """Write the chosen rows of a batch: at once, or in halves where that is too much for a transaction."""
     try:
         part = _write_at_once(database, schema, groups(chosen))
@@ -99,7 +96,7 @@ def _write(database: Database, schema: TableSchema, chosen: np.ndarray, groups: 
     return part.token
 
 
-def _write_at_once(database: Database, schema: TableSchema, groups: Sequence[RowWrites]) -> Part:
+def _write_at_once(database: Connection, schema: TableSchema, groups: Sequence[RowWrites]) -> Part:
     """One transaction, which also counts the rows that are new to the table."""
     added = 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,25 +20,27 @@ from viewkeeper.check.compare import Shape, compare
 from viewkeeper.check.questions import question_for
 from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.client.checkfiles import CheckFiles
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.judging import Case, Progress, Verdict, columns_read, judge
-from viewkeeper.client.pins import pinned
+from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import degraded, set_aside
 from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
 from viewkeeper.errors import PositionLost, StaleRead
+from viewkeeper.model import epochs
 from viewkeeper.model.schema import TableSchema
 
 if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
-    from viewkeeper.client.session import Snapshot
     from viewkeeper.engine.session import SparkSession
+    from viewkeeper.ports.store import Store
 
 _RETRIES_MAX = 2
 _FEW_ROWS_BYTES = 2 << 30
+_LEASE_SECONDS = 900.0  # of a pin: a dead reader does not hold anything back for ever
 
 
 def check_views(
-    database: Database, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None = None
+    database: Connection, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None = None
 ) -> CheckReport:
     """The report on the named views, or on all that are filled; `progress` gets how many of how many are judged."""
     catalog = database.catalog()
@@ -50,13 +53,13 @@ def check_views(
 
 
 def _check_once(
-    database: Database, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None
+    database: Connection, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None
 ) -> CheckReport:
     with contextlib.ExitStack() as stack:
-        snapshot = stack.enter_context(database.snapshot())
+        snapshot = stack.enter_context(Snapshot(database))
         # the base as of an epoch is read from the log, or from the versions of a DELTA
         if not database.store.capabilities.held_reads or any(table.delta for table in snapshot.catalog.tables):
-            stack.enter_context(pinned(database.store, snapshot.epoch))
+            stack.enter_context(_pinned(database.store, snapshot.epoch))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
         files = CheckFiles(Path(folder), database.store, snapshot)
         cases, deltas = _cases(snapshot, names), _deltas(snapshot, names)
@@ -70,6 +73,23 @@ def _check_once(
         judged = {case.view.name for case in cases}
         unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
     return _report(snapshot.epoch, {case.view.name: verdicts[case.view.id] for case in cases}, faults, unfilled)
+
+
+@contextlib.contextmanager
+def _pinned(store: Store, epoch: int) -> Iterator[None]:
+    """Within the block `epoch` stays readable (R4): for reads of versions in the store, not of held ones."""
+    if not store.is_writable:  # then nothing can change
+        yield
+        return
+    name = uuid.uuid4().hex
+    until = store.now() + int(_LEASE_SECONDS * 1e9)
+    store.change_epoch_record(lambda record: epochs.pin(record, name, epoch, until))
+    try:
+        yield
+    finally:
+        store.change_epoch_record(lambda record: epochs.unpin(record, name))
+    if store.read_horizon().floor > epoch:
+        raise StaleRead(f"epoch {epoch} was dropped while it was read", "run it again")
 
 
 def _cases(snapshot: Snapshot, names: Sequence[str] | None) -> list[Case]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -22,7 +23,6 @@ from viewkeeper.model.token import Token
 from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
     from viewkeeper.engine.session import SparkSession
 
 
@@ -31,7 +31,7 @@ class Pipeline:
 
     def __init__(
         self,
-        database: Database,
+        database: Connection,
         *,
         view_managers: int,
         spark: SparkSession | None,

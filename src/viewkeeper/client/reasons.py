@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from viewkeeper.catalog.define import lower
+from viewkeeper.client.connection import Connection
 from viewkeeper.codegen.expression_sql import unguarded
 from viewkeeper.operators.delta_rows import delta_of_rows
 from viewkeeper.operators.duck import forget_relations, run_sql
@@ -21,14 +22,13 @@ from viewkeeper.plan.assign import placed_nodes
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import ViewDefinition
-    from viewkeeper.client.database import Database
     from viewkeeper.model.schema import TableId
 
 _DIVISION = "division by zero"
 _TYPES = {"INT32": "INT", "INT64": "BIGINT", "INT128": "BIGINT", "VARCHAR": "STRING", "BLOB": "BINARY"}
 
 
-def reason_of(database: Database, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
+def reason_of(database: Connection, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
     """Why the row under `key`, which one of a view's lists holds as set aside, fails."""
     catalog = database.catalog()
     nodes = placed_nodes(lower(catalog, view), catalog.stored(view))

@@ -7,7 +7,7 @@ and states in `message` what it did.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -54,10 +54,6 @@ class Result:
         from viewkeeper.client.frames import arrow_to_frame
 
         return arrow_to_frame(self.to_arrow())
-
-    @staticmethod
-    def of_dicts(columns: Sequence[str], rows: Sequence[dict[str, object]]) -> Result:
-        return Result(tuple(columns), tuple(tuple(row[name] for name in columns) for row in rows))
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:

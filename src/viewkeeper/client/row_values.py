@@ -1,16 +1,17 @@
 """Row values: what callers pass and get, against what is stored.
 
 In: keys and columns as Python values. Out: key bytes, stored values, dicts. Always: checked before anything is written,
-with the table, the column and a hint in the error; column names are case-insensitive.
+with the table, the column and a hint in the error; column names are case-insensitive; the stop of a range is exclusive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 
 from viewkeeper.client.arguments import take_names
 from viewkeeper.errors import BadRow, InputError, UnknownName
-from viewkeeper.model.keys import encode_key
+from viewkeeper.model.keys import after_prefix, encode_key
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.values import Stored, from_stored, to_stored
@@ -102,3 +103,29 @@ def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] |
 def to_dict(columns: Sequence[Column], stored: Sequence[Stored]) -> dict[str, object]:
     """A row as a reader gets it."""
     return {column.name: from_stored(column, value) for column, value in zip(columns, stored, strict=True)}
+
+
+def byte_range(
+    name: str, columns: Sequence[Column], prefix: Sequence[object], start: object, stop: object
+) -> tuple[bytes, bytes | None]:
+    """The keys that begin with `prefix`, and go on from `start` to before `stop`: the first, and the first after them.
+
+    A start or stop may give several key columns as a tuple.
+    """
+    low = key_bytes(name, columns, prefix, whole=False)
+    high = after_prefix(low) if low else None
+    rest = columns[len(prefix) :]
+    if (start is not None or stop is not None) and not rest:
+        raise InputError(f"the prefix of {name} is already a whole key", "leave start and stop out")
+    first = low if start is None else low + key_bytes(name, rest, _parts(start), whole=False)
+    last = high if stop is None else low + key_bytes(name, rest, _parts(stop), whole=False)
+    return first, last
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
+        raise InputError(f"limit={limit!r} is not a number of rows", "use 0 or more")
+
+
+def _parts(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.client.conditions import Range, key_ranges
-from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
-from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.tablebatches import Place, decode_places, places_of
 from viewkeeper.sql.reads import Read
 
 if TYPE_CHECKING:
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Where the columns of a table or view are: in the key or in the row, at which index."""
+    """The stored columns of a table or view, and where those are that a reader sees."""
 
     key: tuple[Column, ...]
     row: tuple[Column, ...]
-    places: tuple[tuple[str, int], ...]
+    places: tuple[Place, ...]
 
     @property
     def parts(self) -> dict[int, int]:
@@ -65,22 +64,14 @@ def _ranges(stored: _Stored, read: Read) -> list[Range]:
 
 
 def _stored_table(schema: TableSchema) -> _Stored:
-    values = [column.name for column in schema.value_columns]
-    places = tuple(
-        ("key", schema.key.index(column.name)) if column.name in schema.key else ("row", values.index(column.name))
-        for column in schema.columns
-    )
-    return _Stored(schema.key_columns, schema.value_columns, places)
+    return _Stored(schema.key_columns, schema.value_columns, tuple(places_of(schema).values()))
 
 
 def _stored_view(view: ViewDefinition) -> _Stored:
     return _Stored(view.node.key, view.node.row, tuple((shown.part, shown.index) for shown in view.shown))
 
 
-def _decode(stored: _Stored, places: Sequence[tuple[str, int]], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
+def _decode(stored: _Stored, places: Sequence[Place], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
     if not places:
         return [pa.array(np.ones(len(keys), bool))]
-    wanted = sorted({index for part, index in places if part == "row"})
-    values = dict(zip(wanted, decode_rows(stored.row, rows, wanted), strict=True)) if wanted else {}
-    parts = decode_keys(stored.key, keys) if any(part == "key" for part, _ in places) else []
-    return [parts[index] if part == "key" else values[index] for part, index in places]
+    return decode_places(stored.key, stored.row, places, keys, rows)

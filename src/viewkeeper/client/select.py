@@ -12,15 +12,16 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
 from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
 from viewkeeper.client.scans import stream
+from viewkeeper.client.session import Snapshot
 from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import SqlError
 from viewkeeper.model.schema import Column, TableSchema
@@ -36,9 +37,6 @@ from viewkeeper.sql.reads import Read, reads_of
 from viewkeeper.sql.relations import Relation, Scan, expressions_of, walk_relations
 from viewkeeper.sql.syntax import Select
 
-if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
-
 # An expression must not be evaluated on a row that a σ below it leaves out: it might fail there. Nor may DuckDB, which
 # does not know a stream's length, choose what to hold in memory: it would hold the many pairs of a join against one
 # more table.
@@ -47,9 +45,9 @@ _MEMORY_SHARE = 0.5  # of the machine's
 _NAMED_MAX = 3
 
 
-def select(database: Database, statement: Select) -> Result:
+def select(database: Connection, statement: Select) -> Result:
     """The result of a SELECT."""
-    with database.snapshot() as snapshot, closing(database.store.hold_rows()) as rows:
+    with Snapshot(database) as snapshot, closing(database.store.hold_rows()) as rows:
         bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
         refuse_failing_constants(bound)
         relation = optimize(bound)

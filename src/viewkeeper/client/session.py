@@ -8,9 +8,9 @@ open.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import moment_of
 from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
@@ -20,14 +20,11 @@ from viewkeeper.model.moments import Moment
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.token import Token
 
-if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
-
 
 class Session:
     """Read your writes, and monotonic reads; also a read mode of its own: `view.get(key, read=session)`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connection) -> None:
         self._database = database
         self.token = Token(database.store.incarnation)
         self._epoch = 0
@@ -40,12 +37,12 @@ class Session:
 
     def table(self, name: str) -> Table:
         """A table whose writes this session's view reads wait for."""
-        table = self._database.table(name)
+        table = Table(self._database, self._database.catalog().table(name))
         table._written = self.wrote
         return table
 
     def view(self, name: str) -> View:
-        return self._database.view(name).in_mode(self)
+        return View(self._database, self._database.catalog().view(name)).in_mode(self)
 
     def wrote(self, token: Token) -> None:
         """Add the token of a write to the session."""
@@ -65,7 +62,7 @@ class Session:
 class Snapshot:
     """One committed epoch of all views, held until closed; `catalog` defines these views."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connection) -> None:
         self._database = database
         store = database.store
         while True:

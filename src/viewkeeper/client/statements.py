@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.create_text import create_text
 from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.catalog.optimize_views import optimize_views
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.result import Result
+from viewkeeper.client.tables import Table
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.values import to_double
@@ -23,13 +25,10 @@ from viewkeeper.plan.explain.explain import explain, explain_view
 from viewkeeper.sql import syntax as sql
 from viewkeeper.sql.statements import parse_statements
 
-if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
-
 _WHAT = {"table": "a table", "view": "a view", "index": "an index"}
 
 
-def execute(database: Database, text: str) -> Result:
+def execute(database: Connection, text: str) -> Result:
     """Run the statements of `text`; returns the result of the last one."""
     result = Result()
     for answer in execute_each(database, text):
@@ -37,13 +36,13 @@ def execute(database: Database, text: str) -> Result:
     return result
 
 
-def execute_each(database: Database, text: str) -> Iterator[Result]:
+def execute_each(database: Connection, text: str) -> Iterator[Result]:
     """Run the statements of `text`, and yield the result of each once it is done."""
     for statement in parse_statements(text):
         yield _run(database, statement)
 
 
-def _run(database: Database, statement: sql.Statement) -> Result:
+def _run(database: Connection, statement: sql.Statement) -> Result:
     match statement:
         case sql.CreateTable():
             return _create_table(database, statement)
@@ -56,7 +55,7 @@ def _run(database: Database, statement: sql.Statement) -> Result:
             return _replace_view(database, statement)
         case sql.CreateView() | sql.CreateIndex():
             return _create_view(database, statement)
-        case sql.DropTable() | sql.DropView():
+        case sql.Drop():
             return _drop(database, statement)
         case sql.ShowTables():
             tables = database.catalog().tables
@@ -81,7 +80,7 @@ def _run(database: Database, statement: sql.Statement) -> Result:
     raise InputError(f"{type(statement).__name__} cannot be run here")
 
 
-def _create_table(database: Database, statement: sql.CreateTable) -> Result:
+def _create_table(database: Connection, statement: sql.CreateTable) -> Result:
     there = False
 
     def change(catalog: Catalog) -> Catalog:
@@ -99,13 +98,13 @@ def _create_table(database: Database, statement: sql.CreateTable) -> Result:
     return Result(message=f"table {statement.name} {'is there already' if there else 'created'}")
 
 
-def _add_columns(database: Database, statement: sql.AddColumns) -> Result:
+def _add_columns(database: Connection, statement: sql.AddColumns) -> Result:
     database.change_catalog(lambda catalog: catalog.with_columns(statement.table, statement.columns))
     names = ", ".join(column.name for column in statement.columns)
     return Result(message=f"table {statement.table} has the new column{'s'[: len(statement.columns) - 1]} {names}")
 
 
-def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex) -> Result:
+def _create_view(database: Connection, statement: sql.CreateView | sql.CreateIndex) -> Result:
     kind, there = "view" if isinstance(statement, sql.CreateView) else "index", False
     stopped = database.store.read_epoch_record().stopped
 
@@ -124,7 +123,7 @@ def _create_view(database: Database, statement: sql.CreateView | sql.CreateIndex
     return Result(message=f"{kind} {statement.name} {'is there already' if there else 'created'}")
 
 
-def _replace_view(database: Database, statement: sql.CreateView) -> Result:
+def _replace_view(database: Connection, statement: sql.CreateView) -> Result:
     record = database.store.read_epoch_record()
     name, there = statement.name, False
 
@@ -145,7 +144,7 @@ def _replace_view(database: Database, statement: sql.CreateView) -> Result:
     return Result(message=f"view {name} {told}")
 
 
-def _optimize(database: Database) -> Result:
+def _optimize(database: Connection) -> Result:
     record = database.store.read_epoch_record()
     before = {view.id for view in database.catalog().kept}
     change = partial(optimize_views, epoch=record.committed, filled=record.filled, stopped=record.stopped)
@@ -157,12 +156,8 @@ def _optimize(database: Database) -> Result:
     return Result(message=f"{told}; what is filled is read as it is until the new grouping is filled too")
 
 
-def _drop(database: Database, statement: sql.DropTable | sql.DropView) -> Result:
-    if isinstance(statement, sql.DropTable):
-        kind = "table"
-    else:
-        kind = "index" if statement.is_index else "view"
-    epoch, there = database.store.read_horizon().committed, False
+def _drop(database: Connection, statement: sql.Drop) -> Result:
+    kind, epoch, there = statement.kind, database.store.read_horizon().committed, False
 
     def change(catalog: Catalog) -> Catalog:
         nonlocal there
@@ -195,7 +190,7 @@ def _require_same_kind(catalog: Catalog, name: str, kind: str) -> None:
         raise DuplicateName(f"{name} is {_WHAT[found]}, not {_WHAT[kind]}", "choose another name")
 
 
-def _show_views(database: Database) -> Result:
+def _show_views(database: Connection) -> Result:
     filled, waiting = database.store.read_horizon().filled, database.catalog().replacements
     rows = []
     for view in database.catalog().views:
@@ -205,14 +200,14 @@ def _show_views(database: Database) -> Result:
     return Result(("view", "kind", "key", "state"), tuple(rows))
 
 
-def _show_create(database: Database, name: str, kind: str) -> Result:
+def _show_create(database: Connection, name: str, kind: str) -> Result:
     catalog = database.catalog()
     _require_kind(catalog, name, kind, "SHOW CREATE")
     entry = catalog.table(name) if kind == "table" else catalog.view(name)
     return Result(("statement",), ((create_text(catalog, entry),),))
 
 
-def _describe(database: Database, name: str) -> Result:
+def _describe(database: Connection, name: str) -> Result:
     catalog = database.catalog()
     if not catalog.has(name):
         raise UnknownName(f"there is no table or view {name}", "SHOW TABLES and SHOW VIEWS list what there is")
@@ -232,7 +227,7 @@ def _describe(database: Database, name: str) -> Result:
     return Result(("column", "type", "nullable", "key"), tuple(rows), message)
 
 
-def _explain(database: Database, name: str | None, query: str | None) -> Result:
+def _explain(database: Connection, name: str | None, query: str | None) -> Result:
     catalog = database.catalog()
     if query is None:
         text = explain(catalog, name)
@@ -242,8 +237,8 @@ def _explain(database: Database, name: str | None, query: str | None) -> Result:
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 
-def _change_rows(database: Database, statement: sql.Insert | sql.Update | sql.DeleteRow) -> Result:
-    table = database.table(statement.table)
+def _change_rows(database: Connection, statement: sql.Insert | sql.Update | sql.DeleteRow) -> Result:
+    table = Table(database, database.catalog().table(statement.table))
     match statement:
         case sql.Insert(columns=columns, rows=rows):
             names = columns or tuple(column.name for column in table.schema.columns)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from viewkeeper.client.connection import Connection
+from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-    from viewkeeper.client.database import Database
-    from viewkeeper.client.session import Snapshot
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.schema import TableId
 
@@ -65,7 +65,7 @@ class Lag:
     views: int
 
 
-def read_lag(database: Database) -> Lag:
+def read_lag(database: Connection) -> Lag:
     """What waits for the pipeline now."""
     record = database.store.read_epoch_record()
     waiting = [view for view in database.catalog().kept if _is_waiting(view, record)]
@@ -76,14 +76,14 @@ def _is_waiting(view: ViewDefinition, record: EpochRecord) -> bool:
     return view.node.backfill not in record.filled and why_stopped(view, record) is None
 
 
-def read_status(database: Database) -> Status:
+def read_status(database: Connection) -> Status:
     """The status now."""
     store = database.store
     record = store.read_epoch_record()
     waiting = store.waiting(record.positions)
     seconds = 0.0 if waiting.oldest is None else max(0.0, (store.now() - waiting.oldest) / 1e9)
     pid = store.claimed_by()
-    with database.snapshot() as snapshot:
+    with Snapshot(database) as snapshot:
         catalog = snapshot.catalog
         views = tuple(_view_status(database, snapshot, record, view) for view in catalog.views)
     return Status(
@@ -101,7 +101,7 @@ def read_status(database: Database) -> Status:
     )
 
 
-def _view_status(database: Database, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
+def _view_status(database: Connection, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
     stopped, filling = why_stopped(view, record), record.filling.get(view.node.backfill)
     return ViewStatus(
         view.name,
@@ -115,7 +115,7 @@ def _view_status(database: Database, snapshot: Snapshot, record: EpochRecord, vi
     )
 
 
-def _reason(database: Database, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
+def _reason(database: Connection, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
     from viewkeeper.client.reasons import reason_of  # with DuckDB, which no other part of a status needs
 
     return reason_of(database, view, listed, key)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.arguments import take_mapping
-from viewkeeper.client.ranges import byte_range, check_limit
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.row_values import (
+    byte_range,
+    check_limit,
     clear_columns,
     key_bytes,
     merge_row,
@@ -33,13 +35,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from viewkeeper.client.database import Database
-
 
 class Table:
     """A base table of an open database."""
 
-    def __init__(self, database: Database, schema: TableSchema) -> None:
+    def __init__(self, database: Connection, schema: TableSchema) -> None:
         self._database = database
         self._schema = schema
         self._written: Callable[[Token], None] = lambda token: None
@@ -222,7 +222,7 @@ def _to_dict(schema: TableSchema, key: bytes, row: bytes, wanted: list[str] | No
 class WriteGroup:
     """Puts and deletes of rows of one node that take effect together, when the block ends."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connection) -> None:
         self._database = database
         self._steps: list[tuple[TableSchema, bytes, Callable[[bytes | None], bytes | None]]] = []
         self._ended = False
@@ -240,14 +240,14 @@ class WriteGroup:
     def put(self, table: str, *key_and_columns: object) -> None:
         """Like `Table.put`, at the end of the block."""
         self._require_open()
-        schema = self._database.table(table).schema
+        schema = self._database.catalog().table(table)
         key, columns = split_put(schema, key_and_columns)
         self._steps.append((schema, key, lambda before: merge_row(schema, before, columns)))
 
     def delete(self, table: str, *key: object, columns: Sequence[str] | None = None) -> None:
         """Like `Table.delete`, at the end of the block."""
         self._require_open()
-        schema = self._database.table(table).schema
+        schema = self._database.catalog().table(table)
         encoded = key_bytes(f"table {schema.name}", schema.key_columns, key)
         if columns is None:
             self._steps.append((schema, encoded, lambda before: None))

@@ -8,14 +8,13 @@ filled yet raises instead of returning a part.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import ViewDefinition
-from viewkeeper.client.batches import limited
-from viewkeeper.client.ranges import byte_range, check_limit
+from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS, moment_of
-from viewkeeper.client.row_values import key_bytes
+from viewkeeper.client.row_values import byte_range, check_limit, key_bytes
 from viewkeeper.errors import InputError, NotReady
 from viewkeeper.model.keys import after_prefix, decode_key, part_end
 from viewkeeper.model.moments import EPOCH_MAX, Moment
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from viewkeeper.client.changes import Change, Changes
-    from viewkeeper.client.database import Database
     from viewkeeper.client.reading import ReadMode
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.horizon import Horizon
@@ -40,7 +38,9 @@ if TYPE_CHECKING:
 class View:
     """A materialized view of an open database."""
 
-    def __init__(self, database: Database, definition: ViewDefinition, held: tuple[Held, Moment] | None = None) -> None:
+    def __init__(
+        self, database: Connection, definition: ViewDefinition, held: tuple[Held, Moment] | None = None
+    ) -> None:
         self._database = database
         self._definition = definition
         self._held = held  # a snapshot's records: every read uses them
@@ -100,7 +100,8 @@ class View:
 
         check_limit(limit)
         _bounds(self._current(), prefix, start, stop)  # as in `scan`
-        return limited(self._batches(prefix, start, stop, reverse, read, timeout, records_to_arrow), limit)
+        found = self._records(prefix, start, stop, reverse=reverse, read=read, timeout=timeout)
+        return _limited((records_to_arrow(*piece) for piece in found), limit)
 
     def to_arrow(
         self,
@@ -111,10 +112,13 @@ class View:
         timeout: float = TIMEOUT_SECONDS,
     ) -> pa.Table:
         """The records of `scan`, as an Arrow table."""
+        import pyarrow as pa
+
         from viewkeeper.client.arrow import records_to_arrow
 
-        definition, keys, rows = self._records(prefix, start, stop, read, timeout)
-        return records_to_arrow(definition.node, definition.shown, keys, rows)
+        found = self._records(prefix, start, stop, read=read, timeout=timeout)
+        definitions, keys, rows = zip(*found, strict=True)
+        return records_to_arrow(definitions[0], pa.concat_arrays(keys), pa.concat_arrays(rows))
 
     def to_pandas(
         self,
@@ -150,7 +154,7 @@ class View:
         """All records, some thousand at a time: the values shown (`c0`, …), then the whole key, shown or not."""
         from viewkeeper.client.arrow import keys_and_values
 
-        return self._batches((), None, None, False, None, TIMEOUT_SECONDS, keys_and_values)
+        return itertools.starmap(keys_and_values, self._records())
 
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of the records in some ranges of keys, some thousand at a time; only for a snapshot's view."""
@@ -193,45 +197,29 @@ class View:
         finally:
             self._release(held)
 
-    def _batches(
+    def _records(
         self,
-        prefix: Sequence[object],
-        start: object,
-        stop: object,
-        reverse: bool,
-        read: ReadMode | None,
-        timeout: float,
-        to_arrow: Callable[..., pa.Table],
-    ) -> Iterator[pa.Table]:
+        prefix: Sequence[object] = (),
+        start: object = None,
+        stop: object = None,
+        *,
+        reverse: bool = False,
+        read: ReadMode | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> Iterator[tuple[ViewDefinition, pa.Array, pa.Array]]:
+        """Keys and rows of the records in a range, some thousand at a time, with the view's definition; at least once."""
         held, moment, definition, partitions = self._hold(prefix, read, timeout)
         try:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
-                yield to_arrow(definition.node, definition.shown, *pairs_to_arrow(pairs))
+                yield definition, *pairs_to_arrow(pairs)
                 return
+            yield definition, *pairs_to_arrow([])
             for keys, rows in held.batches(definition.node.table, [(partitions, low, high)], reverse=reverse):
-                yield to_arrow(definition.node, definition.shown, *present_records(definition, keys, rows))
+                yield definition, *present_records(definition, keys, rows)
         finally:
             self._release(held)
-
-    def _records(
-        self, prefix: Sequence[object], start: object, stop: object, read: ReadMode | None, timeout: float
-    ) -> tuple[ViewDefinition, pa.Array, pa.Array]:
-        """Keys and rows of the records in a range, as Arrow arrays; with the view's definition."""
-        import pyarrow as pa
-
-        held, moment, definition, partitions = self._hold(prefix, read, timeout)
-        try:
-            low, high = _bounds(definition, prefix, start, stop)
-            if self._is_unfilled(definition, moment):
-                found = [pairs_to_arrow(self._unfilled_pairs(definition))]
-            else:
-                found = [pairs_to_arrow([]), *held.batches(definition.node.table, [(partitions, low, high)])]
-        finally:
-            self._release(held)
-        keys, rows = (pa.concat_arrays(arrays) for arrays in zip(*found, strict=True))
-        return definition, *present_records(definition, keys, rows)
 
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
@@ -383,3 +371,16 @@ def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, ob
     node = definition.node
     parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
     return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in definition.shown}
+
+
+def _limited(tables: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
+    """The first `limit` rows of the tables, and no table without rows."""
+    left = limit
+    for table in tables:
+        if left is not None:
+            table = table.slice(0, left)
+            left -= len(table)
+        if len(table):
+            yield table
+        if left == 0:
+            return

@@ -13,12 +13,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import duckdb
 import pyarrow as pa
 
 from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
+from viewkeeper.client.connection import Connection
 from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
 from viewkeeper.load.files import Reading, SourceFile, failure_of, match_columns, open_files, rows_of
 from viewkeeper.load.inference import infer_statement
@@ -29,9 +30,6 @@ from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.sql.statements import parse_statements
 from viewkeeper.sql.syntax import CreateTable
-
-if TYPE_CHECKING:
-    from viewkeeper.client.database import Database
 
 Progress = Callable[[int, int], None]  # rows written, rows in all
 
@@ -98,7 +96,7 @@ class Load:
 
     def run(
         self,
-        database: Database,
+        database: Connection,
         table: str,
         created: str | None,
         *,
@@ -107,11 +105,13 @@ class Load:
         wrote: Callable[[Token], None] | None = None,
     ) -> Loaded:
         """Create the table, if asked for and not done, and put all rows; `wrote` is called for each transaction."""
-        if created and _is_there(database, created):
+        if created and not _is_there(database, created):
+            from viewkeeper.client.statements import execute  # with the SQL parser
+
+            execute(database, created)
+        elif created:
             created = None
-        if created:
-            database.execute(created)
-        schema = database.table(table).schema
+        schema = database.catalog().table(table)
         if not self.total:  # what was inferred from the files was checked against them
             self.check(schema, ignore_unknown=ignore_unknown)
 
@@ -188,12 +188,12 @@ def _parse(statement: str) -> TableSchema:
     return TableSchema(TableId(0), parsed.name, parsed.columns, parsed.key)
 
 
-def _is_there(database: Database, created: str) -> bool:
+def _is_there(database: Connection, created: str) -> bool:
     """Whether the table to be created exists, as an interrupted load leaves it; DuplicateName if it differs."""
     wanted = _parse(created)
     if not database.catalog().has(wanted.name):
         return False
-    there = database.table(wanted.name).schema
+    there = database.catalog().table(wanted.name)
     if (there.columns, there.key) != (wanted.columns, wanted.key):
         raise DuplicateName(f"{there.name} is there already, with other columns", "leave create out to load into it")
     return True
@@ -224,7 +224,7 @@ def _bad_row(file: SourceFile, column: Column, record: int, value: str | None) -
 
 
 def load(
-    database: Database,
+    database: Connection,
     table: str,
     paths: Sequence[str | os.PathLike[str]],
     reading: Reading,
@@ -253,9 +253,9 @@ def require_sensible(*, create: bool, key: Sequence[str], ignore_unknown: bool) 
         raise InputError("a table that is created has all columns of the file", "leave ignore_unknown out")
 
 
-def require_target(database: Database, table: str, *, create: bool) -> None:
+def require_target(database: Connection, table: str, *, create: bool) -> None:
     """Raise early, before any file is read, if there is no such table to load into."""
     if database.catalog().has(table):
-        database.table(table)
+        database.catalog().table(table)
     elif not create:
         raise UnknownName(f"there is no table {table}", "create=True, with a key, makes it from the files")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NewType
+from typing import Any
 
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
 from viewkeeper.model.fills import BackfillProgress, Chunk, advance
 from viewkeeper.model.keeping import Keeping
-from viewkeeper.model.positions import Cut, Positions, Stream, covers, positions_from_json, positions_to_json
+from viewkeeper.model.plain import fields_to_plain, from_plain
+from viewkeeper.model.positions import Cut, Positions, Stream, covers
 
-Epoch = NewType("Epoch", int)
 READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (R4)
 
 
@@ -33,6 +33,17 @@ class Inflight:
     aborted: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
     indexed: frozenset[int] = frozenset()  # tables for which the epoch indexes the records it writes
+
+    def to_json(self) -> dict:
+        value = fields_to_plain(self)
+        cut = value.pop("stop")
+        return value | {"stop": cut["positions"], "stamp": cut["stamp"], "changes": cut["changes"]}
+
+    @staticmethod
+    def from_json(value: dict) -> Inflight:
+        cut = {"positions": value["stop"], "stamp": value["stamp"], "changes": value["changes"]}
+        others = {name: part for name, part in value.items() if name not in ("stamp", "changes")}
+        return from_plain(Inflight, others | {"stop": cut})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,62 +207,8 @@ def _next(record: EpochRecord, **changes: Any) -> EpochRecord:
 
 
 def record_to_json(record: EpochRecord) -> dict:
-    value = {name: getattr(record, name) for name in ("version", "incarnation", "generation", "owner", "last")}
-    value |= {name: getattr(record, name) for name in ("committed", "stamp", "floor")}
-    value |= {
-        "recent": list(record.recent),
-        "aborted": list(record.aborted),
-        "positions": positions_to_json(record.positions),
-    }
-    value["checksums"] = {stream: record.checksums[stream] for stream in sorted(record.checksums)}
-    value["filled"] = {str(key): record.filled[key] for key in sorted(record.filled)}
-    value["filling"] = {str(key): record.filling[key].to_json() for key in sorted(record.filling)}
-    value["rebuilt"] = positions_to_json(record.rebuilt)
-    value["stopped"] = {str(key): record.stopped[key] for key in sorted(record.stopped)}
-    value["pins"] = {name: list(record.pins[name]) for name in sorted(record.pins)}
-    value["keeping"] = record.keeping.to_json()
-    inflight = record.inflight
-    value["inflight"] = inflight and {
-        "epoch": inflight.epoch,
-        "start": positions_to_json(inflight.start),
-        "stop": positions_to_json(inflight.stop.positions),
-        "stamp": inflight.stop.stamp,
-        "changes": inflight.stop.changes,
-        "plan": inflight.plan,
-        "floor": inflight.floor,
-        "aborted": list(inflight.aborted),
-        "chunks": [chunk.to_json() for chunk in inflight.chunks],
-        "indexed": sorted(inflight.indexed),
-    }
-    return value
+    return fields_to_plain(record)
 
 
 def record_from_json(value: dict) -> EpochRecord:
-    inflight = value["inflight"]
-    if inflight:
-        stop = Cut(positions_from_json(inflight["stop"]), inflight["stamp"], inflight["changes"])
-        start, plan = positions_from_json(inflight["start"]), inflight["plan"]
-        aborted_epochs, chunks = tuple(inflight["aborted"]), tuple(map(Chunk.from_json, inflight["chunks"]))
-        floor, indexed = inflight["floor"], frozenset(inflight.get("indexed", ()))
-        inflight = Inflight(inflight["epoch"], start, stop, plan, floor, aborted_epochs, chunks, indexed)
-    return EpochRecord(
-        version=value["version"],
-        incarnation=value["incarnation"],
-        generation=value["generation"],
-        owner=value["owner"],
-        last=value["last"],
-        committed=value["committed"],
-        positions=positions_from_json(value["positions"]),
-        stamp=value["stamp"],
-        checksums={Stream(stream): checksum for stream, checksum in value["checksums"].items()},
-        recent=tuple(value["recent"]),
-        floor=value["floor"],
-        aborted=tuple(value["aborted"]),
-        filled={int(key): epoch for key, epoch in value["filled"].items()},
-        filling={int(key): BackfillProgress.from_json(fill) for key, fill in value["filling"].items()},
-        rebuilt=positions_from_json(value["rebuilt"]),
-        stopped={int(key): reason for key, reason in value["stopped"].items()},
-        pins={name: (held[0], held[1]) for name, held in value["pins"].items()},
-        inflight=inflight,
-        keeping=Keeping.from_json(value["keeping"]) if "keeping" in value else Keeping(),
-    )
+    return from_plain(EpochRecord, value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 START = b""  # below every key
+Border = bytes | None  # None is after every key
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Borders:
     The rows begin after the first key; the last key is None when the part ends there.
     """
 
-    keys: tuple[bytes | None, ...]
+    keys: tuple[Border, ...]
     rows: int
     bytes: int
 
@@ -34,22 +35,11 @@ class Chunk:
 
     source: int
     tables: tuple[int, ...]
-    borders: dict[int, tuple[bytes | None, ...]]
+    borders: dict[int, tuple[Border, ...]]
     rows: int
     bytes: int
     total: int
     opens: bool  # the first of its source
-
-    def to_json(self) -> dict:
-        borders = {str(part): [_to_text(key) for key in keys] for part, keys in sorted(self.borders.items())}
-        numbers = {"source": self.source, "rows": self.rows, "bytes": self.bytes, "total": self.total}
-        return numbers | {"tables": list(self.tables), "borders": borders, "opens": self.opens}
-
-    @staticmethod
-    def from_json(value: dict) -> Chunk:
-        borders = {int(part): tuple(_to_key(key) for key in keys) for part, keys in value["borders"].items()}
-        rows, size, total = (value[name] for name in ("rows", "bytes", "total"))
-        return Chunk(value["source"], tuple(value["tables"]), borders, rows, size, total, value["opens"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +57,6 @@ class BackfillProgress:
     def is_done(self) -> bool:
         return not any(self.cursors.values())
 
-    def to_json(self) -> dict:
-        cursors = {
-            str(source): {str(part): key.hex() for part, key in sorted(parts.items())}
-            for source, parts in sorted(self.cursors.items())
-        }
-        return {"cursors": cursors, "rows": self.rows, "total": self.total}
-
-    @staticmethod
-    def from_json(value: dict) -> BackfillProgress:
-        cursors = {
-            int(source): {int(part): bytes.fromhex(key) for part, key in parts.items()}
-            for source, parts in value["cursors"].items()
-        }
-        return BackfillProgress(cursors, value["rows"], value["total"])
-
 
 def advance(before: BackfillProgress | None, chunk: Chunk) -> BackfillProgress:
     """The progress after a committed chunk."""
@@ -90,11 +65,3 @@ def advance(before: BackfillProgress | None, chunk: Chunk) -> BackfillProgress:
     total = was.total + (chunk.total if chunk.opens else 0)
     rows = was.rows + chunk.rows
     return BackfillProgress(was.cursors | {chunk.source: cursors}, rows, max(total, rows))
-
-
-def _to_text(key: bytes | None) -> str | None:
-    return None if key is None else key.hex()
-
-
-def _to_key(text: str | None) -> bytes | None:
-    return None if text is None else bytes.fromhex(text)

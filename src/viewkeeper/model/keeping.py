@@ -54,12 +54,3 @@ class Keeping:
             passed = [epoch for epoch, then in self.marks if then <= stamp - self.seconds * 1e9]
             floors.append(passed[-1] if passed else kept)
         return min(floors, default=committed)
-
-    def to_json(self) -> dict[str, object]:
-        marks = [list(mark) for mark in self.marks]
-        return {"epochs": self.epochs, "seconds": self.seconds, "marks": marks, "indexed_from": self.indexed_from}
-
-    @staticmethod
-    def from_json(value: dict) -> Keeping:
-        marks = tuple((epoch, stamp) for epoch, stamp in value["marks"])
-        return Keeping(value["epochs"], value["seconds"], marks, value["indexed_from"])

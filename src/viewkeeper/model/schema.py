@@ -77,13 +77,3 @@ class TableSchema:
     def as_of(self, view: TableId) -> TableSchema:
         """The table as it was when the view with that id was written: without the columns added later."""
         return replace(self, columns=tuple(column for column in self.columns if column.added <= view))
-
-    def to_json(self) -> dict[str, object]:
-        columns = [column.to_json() for column in self.columns]
-        return {"id": self.id, "name": self.name, "columns": columns, "key": list(self.key), "delta": self.delta}
-
-    @staticmethod
-    def from_json(value: dict) -> TableSchema:
-        columns = tuple(Column.from_json(column) for column in value["columns"])
-        delta = None if value["delta"] is None else TableId(value["delta"])
-        return TableSchema(TableId(value["id"]), value["name"], columns, tuple(value["key"]), delta)

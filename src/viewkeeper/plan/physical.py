@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.fills import Chunk
+from viewkeeper.model.plain import from_plain, remembered, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, DeltaNode, Node, ProjectNode
-from viewkeeper.plan.plain import from_plain, remembered, to_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,12 @@ class PhysicalPlan:
         return hashlib.blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        return {"tables": [table.to_json() for table in self.tables], "nodes": [node_to_json(n) for n in self.nodes]}
+        return {"tables": to_plain(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
 
     @staticmethod
     @remembered
     def from_json(value: dict) -> PhysicalPlan:
-        tables = tuple(TableSchema.from_json(table) for table in value["tables"])
+        tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
         return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]))
 
 

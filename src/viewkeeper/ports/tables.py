@@ -20,7 +20,9 @@ from viewkeeper.model.writes import Image, RowWrites
 class HeldRows(Protocol):
     """The rows of all tables as they were when held, until `close`."""
 
-    def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan_all(
+        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
         """(key, row) pairs with start <= key < stop, in key order."""
         ...
 

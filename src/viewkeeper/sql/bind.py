@@ -19,7 +19,7 @@ from viewkeeper.sql.bind_sets import bind_set
 from viewkeeper.sql.bind_with import bind_with
 from viewkeeper.sql.environment import Environment
 from viewkeeper.sql.queries import parse_query
-from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.refusals import allow_clauses
 from viewkeeper.sql.relations import Relation, walk_relations
 
 RELATIONS_MAX = 2_000
@@ -58,8 +58,6 @@ def _bind_any(node: exp.Expression, env: Environment) -> Relation:
         case exp.SetOperation():
             return order_relation(node, bind_set(node, env), once=env.once)
         case exp.Subquery() if not node.args.get("alias"):
-            for name, value in node.args.items():
-                if value and name not in ("this", "order", "limit", "offset", "with_"):
-                    raise refuse_clause(name)
+            allow_clauses(node, "this", "order", "limit", "offset", "with_")
             return order_relation(node, _bind_nested(node.this, env), once=env.once)
     raise SqlError("a view is defined by a SELECT")

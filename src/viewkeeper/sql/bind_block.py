@@ -27,7 +27,7 @@ from viewkeeper.sql.bind_subqueries import apply_predicate, split_where
 from viewkeeper.sql.environment import Block, Environment
 from viewkeeper.sql.expressions import conjuncts, walk
 from viewkeeper.sql.positions import project, select
-from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.refusals import allow_clauses
 from viewkeeper.sql.relations import Relation
 from viewkeeper.sql.scope import OuterRef, Scope
 from viewkeeper.sql.select_list import select_items
@@ -80,8 +80,6 @@ def bind_block(tree: exp.Select, env: Environment) -> Relation:
 
 
 def _refuse_clauses(tree: exp.Select) -> None:
-    for name, value in tree.args.items():
-        if value and name not in _CLAUSES:
-            raise refuse_clause(name)
+    allow_clauses(tree, *_CLAUSES)
     if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
         raise UnsupportedSql("DISTINCT ON is not supported", "GROUP BY the columns, with MIN or MAX of the rest")

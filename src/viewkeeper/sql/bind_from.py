@@ -19,7 +19,7 @@ from viewkeeper.sql.bind_joins import inner_join, outer_join
 from viewkeeper.sql.environment import Environment, Named
 from viewkeeper.sql.expressions import Call, Cast, ColumnRef, Expression, conjuncts
 from viewkeeper.sql.positions import shift
-from viewkeeper.sql.refusals import name_of, refuse_clause
+from viewkeeper.sql.refusals import allow_clauses, name_of
 from viewkeeper.sql.relations import Relation, Scan
 from viewkeeper.sql.scope import Name, Scope, Source, names_of
 from viewkeeper.sql.tokens import check_name
@@ -94,11 +94,9 @@ def _bind_source(node: exp.Expression, env: Environment) -> From:
 
 
 def _bind_table(node: exp.Table, env: Environment) -> From:
-    for name, value in node.args.items():
-        if name == "db" and value:
-            raise UnsupportedSql(f"table {node.sql(dialect='spark')} is qualified", "a table has a name of one part")
-        if value and name not in ("this", "alias", "joins"):
-            raise refuse_clause(name)
+    if node.args.get("db"):
+        raise UnsupportedSql(f"table {node.sql(dialect='spark')} is qualified", "a table has a name of one part")
+    allow_clauses(node, "this", "alias", "joins")
     if node.alias:
         check_name(node.alias, "table")
     return _leaf(env.named(node.name), node.alias or node.name, node.args.get("alias"))
@@ -106,9 +104,7 @@ def _bind_table(node: exp.Table, env: Environment) -> From:
 
 def _bind_parentheses(node: exp.Subquery, env: Environment) -> From:
     """A query, or tables and joins in parentheses."""
-    for name, value in node.args.items():
-        if value and name not in ("this", "alias"):
-            raise refuse_clause(name)
+    allow_clauses(node, "this", "alias")
     alias = node.args.get("alias")
     inner = node.this
     while isinstance(inner, exp.Subquery):
@@ -178,9 +174,7 @@ def _kind(node: exp.Join) -> str:
     if node.method == "NATURAL":
         raise UnsupportedSql("NATURAL JOIN is not supported", "name the columns: JOIN … USING (a, b)")
     shown = " ".join(part for part in (node.method, node.side, node.kind) if part)
-    for name, value in node.args.items():
-        if value and name not in ("this", "on", "using", "side", "kind", "method"):
-            raise refuse_clause(name)
+    allow_clauses(node, "this", "on", "using", "side", "kind", "method")
     if node.method or (node.side, node.kind) not in _KINDS:
         hint = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI and LEFT ANTI JOIN are"
         raise UnsupportedSql(f"{shown} JOIN is not supported", hint)

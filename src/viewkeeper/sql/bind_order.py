@@ -17,7 +17,7 @@ from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.expressions import Aggregate, ColumnRef, Expression, rewrite, walk
 from viewkeeper.sql.positions import column_refs, keep_columns, project
-from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.refusals import allow_clauses, refuse_clause
 from viewkeeper.sql.relations import Ordering, Output, Relation, Sorted, Top
 from viewkeeper.sql.scope import Scope, Source, ambiguous, names_of
 
@@ -80,9 +80,7 @@ def _is_all(limit: exp.Expression) -> bool:
 
 
 def _term(node: exp.Ordered, items: Sequence[Output], scope: Scope) -> Ordering:
-    for name, value in node.args.items():
-        if value and name not in ("this", "desc", "nulls_first"):
-            raise refuse_clause(name)
+    allow_clauses(node, "this", "desc", "nulls_first")
     # sqlglot fills in Spark's defaults: NULLs come first, with DESC last.
     return Ordering(_expression(node.this, items, scope), bool(node.args.get("desc")), bool(node.args["nulls_first"]))
 

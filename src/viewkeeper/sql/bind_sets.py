@@ -18,7 +18,7 @@ from viewkeeper.sql.bind_grouping import aggregation, distinct_rows
 from viewkeeper.sql.environment import Environment, without_parentheses
 from viewkeeper.sql.expressions import ColumnRef, Expression, Literal
 from viewkeeper.sql.positions import column_refs, project
-from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.refusals import allow_clauses
 from viewkeeper.sql.relations import Output, Relation, Union
 from viewkeeper.sql.type_rules import common_type
 
@@ -40,9 +40,7 @@ def bind_set(node: exp.SetOperation, env: Environment) -> Relation:
 def _refuse_clauses(node: exp.SetOperation) -> None:
     if node.args.get("by_name"):
         raise UnsupportedSql("UNION BY NAME is not supported", "list the columns of each branch in one order")
-    for name, value in node.args.items():
-        if value and name not in ("this", "expression", "distinct", *_MODIFIERS):
-            raise refuse_clause(name)
+    allow_clauses(node, "this", "expression", "distinct", *_MODIFIERS)
     for side in (node.this, node.expression):
         if isinstance(side, exp.Select) and any(side.args.get(name) for name in ("order", "limit", "offset")):
             name = node.key.upper()

@@ -11,7 +11,7 @@ from sqlglot import exp
 from viewkeeper.errors import DuplicateName, UnsupportedSql
 from viewkeeper.sql.bind_from import column_aliases
 from viewkeeper.sql.environment import Environment, Named
-from viewkeeper.sql.refusals import refuse_clause
+from viewkeeper.sql.refusals import allow_clauses
 
 
 def bind_with(node: exp.Expression, env: Environment) -> Environment:
@@ -30,9 +30,7 @@ def bind_with(node: exp.Expression, env: Environment) -> Environment:
 
 
 def _bind_entry(entry: exp.CTE, env: Environment) -> Named:
-    for name, value in entry.args.items():
-        if value and name not in ("this", "alias"):
-            raise refuse_clause(name)
+    allow_clauses(entry, "this", "alias")
     relation = env.bind_nested(entry.this, env)
     columns = [column.name for column in relation.columns]
     return Named(relation, f"query {entry.alias}", column_aliases(entry.args["alias"], columns, entry.alias))

@@ -6,11 +6,11 @@ distinct legal names.
 
 from __future__ import annotations
 
-from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
+from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType, parse_type
-from viewkeeper.sql.syntax import AddColumns, CreateIndex, CreateTable, CreateView, DropTable, DropView, Rename
-from viewkeeper.sql.tokens import Cursor
+from viewkeeper.sql.syntax import AddColumns, CreateIndex, CreateTable, CreateView, Drop, Rename
+from viewkeeper.sql.tokens import Cursor, refuse_duplicates
 
 _COLUMN_CLAUSES = {
     "DEFAULT": "put the value with the row",
@@ -21,6 +21,7 @@ _COLUMN_CLAUSES = {
     "COLLATE": "strings are ordered by their bytes",
     "COMMENT": "write -- comments in the SQL text",
 }
+_SPELLING = "names differ in more than case"
 _TABLE_CLAUSES = ("FOREIGN", "CONSTRAINT", "UNIQUE", "CHECK")
 _ALTER_HINT = "ALTER TABLE name ADD COLUMN column TYPE, ADD COLUMNS (column TYPE, …), or RENAME TO name"
 _ADDED_CLAUSES = _COLUMN_CLAUSES | {
@@ -53,12 +54,8 @@ def parse_create(cursor: Cursor) -> CreateTable | CreateView | CreateIndex:
     raise cursor.error(f"cannot create {cursor.found}", hint)
 
 
-def _if_not_exists(cursor: Cursor) -> bool:
-    return cursor.take("IF", "NOT", "EXISTS")
-
-
 def _create_view(cursor: Cursor, *, or_replace: bool = False) -> CreateView:
-    if_not_exists = _if_not_exists(cursor)
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     if or_replace and if_not_exists:
         raise SqlError("OR REPLACE and IF NOT EXISTS contradict each other", "leave one of them out")
     name = cursor.name("view")
@@ -75,7 +72,7 @@ def _create_view(cursor: Cursor, *, or_replace: bool = False) -> CreateView:
 
 
 def _create_index(cursor: Cursor) -> CreateIndex:
-    if_not_exists = _if_not_exists(cursor)
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.name("index")
     cursor.expect("ON", hint="CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
     table = cursor.name("table")
@@ -84,7 +81,7 @@ def _create_index(cursor: Cursor) -> CreateIndex:
     if cursor.word == "WHERE":
         raise UnsupportedSql("a partial index (WHERE) is not supported", "make a view with that WHERE")
     cursor.finish("CREATE INDEX name ON table (column, …) [INCLUDE (column, …)]")
-    _refuse_duplicates(columns + covered, f"index {name}")
+    refuse_duplicates(columns + covered, f"index {name}", _SPELLING)
     return CreateIndex(name, table, columns, covered, if_not_exists)
 
 
@@ -115,7 +112,7 @@ def parse_alter(cursor: Cursor) -> AddColumns | Rename:
     if listed:
         cursor.expect(")")
     cursor.finish(_ALTER_HINT)
-    _refuse_duplicates(tuple(column.name for column in columns), f"ALTER TABLE {table}")
+    refuse_duplicates([column.name for column in columns], f"ALTER TABLE {table}", _SPELLING)
     return AddColumns(table, tuple(columns))
 
 
@@ -139,23 +136,21 @@ def _added_column(cursor: Cursor) -> Column:
     return Column(name, type_)
 
 
-def parse_drop(cursor: Cursor) -> DropTable | DropView:
+def parse_drop(cursor: Cursor) -> Drop:
     cursor.expect("DROP")
-    is_table, is_index = cursor.take("TABLE"), cursor.take("INDEX")
-    if not is_table and not is_index:
-        cursor.take("MATERIALIZED")
-        if not cursor.take("VIEW"):
-            raise cursor.error(f"cannot drop {cursor.found}", "DROP TABLE, DROP MATERIALIZED VIEW or DROP INDEX")
+    kind = "view" if cursor.take("MATERIALIZED", "VIEW") else cursor.take_kind()
+    if kind is None:
+        raise cursor.error(f"cannot drop {cursor.found}", "DROP TABLE, DROP MATERIALIZED VIEW or DROP INDEX")
     if_exists = cursor.take("IF", "EXISTS")
-    name = cursor.name("table" if is_table else "index" if is_index else "view")
+    name = cursor.name(kind)
     if cursor.word in ("CASCADE", "RESTRICT", "PURGE"):
         raise UnsupportedSql(f"{cursor.word} is not supported", "drop the views of a table first")
     cursor.finish()
-    return DropTable(name, if_exists) if is_table else DropView(name, if_exists, is_index)
+    return Drop(kind, name, if_exists)
 
 
 def _create_table(cursor: Cursor) -> CreateTable:
-    if_not_exists = _if_not_exists(cursor)
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.name("table")
     if cursor.word in ("AS", "LIKE"):
         raise UnsupportedSql(f"CREATE TABLE … {cursor.word} is not supported", "name the columns and their types")
@@ -182,12 +177,12 @@ def _create_table(cursor: Cursor) -> CreateTable:
 
 
 def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, if_not_exists: bool) -> CreateTable:
-    _refuse_duplicates(tuple(column.name for column in columns), f"table {name}")
+    refuse_duplicates([column.name for column in columns], f"table {name}", _SPELLING)
     if not keys:
         raise SqlError(f"table {name} has no primary key", "add PRIMARY KEY (column, …)")
     if len(keys) > 1:
         raise SqlError(f"table {name} has {len(keys)} primary keys", "name all key columns in one PRIMARY KEY (…)")
-    _refuse_duplicates(keys[0], f"the primary key of {name}")
+    refuse_duplicates(keys[0], f"the primary key of {name}", _SPELLING)
     spelled = {column.name.lower(): column.name for column in columns}
     for part in keys[0]:
         if part.lower() not in spelled:
@@ -235,11 +230,3 @@ def _type(cursor: Cursor, column: str) -> SqlType:
     if type_.kind == "INT128":
         raise UnsupportedSql("type INT128 is not supported", "use DECIMAL(38,0)")
     return type_
-
-
-def _refuse_duplicates(names: tuple[str, ...], where: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name.lower() in seen:
-            raise DuplicateName(f"{where} names column {name} twice", "names differ in more than case")
-        seen.add(name.lower())

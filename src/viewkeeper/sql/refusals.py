@@ -35,6 +35,13 @@ def refuse_clause(name: str) -> UnsupportedSql:
     return UnsupportedSql(f"{clause} is not supported", hint)
 
 
+def allow_clauses(node: exp.Expression, *names: str) -> None:
+    """Raise where a node has another clause than these."""
+    for name, value in node.args.items():
+        if value and name not in names:
+            raise refuse_clause(name)
+
+
 def refuse_keyless(join: str, left: str, right: str) -> UnsupportedSql:
     """The refusal of a join that would pair every row with every row."""
     return UnsupportedSql(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
+from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.sql.literals import read_literal
 from viewkeeper.sql.syntax import DeleteRow, Insert, Update, Value
-from viewkeeper.sql.tokens import Cursor, check_name
+from viewkeeper.sql.tokens import Cursor, check_name, refuse_duplicates
 
+_ONCE = "name it once"
 _BY_KEY = "write WHERE key = literal AND …, one condition for each key column"
 
 
@@ -26,7 +27,7 @@ def parse_insert(cursor: Cursor) -> Insert:
         target = target.this
     if not isinstance(source, exp.Values):
         raise UnsupportedSql("INSERT … SELECT is not supported", "read the rows first and put_many them")
-    _distinct(columns, "INSERT")
+    refuse_duplicates(columns, "INSERT", _ONCE)
     rows = tuple(_row(entry, width=len(columns)) for entry in source.expressions)
     return Insert(_table(target), columns, rows)
 
@@ -35,7 +36,7 @@ def parse_update(cursor: Cursor) -> Update:
     node = _parse(cursor, exp.Update, "UPDATE")
     _only(node, "UPDATE", {"this", "expressions", "where"}, "UPDATE table SET column = literal, … WHERE …")
     assignments = tuple(_equation(entry, "SET") for entry in node.expressions)
-    _distinct(tuple(name for name, _ in assignments), "SET")
+    refuse_duplicates([name for name, _ in assignments], "SET", _ONCE)
     return Update(_table(node.this), assignments, _key(node, "UPDATE"))
 
 
@@ -107,7 +108,7 @@ def _key(node: exp.Expression, word: str) -> tuple[tuple[str, Value], ...]:
         if not isinstance(condition, exp.EQ):
             raise UnsupportedSql(f"{condition.sql(dialect='spark')} is not supported in WHERE of {word}", _BY_KEY)
     pairs = tuple(_equation(condition, "WHERE") for condition in conditions)
-    _distinct(tuple(name for name, _ in pairs), "WHERE")
+    refuse_duplicates([name for name, _ in pairs], "WHERE", _ONCE)
     return pairs
 
 
@@ -118,11 +119,3 @@ def _opened(condition: exp.Expression) -> list[exp.Expression]:
         case exp.Paren():
             return [condition.this]
     return [condition]
-
-
-def _distinct(names: tuple[str, ...], clause: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name.lower() in seen:
-            raise DuplicateName(f"{clause} names column {name} twice", "name it once")
-        seen.add(name.lower())

@@ -11,50 +11,17 @@ from viewkeeper.sql.ddl import parse_alter, parse_create, parse_drop
 from viewkeeper.sql.queries import read_query
 from viewkeeper.sql.row_statements import parse_delete, parse_insert, parse_update
 from viewkeeper.sql.syntax import (
-    AddColumns,
-    CreateIndex,
-    CreateTable,
     CreateView,
-    DeleteRow,
     Describe,
-    DropTable,
-    DropView,
     Explain,
-    Insert,
     OptimizeViews,
-    Rename,
     Select,
     ShowCreate,
     ShowTables,
     ShowViews,
     Statement,
-    Update,
-    Value,
 )
 from viewkeeper.sql.tokens import Cursor, split_statements
-
-__all__ = [
-    "AddColumns",
-    "CreateIndex",
-    "CreateTable",
-    "CreateView",
-    "DeleteRow",
-    "Describe",
-    "DropTable",
-    "DropView",
-    "Explain",
-    "Insert",
-    "OptimizeViews",
-    "Rename",
-    "Select",
-    "ShowCreate",
-    "ShowTables",
-    "ShowViews",
-    "Statement",
-    "Update",
-    "Value",
-    "parse_statements",
-]
 
 _KNOWN = "CREATE, ALTER, DROP, OPTIMIZE VIEWS, SHOW, DESCRIBE, EXPLAIN, SELECT, INSERT, UPDATE, DELETE"
 _REFUSED = {
@@ -123,7 +90,7 @@ def _parse_show(cursor: Cursor) -> ShowTables | ShowViews | ShowCreate:
 
 def _parse_show_create(cursor: Cursor) -> ShowCreate:
     cursor.take("MATERIALIZED")
-    kind = next((kind for kind in ("table", "view", "index") if cursor.take(kind.upper())), None)
+    kind = cursor.take_kind()
     if kind is None:
         raise cursor.error(f"expected TABLE, VIEW or INDEX, found {cursor.found}")
     name = cursor.name(kind)

@@ -34,7 +34,10 @@ class AddColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class Drop:
+    """`kind` is "table", "view" or "index"."""
+
+    kind: str
     name: str
     if_exists: bool
 
@@ -56,15 +59,6 @@ class Rename:
     name: str
     new_name: str
     is_table: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DropView:
-    """Also DROP INDEX: an index is a view of the catalog."""
-
-    name: str
-    if_exists: bool
-    is_index: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +137,8 @@ Statement = (
     CreateTable
     | AddColumns
     | Rename
-    | DropTable
+    | Drop
     | CreateView
-    | DropView
     | CreateIndex
     | ShowTables
     | ShowViews

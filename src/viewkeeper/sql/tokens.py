@@ -7,6 +7,7 @@ whole text, and no exception of sqlglot leaves this module.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
-from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.sql.dialect import ViewSpark
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -128,6 +129,10 @@ class Cursor:
             self.place += 1
         return True
 
+    def take_kind(self) -> str | None:
+        """Step over TABLE, VIEW or INDEX, and return which it was, in lower case."""
+        return next((kind for kind in ("table", "view", "index") if self.take(kind.upper())), None)
+
     def expect(self, *words: str, hint: str | None = None) -> None:
         for word in words:
             if not self.take(word):
@@ -188,6 +193,15 @@ def quoted(name: str) -> str:
     """The name as a statement takes it: in backticks if it is an SQL keyword."""
     (token,) = tokenize(name)[1]
     return name if token.token_type == TokenType.VAR else f"`{name}`"
+
+
+def refuse_duplicates(names: Sequence[str], where: str, hint: str) -> None:
+    """Raise where a column is named twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise DuplicateName(f"{where} names column {name} twice", hint)
+        seen.add(name.lower())
 
 
 def check_name(name: str, what: str) -> None:

@@ -14,8 +14,8 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.check import expansion
+from viewkeeper.check.blocks import text_of
 from viewkeeper.check.expansion import Tables
-from viewkeeper.check.parsing import text_of
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.sql.dialect import ViewSpark
 

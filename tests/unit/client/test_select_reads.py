@@ -8,7 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.client import scans
+from viewkeeper.model import tablebatches
 from viewkeeper.stores.embedded.held import HeldViews
 
 ROWS = 6_000
@@ -35,7 +35,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> vk.Database:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted, scan, decode = Counted(), HeldViews.scan, scans.decode_rows
+    counted, scan, decode = Counted(), HeldViews.scan, tablebatches.decode_rows
 
     def count(held: HeldViews, *args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
         for pair in scan(held, *args, **options):
@@ -47,7 +47,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         return decode(columns, rows, wanted)
 
     monkeypatch.setattr(HeldViews, "scan", count)
-    monkeypatch.setattr(scans, "decode_rows", watch)
+    monkeypatch.setattr(tablebatches, "decode_rows", watch)
     return counted
 
 
@@ -109,9 +109,9 @@ def test_all_tables_are_read_at_one_moment(db: vk.Database, monkeypatch: pytest.
     """Both sides of a self-join see the same rows, whatever is written meanwhile."""
     scan = HeldViews.scan
 
-    def write_meanwhile(held: HeldViews, *args: object) -> Iterator[tuple[bytes, bytes]]:
+    def write_meanwhile(held: HeldViews, *args: object, **options: object) -> Iterator[tuple[bytes, bytes]]:
         db.table("t").put("late", 1, 1, {"x": 1})
-        return scan(held, *args)
+        return scan(held, *args, **options)
 
     monkeypatch.setattr(HeldViews, "scan", write_meanwhile)
     alone = "SELECT COUNT(*) FROM t p LEFT ANTI JOIN t q ON p.a = q.a AND p.b = q.b AND p.c = q.c"
@@ -121,7 +121,7 @@ def test_all_tables_are_read_at_one_moment(db: vk.Database, monkeypatch: pytest.
 
 
 def test_what_the_store_says_is_what_is_raised(db: vk.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: object) -> Iterator[tuple[bytes, bytes]]:
+    def broken(*_args: object, **_options: object) -> Iterator[tuple[bytes, bytes]]:
         raise vk.CorruptStore("the directory is damaged")
         yield
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.model.keeping import Keeping
+from viewkeeper.model.plain import from_plain, to_plain
 
 SECOND = 1_000_000_000
 
@@ -25,7 +26,7 @@ def test_at_least_what_was_asked_for_is_kept_and_not_much_more(epochs: int, seco
             assert floor == epoch - 1
         keeping = keeping.committed(epoch, stamp)
         assert len(keeping.marks) <= 35
-        assert Keeping.from_json(keeping.to_json()) == keeping
+        assert from_plain(Keeping, to_plain(keeping)) == keeping
         stamps.append(stamp)
     quiet = stamps[-1] + (2 * seconds + 60) * SECOND
     by_epochs, by_seconds = len(gaps) - epochs, keeping.marks[-1][0] if seconds else len(gaps)

@@ -73,7 +73,7 @@ def spoil(db: vk.Database, table: int | None, change: Callable[[bytes], bytes]) 
     for number in range(db.store.partitions):
         with db.store.partition(number).environment.write("records") as transaction:
             prefix = tree.table_prefix(table)
-            for key, chain in list(tree.scan(transaction, *tree.prefix_range(prefix))):
+            for key, chain in list(tree.scan(transaction, *tree.range_after(prefix, b"", None))):
                 ((_, row),) = versions_of(chain)
                 tree.put(transaction, key, chain[: len(chain) - len(row or b"")] + change(row or b""))
 

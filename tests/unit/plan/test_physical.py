@@ -10,11 +10,11 @@ import pytest
 from tests.support.plans import nodes_of, tables_of, with_view
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.define import define_index, define_view
+from viewkeeper.model.plain import from_plain, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, SqlType
 from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, Edge, JoinNode, ProjectNode, TopNode
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
-from viewkeeper.plan.plain import from_plain, to_plain
 from viewkeeper.plan.planner import physical_plan, unfilled
 
 A = (Column("k", STRING, False), Column("g", STRING), Column("x", INT), Column("f", DOUBLE))

@@ -11,21 +11,20 @@ import pytest
 from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, STRING, decimal
-from viewkeeper.sql.statements import (
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import (
     AddColumns,
     CreateIndex,
     CreateTable,
     CreateView,
     DeleteRow,
     Describe,
-    DropTable,
-    DropView,
+    Drop,
     Explain,
     Insert,
     ShowTables,
     ShowViews,
     Update,
-    parse_statements,
 )
 
 
@@ -70,9 +69,9 @@ def test_an_index_names_its_columns_and_what_it_covers() -> None:
 
 
 def test_drops() -> None:
-    assert parse_one("DROP TABLE IF EXISTS t") == DropTable("t", if_exists=True)
-    assert parse_one("DROP MATERIALIZED VIEW v") == DropView("v", if_exists=False)
-    assert parse_one("DROP INDEX i") == DropView("i", if_exists=False, is_index=True)
+    assert parse_one("DROP TABLE IF EXISTS t") == Drop("table", "t", if_exists=True)
+    assert parse_one("DROP MATERIALIZED VIEW v") == Drop("view", "v", if_exists=False)
+    assert parse_one("DROP INDEX i") == Drop("index", "i", if_exists=False)
 
 
 def test_explain_takes_a_name_a_query_or_nothing() -> None:

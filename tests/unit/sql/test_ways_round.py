@@ -10,7 +10,8 @@ from viewkeeper.catalog.define import define_view
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.sql import ways_round
-from viewkeeper.sql.statements import CreateTable, parse_statements
+from viewkeeper.sql.statements import parse_statements
+from viewkeeper.sql.syntax import CreateTable
 
 
 @pytest.fixture(scope="module")

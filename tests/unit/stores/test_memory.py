@@ -31,7 +31,7 @@ DDL = (
     "CREATE TABLE t (k INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n, SUM(v) AS s FROM t"
 )
 # What only a store in a directory has, and no client asks for.
-OF_DIRECTORIES = {"boot", "environments", "epoch_record_in", "is_current", "partition"}
+OF_DIRECTORIES = {"boot", "environments", "is_current"}
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = sys.modules["py4j"] = None  # whoever imports them fails

@@ -66,7 +66,7 @@ def test_a_write_that_changes_nothing_leaves_no_trace(tmp_path: Path) -> None:
 
     assert node.write([put({b"a": b"1", b"gone": None})], clock(50)) == 1
     assert node.end() == len(log_of(node)) == 1
-    assert node.last_stamp() == 10
+    assert node.log_end().stamp == 10
 
 
 def test_a_write_that_fails_leaves_no_trace(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_write_that_fails_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         node.write([put({b"a": b"2"}), RowWrites(1, [b"b"], fail)], clock(50))
     assert node.get(1, b"a") == b"1"
-    assert (node.end(), node.log_entries(), node.rows()) == (1, 1, 1)
+    assert (node.end(), node.log_entries(), node.count_rows(1)) == (1, 1, 1)
 
 
 def test_stamps_grow_even_when_the_clock_does_not(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_stamps_grow_even_when_the_clock_does_not(tmp_path: Path) -> None:
     stamps = []
     for number, now in enumerate((100, 100, 7, 200)):
         node.write([put({b"k": b"%d" % number})], lambda now=now: now)
-        stamps.append(node.last_stamp())
+        stamps.append(node.log_end().stamp)
 
     assert stamps == [100, 101, 102, 200]
 
@@ -134,7 +134,7 @@ def test_a_stamp_is_found_at_the_end_of_its_transaction(
     borders = [(0, 0)]
     for number, size in enumerate(sizes):
         end = node.write([put({b"%d-%d" % (number, i): b"v" for i in range(size)})], tick)
-        borders.append((int(end), node.last_stamp()))
+        borders.append((int(end), node.log_end().stamp))
     begin = max(end for end, _ in borders if end <= start)
 
     assert node.find_stamp(begin, stamp) == max(begin, *(end for end, at in borders if at <= stamp))

@@ -15,8 +15,8 @@ from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.ports.records import VersionWrite
-from viewkeeper.stores.embedded.partition import runs
 from viewkeeper.stores.embedded.store import EmbeddedStore
+from viewkeeper.stores.versionwrites import runs
 
 TABLE = 5
 LONG = b"l" * 700

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 from viewkeeper.failpoints import failpoint
 from viewkeeper.ports.upkeep import Backup, Progress
 from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
-from viewkeeper.stores.embedded.layout import MANIFEST
+from viewkeeper.stores.embedded.layout import MANIFEST, Layout
+from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
 
 if TYPE_CHECKING:
     import lmdb
 
     from viewkeeper.stores.embedded.environment import Environment
-    from viewkeeper.stores.embedded.store import EmbeddedStore
 
 FORMAT = 2
 
@@ -44,13 +44,15 @@ class _Part:
     snapshot: lmdb.Transaction
 
 
-def back_up(store: EmbeddedStore, destination: Path, progress: Progress | None = None) -> Backup:
-    """Write a backup of the store to a new directory."""
+def back_up(
+    layout: Layout, meta: Meta, environments: dict[str, Environment], destination: Path, progress: Progress | None
+) -> Backup:
+    """Write a backup of the store with these environments, meta first, to a new directory."""
     target = destination.expanduser().resolve()
     require_free(target)
-    with _held(store) as parts:
+    with _held(environments) as parts:
         # Read here, while nothing can have changed since the transactions were opened: see `_open_together`.
-        record = store.epoch_record_in(parts[0].snapshot)
+        record = meta.epoch_record_in(parts[0].snapshot)
         expected = sum(part.environment.bytes_used(part.snapshot) for part in parts)
         require_space(target, expected)
         with new_directory(target) as folder:
@@ -67,15 +69,14 @@ def back_up(store: EmbeddedStore, destination: Path, progress: Progress | None =
                 files[f"{part.name}.mdb"] = {"bytes": size, "blake2b": digest.hexdigest()}
                 part.snapshot.abort()  # from here on writers may reuse this environment's old pages
                 failpoint("backup.copied")
-            _write_manifest(store, folder, files, epoch=record.committed)
+            _write_manifest(layout, folder, files, epoch=record.committed)
     inflight = record.inflight.epoch if record.inflight else None
     return Backup(target, record.committed, inflight, done)
 
 
 @contextmanager
-def _held(store: EmbeddedStore) -> Iterator[list[_Part]]:
+def _held(environments: dict[str, Environment]) -> Iterator[list[_Part]]:
     """A read transaction on every environment, all of one moment; meta comes first."""
-    environments = store.environments()
     with ExitStack() as locks:
         nodes = [environment for name, environment in environments.items() if name.startswith("node-")]
         if len(nodes) > 1:  # always in the same order, and no writer ever holds two: no deadlock
@@ -111,8 +112,7 @@ def _copy(part: _Part, folder: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _write_manifest(store: EmbeddedStore, folder: Path, files: dict[str, dict[str, object]], *, epoch: int) -> None:
-    layout = store.layout
+def _write_manifest(layout: Layout, folder: Path, files: dict[str, dict[str, object]], *, epoch: int) -> None:
     facts = {
         "format": FORMAT,
         "made": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),

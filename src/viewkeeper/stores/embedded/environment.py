@@ -7,6 +7,7 @@ replaced under its name.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -25,7 +26,6 @@ from viewkeeper.errors import (
 from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
 from viewkeeper.stores.embedded.lmdb_errors import readers_full, translate
-from viewkeeper.stores.embedded.pages import let_go_of_pages
 from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, READERS_MAX, Part
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS, WriterLock, open_writer_lock
 
@@ -33,6 +33,8 @@ _PIECE_BYTES = 1 << 20
 _PAGES_OF_NONE = 3  # two meta pages, and the list of databases
 _LOOK_SECONDS = 0.1
 _DATA, _LOCK = "data.mdb", "lock.mdb"
+_MAPS = Path("/proc/self/maps")  # only on Linux
+_DONT_NEED = 4  # MADV_DONTNEED of <sys/mman.h>
 
 
 class Environment:
@@ -230,7 +232,7 @@ class Environment:
 
     def let_go_of_pages(self) -> None:
         """Release mapped pages that were read; they stay in the system's cache."""
-        let_go_of_pages(self.path / _DATA)
+        _let_go_of_pages(self.path / _DATA)
 
     def require_in_place(self) -> None:
         """Raise StoreReplaced unless the open files are still those under their names.
@@ -356,3 +358,19 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except lmdb.Error as error:
         raise translate(error, path) from error
+
+
+def _let_go_of_pages(path: Path) -> None:
+    """Remove the pages of a mapped file from this process's resident memory.
+
+    A process that reads a long log from start to end would otherwise seem to hold all of it, and be the first to be
+    killed when memory is short.
+    """
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    if advise is None or not _MAPS.exists():
+        return
+    mapped = os.fsencode(path)
+    for line in _MAPS.read_bytes().splitlines():
+        if line.endswith(b" " + mapped):
+            start, end = (int(address, 16) for address in line.split(b" ", 1)[0].split(b"-"))
+            advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONT_NEED)

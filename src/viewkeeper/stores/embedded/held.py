@@ -52,9 +52,11 @@ class HeldViews:
                 found += partition.written_between(self._transactions[number], table, since, epoch)
         return sorted(found)
 
-    def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan_all(
+        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
         """`scan` over all that is held."""
-        return self.scan(tuple(self._transactions), table, start, stop)
+        return self.scan(tuple(self._transactions), table, start, stop, reverse=reverse)
 
     def close(self) -> None:
         self._ends.close()

@@ -32,6 +32,7 @@ from viewkeeper.stores.embedded.newdirectory import (
 )
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
+from viewkeeper.stores.nodestore import StoreLayout
 from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
 FORMAT = 3
@@ -42,15 +43,11 @@ _OPTIONS = ("nodes", "before_images", "sync", "busy_timeout")
 _FACTS = {"nodes": int, "partitions": int, "before_images": bool, "incarnation": str}
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout(StoreLayout):
     """Where a store is and what was fixed when it was made."""
 
     path: Path
-    nodes: int
-    partitions: int
-    incarnation: str
-    before_images: bool
     synced: bool
     is_writable: bool
     busy_seconds: float = BUSY_SECONDS  # how long a write waits for others
@@ -96,7 +93,7 @@ def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
     if not is_writable and not read_only:
         raise StoreError(f"the store at {path} cannot be written from here", "connect with read_only=True to read it")
     synced, busy = options.get("sync") != "off", float(options.get("busy_timeout", BUSY_SECONDS))
-    return Layout(path.resolve(), **facts, synced=synced, is_writable=is_writable, busy_seconds=busy)
+    return Layout(path=path.resolve(), **facts, synced=synced, is_writable=is_writable, busy_seconds=busy)
 
 
 def _require_place_for_store(path: Path) -> None:

@@ -17,20 +17,20 @@ import lmdb
 from viewkeeper.errors import PositionLost
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.fills import Borders
-from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.positions import Position
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores import logformat
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.limits import LIMITS, Limits
 from viewkeeper.stores.logformat import Changes, EntryHeader, entries_of, position_key, position_of, positions_of
+from viewkeeper.stores.storenode import LogEnd, StoreNode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LAST = b"last"  # position and stamp of the last entry, and where the next begins: they outlive a truncated log
+_LAST = b"last"  # the `LogEnd`
 _LAST_FACTS = struct.Struct(">QQQ")
-_INCARNATION = 1  # of the node's key range; to be raised when ranges can move
 _READ_CHANGES_MAX = 500_000
 _READ_BYTES_MAX = 128 << 20
 _DECODED_CHANGES_MAX = 65_536  # at once, of those read
@@ -41,7 +41,7 @@ _SCAN_ROWS = 50_000
 _RELOG_ROWS = 10_000
 
 
-class Node:
+class Node(StoreNode):
     """One stream of the store; `handle` returns its environment, opened at first use."""
 
     def __init__(
@@ -53,67 +53,50 @@ class Node:
         before_images: bool,
         limits: Limits = LIMITS,
     ) -> None:
+        super().__init__(number, before_images=before_images, limits=limits)
         self._handle = handle
-        self.number = number
-        self.stream = Stream(str(number))
         self._synced = synced
-        self._before_images = before_images
-        self._limits = limits
 
     @property
     def environment(self) -> Environment:
         return self._handle()
 
     def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
-        """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
-        environment = self.environment
+        environment, size = self.environment, 0
         with environment.write("rows") as transaction:
-            applied = self._apply(transaction, groups)
+            applied: list[Changes] = []
+            for group in groups:
+                prefix = tree.table_prefix(group.table)
+                befores = tree.get_many(transaction, [prefix + key for key in group.keys])
+                changes, bytes_told = self._changes(group, befores)
+                _store(transaction, prefix, changes)
+                applied.append(changes)
+                size += bytes_told
+            if len(groups) > 1:
+                self._limits.require_transaction(size)
             position = self._append(environment, transaction, list(entries_of(applied, self._limits.entry)), clock)
             failpoint("node.write.before_commit")
         if self._synced and not environment.synced:  # the process's handle was opened with sync=off
             environment.sync()
         failpoint("node.write.committed")
-        return Position(position)
-
-    def _apply(self, transaction: lmdb.Transaction, groups: Sequence[RowWrites]) -> list[Changes]:
-        size, applied = 0, []
-        for group in groups:
-            changes, bytes_told = _apply(transaction, group, self._limits, before_images=self._before_images)
-            applied.append(changes)
-            size += bytes_told
-        if len(groups) > 1:
-            self._limits.require_transaction(size)
-        return applied
+        return position
 
     def _append(
         self,
         environment: Environment,
         transaction: lmdb.Transaction,
-        entries: Sequence[tuple[int, int, bytes]],
+        bodies: Sequence[tuple[int, int, bytes]],
         clock: Callable[[], int],
-    ) -> int:
-        """Write entries (table, number of changes, body) of one transaction; returns where the log ends."""
+    ) -> Position:
+        """Write the entries of one transaction; returns where the log ends."""
         log, info = environment.database("log"), environment.database("info")
-        position, stamp, begins = _read_last(transaction, info)
-        stamp = max(stamp + 1, clock())
-        for i, (table, count, body) in enumerate(entries):
-            position += count
-            value = logformat.encode_entry(
-                body,
-                table=table,
-                stream=self.number,
-                incarnation=_INCARNATION,
-                count=count,
-                stamp=stamp,
-                begins=begins,
-                ends_transaction=i == len(entries) - 1,
-            )
-            transaction.put(position_key(position), value, append=True, db=log)
-            begins += len(value)
-        if entries:
-            transaction.put(_LAST, _LAST_FACTS.pack(position, stamp, begins), db=info)
-        return position
+        end = _parse_end(transaction.get(_LAST, db=info))
+        for after, entry in self._encode(bodies, end, clock()):
+            transaction.put(position_key(after.position), entry, append=True, db=log)
+            end = after
+        if bodies:
+            transaction.put(_LAST, _LAST_FACTS.pack(*end), db=info)
+        return Position(end.position)
 
     def log_rows(self, tables: Sequence[int], clock: Callable[[], int]) -> None:
         """Log every row of some tables again, in bounded transactions: a DELTA is built from the log alone."""
@@ -145,13 +128,9 @@ class Node:
         """A read transaction that stays open: all rows as they are now, for as long as a scan takes."""
         return self.environment.held("rows")
 
-    def end(self) -> Position:
+    def log_end(self) -> LogEnd:
         with self.environment.read("info") as transaction:
-            return Position(_read_last(transaction, None)[0])
-
-    def last_stamp(self) -> int:
-        with self.environment.read("info") as transaction:
-            return _read_last(transaction, None)[1]
+            return _parse_end(transaction.get(_LAST))
 
     def sync(self) -> None:
         self.environment.sync()
@@ -160,51 +139,11 @@ class Node:
         self.environment.pass_writer_lock()
 
     def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
-        """The entry that holds `position`, with the position of its last change; None past the end or if truncated."""
         with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
             if not cursor.set_range(position_key(position)):
                 return None
             return Position(position_of(cursor.key())), logformat.decode_header(cursor.value())
-
-    def find_stamp(self, start: int, stamp: int) -> Position:
-        """The last position after `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
-        return self._find_last(start, int(self.end()), lambda header: header.stamp <= stamp)
-
-    def stamp_within(self, start: int, *, changes_max: int, bytes_max: int) -> int | None:
-        """The stamp of the transaction that reaches about so many changes or bytes after `start`.
-
-        None when there are fewer.
-        """
-        limit = self.find_entry(start + changes_max)
-        first = self.find_entry(start + 1)
-        stop = int(limit[0]) if limit else int(self.end())
-        if first is None or self.bytes_between(start, stop) < bytes_max:
-            return limit[1].stamp if limit else None
-        enough = first[1].begins + bytes_max
-        last = self.find_entry(self._find_last(start + 1, stop, lambda header: header.begins < enough))
-        return last[1].stamp if last else None
-
-    def _find_last(self, low: int, high: int, holds: Callable[[EntryHeader], bool]) -> Position:
-        """The last position up to `high` whose entry passes a test, as all before it do; else `low`."""
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = self.find_entry(middle)
-            if found and holds(found[1]):
-                low = max(int(found[0]), middle)
-            else:
-                high = middle - 1
-        return Position(low)
-
-    def bytes_between(self, start: int, stop: int) -> int:
-        """The size in bytes of the entries of (start, stop]."""
-        first, behind = self.find_entry(start + 1), self.find_entry(stop + 1)
-        if first is None or start >= stop:
-            return 0
-        if behind is not None:
-            return behind[1].begins - first[1].begins
-        with self.environment.read("info") as transaction:
-            return _read_last(transaction, None)[2] - first[1].begins
 
     def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         while start < stop:
@@ -237,7 +176,6 @@ class Node:
         return start, [(table, pa.concat_batches(batches)) for table, batches in pieces.items()], size
 
     def truncate_log(self, position: int, stamp: int, *, entries_max: int) -> int:
-        """Delete entries that end before `position` and are older than `stamp`, up to so many; returns how many."""
         gone = 0
         with self.environment.read("log", buffers=True) as transaction:
             cursor = transaction.cursor()
@@ -252,17 +190,10 @@ class Node:
         return gone
 
     def log_entries(self) -> int:
-        return self._entries("log")
-
-    def rows(self) -> int:
-        return self._entries("rows")
-
-    def _entries(self, database: str) -> int:
-        with self.environment.read(database) as transaction:
-            return transaction.stat(self.environment.database(database))["entries"]
+        with self.environment.read("log") as transaction:
+            return transaction.stat(self.environment.database("log"))["entries"]
 
     def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
-        """The next rows after `after` in about equal pieces."""
         prefix = tree.table_prefix(table)
         with self.environment.read("rows") as transaction:
             return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
@@ -272,9 +203,9 @@ class Node:
             return tree.count(transaction, tree.table_prefix(table))
 
     def scan_as_of(
-        self, table: int, position: int, low: bytes, high: bytes | None
+        self, table: int, position: Position, low: bytes, high: bytes | None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Rows with low < key <= high as of `position`, as (keys, rows): the current rows with later changes undone."""
+        """The current rows with later changes undone."""
         environment = self.environment
         prefix = tree.table_prefix(table)
         with environment.read("rows") as transaction:
@@ -297,30 +228,18 @@ class Node:
                 gone = tree.drop(transaction, tree.table_prefix(table), limit=_DROP_MAX)
 
 
-def _apply(
-    transaction: lmdb.Transaction, group: RowWrites, limits: Limits, *, before_images: bool
-) -> tuple[Changes, int]:
-    """Write the rows of a group; returns the changes, and the size of the rows in bytes."""
-    prefix = tree.table_prefix(group.table)
-    stored = [prefix + key for key in group.keys]
-    befores = tree.get_many(transaction, stored)
-    afters = group.merge(befores)
-    size = limits.require_room(befores, afters)
-    changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
-    puts = [(stored[i], after) for i in changed if (after := afters[i]) is not None]
+def _store(transaction: lmdb.Transaction, prefix: bytes, changes: Changes) -> None:
+    _, keys, _, afters = changes
+    puts = [(prefix + key, row) for key, row in zip(keys, afters, strict=True) if row is not None]
     tree.put_many(transaction, [key for key, _ in puts], [row for _, row in puts])
-    if len(puts) < len(changed):
-        for i in changed:
-            if afters[i] is None:
-                tree.delete(transaction, stored[i])
-    keys = group.keys
-    told: list[Image] = [befores[i] for i in changed] if before_images else [None] * len(changed)
-    return (group.table, [keys[i] for i in changed], told, [afters[i] for i in changed]), size
+    if len(puts) < len(keys):
+        for key, row in zip(keys, afters, strict=True):
+            if row is None:
+                tree.delete(transaction, prefix + key)
 
 
-def _read_last(transaction: lmdb.Transaction, info: object | None) -> tuple[int, int, int]:
-    value = transaction.get(_LAST, db=info) if info is not None else transaction.get(_LAST)
-    return _LAST_FACTS.unpack(value) if value else (0, 0, 0)
+def _parse_end(value: bytes | None) -> LogEnd:
+    return LogEnd(*_LAST_FACTS.unpack(value)) if value else LogEnd(0, 0, 0)
 
 
 def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[bytes], list[int]]:
@@ -361,5 +280,4 @@ def _images_before(
 
 
 def _is_old(cursor: lmdb.Cursor, position: int, stamp: int) -> bool:
-    # the entry at `position` itself stays: its checksum is still needed (R9)
     return position_of(cursor.key()) < position and logformat.decode_header(cursor.value()).stamp < stamp

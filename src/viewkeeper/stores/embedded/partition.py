@@ -12,12 +12,10 @@ import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import lmdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
@@ -25,10 +23,10 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.ragged import Ragged
-from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores import versions
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.versionwrites import Written
 
 _FENCE = b"fence"
 _EPOCH = struct.Struct(">Q")
@@ -37,47 +35,6 @@ _DROP_BATCH = 10_000
 _SCAN_RECORDS = 50_000
 _SCAN_PAIRS = 4_096  # read at once
 _WEIGHED_PAIRS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Chains of one table to be stored in one partition, and the keys of those whose newest version is a tombstone.
-
-    `is_indexed`: which records were written is indexed by epoch.
-    """
-
-    keys: list[bytes]
-    chains: list[bytes]
-    tombstones: list[bytes]
-    is_indexed: bool
-
-
-def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written]]:
-    """What a write stores in each partition; chains are made for all partitions at once."""
-    if not len(write.chosen):
-        return
-    chosen = pa.array(write.chosen)
-    chains = versions.push(
-        write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.aborted
-    ).to_pylist()
-    keys = stored_keys(write.table, write.found.keys.take(chosen))
-    gone = write.rows.is_null().to_pylist() if write.rows.null_count else None
-    for partition, start, stop in runs(write.found.partitions[write.chosen]):
-        tombstones = [keys[i] for i in range(start, stop) if gone[i]] if gone else []
-        yield partition, Written(keys[start:stop], chains[start:stop], tombstones, write.table in epoch.indexed)
-
-
-def stored_keys(table: int, keys: pa.Array) -> list[bytes]:
-    """Keys as stored in a partition, after the table id."""
-    prefix = pa.scalar(tree.table_prefix(table), keys.type)
-    return pc.binary_join_element_wise(prefix, keys, pa.scalar(b"", keys.type)).to_pylist()
-
-
-def runs(partitions: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """(partition, start, stop) of each run of equal partitions."""
-    borders = [*np.flatnonzero(np.diff(partitions, prepend=-1)).tolist(), len(partitions)]
-    for start, stop in zip(borders, borders[1:], strict=False):
-        yield int(partitions[start]), start, stop
 
 
 class Partition:
@@ -90,10 +47,11 @@ class Partition:
     def environment(self) -> Environment:
         return self._handle()
 
-    def read(self, stored: Sequence[bytes]) -> list[bytes | None]:
-        """The chains of records, by their stored keys."""
+    def read(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The chains of records."""
+        prefix = tree.table_prefix(table)
         with self.environment.read("records") as transaction:
-            return tree.get_many(transaction, stored)
+            return tree.get_many(transaction, [prefix + key for key in keys])
 
     def next_keys(
         self,
@@ -123,7 +81,7 @@ class Partition:
         reverse: bool,
     ) -> bytes | None:
         low, high = (group, start) if reverse else (start, after_prefix(group))
-        stop = tree.prefix_range(prefix)[1] if high is None else prefix + high
+        stop = after_prefix(prefix) if high is None else prefix + high
         for key, chain in tree.scan(transaction, prefix + low, stop, reverse=reverse):
             if versions.newest_epoch(chain) > epoch.epoch:
                 raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
@@ -189,13 +147,14 @@ class Partition:
             failpoint("partition.write.fenced")
             tombstone_index, index = environment.database("tombstones"), environment.database("written")
             for part in written:
-                tree.put_many(transaction, part.keys, part.chains)
+                prefix = tree.table_prefix(part.table)
+                stored = [prefix + key for key in part.keys]
+                tree.put_many(transaction, stored, part.chains)
                 if part.tombstones:
-                    pairs = zip(_by_epoch(epoch.epoch, part.tombstones), part.tombstones, strict=True)
-                    transaction.cursor(tombstone_index).putmulti(pairs)
+                    gone = [prefix + key for key in part.tombstones]
+                    transaction.cursor(tombstone_index).putmulti(_by_epoch(epoch.epoch, gone))
                 if part.is_indexed:
-                    pairs = zip(_by_epoch(epoch.epoch, part.keys), part.keys, strict=True)
-                    transaction.cursor(index).putmulti(pairs)
+                    transaction.cursor(index).putmulti(_by_epoch(epoch.epoch, stored))
             failpoint("partition.write.before_commit")
         failpoint("partition.write.committed")
 
@@ -301,12 +260,10 @@ def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, in
     return batch.filter(rows.is_valid()) if rows.null_count else batch
 
 
-def _by_epoch(epoch: int, keys: Sequence[bytes]) -> list[bytes]:
-    # LMDB's own limit: a long key is indexed by a digest, and the value holds the whole key
+def _by_epoch(epoch: int, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Entries of an index by epoch; a key that is too long for one is indexed by a digest."""
     head = _EPOCH.pack(epoch)
-    if max(map(len, keys)) < tree.LIMIT:
-        return [head + key for key in keys]
-    return [head + (key if len(key) < tree.LIMIT else _digest(key)) for key in keys]
+    return ((head + (key if len(key) < tree.LIMIT else _digest(key)), key) for key in keys)
 
 
 def _digest(key: bytes) -> bytes:

@@ -86,7 +86,7 @@ def scan_table(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Pairs of a table with start <= key < stop, in key order across several environments; keys without its prefix."""
     prefix = table_prefix(table)
-    low, high = prefix + start, prefix_range(prefix)[1] if stop is None else prefix + stop
+    low, high = prefix + start, after_prefix(prefix) if stop is None else prefix + stop
     if reverse:
         parts = [scan(transaction, low, high, reverse=True) for transaction in transactions]
         found: Iterable[tuple[bytes, bytes]] = heapq.merge(*parts, key=_KEY_OF, reverse=True)
@@ -201,7 +201,3 @@ def range_after(prefix: bytes, low: bytes, high: bytes | None) -> tuple[bytes, b
     """The range of keys that begin with `prefix` and whose rest lies in (low, high]."""
     start = prefix + low + b"\x00" if low else prefix
     return start, (prefix + high + b"\x00" if high is not None else after_prefix(prefix))
-
-
-def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
-    return prefix, after_prefix(prefix)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import RLock
 
 import pyarrow as pa
 
@@ -36,8 +37,8 @@ def epoch_read(epoch: Inflight) -> int:
 class CellPlace(Partition):
     """The cells of one partition, those of a record as a chain."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, lock: RLock) -> None:
+        super().__init__(lock)
         self._surplus: dict[tuple[int, bytes], None] = {}  # records that have more than one row
 
     def put(self, puts: Sequence[Put], dropped: frozenset[int]) -> None:

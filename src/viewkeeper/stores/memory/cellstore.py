@@ -84,11 +84,8 @@ class CellStore(MemoryStore):
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         with self._contents.lock:
             self._network.tick()
-            stored = [partition.pairs(table) for partition in self._contents.partitions]
-        found = [
-            stored[partition].get(key) for partition, key in zip(partitions.tolist(), keys.to_pylist(), strict=True)
-        ]
-        rows = rows_at(pa.array(found, pa.binary()), epoch_read(epoch), epoch.aborted)
+            chains = self._chains(table, keys, partitions)
+        rows = rows_at(chains, epoch_read(epoch), epoch.aborted)
         return StoredVersions(keys, partitions, rows, np.zeros(len(keys), bool), rows, None)
 
     def next_keys(

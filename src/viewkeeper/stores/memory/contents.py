@@ -23,6 +23,7 @@ from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.network import HostileNetwork, Network
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.partition import Partition
+from viewkeeper.stores.nodestore import StoreLayout
 from viewkeeper.stores.urls import require_same, split_url
 
 _OPTIONS = ("nodes", "before_images", "cells", "seed")
@@ -30,21 +31,13 @@ _PARTITIONS = 8
 _User = TypeVar("_User")
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout(StoreLayout):
     """What was fixed when the store was made."""
 
     name: str
-    nodes: int
-    before_images: bool
-    incarnation: str
     cells: bool  # views are cells without transactions
     seed: int | None  # of the faults of their requests
-    partitions: int = _PARTITIONS
-
-    @property
-    def url(self) -> str:
-        return f"memory:{self.name}"
 
 
 class Contents:
@@ -53,11 +46,11 @@ class Contents:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lock = threading.RLock()
-        self.nodes = [Node(n, before_images=layout.before_images) for n in range(layout.nodes)]
-        self.cells = [CellPlace() for _ in range(layout.partitions if layout.cells else 0)]
-        self.partitions: Sequence[Partition] = self.cells or [Partition() for _ in range(layout.partitions)]
+        self.nodes = [Node(n, self.lock, before_images=layout.before_images) for n in range(layout.nodes)]
+        self.cells = [CellPlace(self.lock) for _ in range(layout.partitions if layout.cells else 0)]
+        self.partitions: Sequence[Partition] = self.cells or [Partition(self.lock) for _ in range(layout.partitions)]
         self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)
-        self.meta = Meta(EpochRecord.first(layout.incarnation))
+        self.meta = Meta(EpochRecord.first(layout.incarnation), self.lock)
         self.admitted = 0  # the newest epoch admitted to write cells
         self.dropped: frozenset[int] = frozenset()  # tables whose ids are never reused
         self.process = os.getpid()
@@ -124,7 +117,15 @@ def _new_layout(name: str, options: dict[str, str]) -> Layout:
     seed = int(options["seed"]) if "seed" in options else None
     if seed is not None and not cells:
         raise InputError("a seed is for a store of cells", "write memory:?cells=on&seed=N, or leave the seed out")
-    return Layout(name or incarnation, int(options.get("nodes", 1)), images, incarnation, cells, seed)
+    return Layout(
+        name=name or incarnation,
+        nodes=int(options.get("nodes", 1)),
+        partitions=_PARTITIONS,
+        incarnation=incarnation,
+        before_images=images,
+        cells=cells,
+        seed=seed,
+    )
 
 
 def _require_same(options: dict[str, str], layout: Layout) -> None:

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from viewkeeper.errors import InputError
-from viewkeeper.stores.memory.node import NO_PAIRS, Tables
+from viewkeeper.stores.memory.node import NO_PAIRS
 from viewkeeper.stores.memory.pairs import Pair
 from viewkeeper.stores.memory.partition import State
 
@@ -31,11 +31,13 @@ class HeldTables:
     ) -> Iterator[Pair]:
         """(key, chain) pairs with start <= key < stop, in key order across `partitions`."""
         held = self._open()
-        return merge_tables([held[partition][0] for partition in partitions], table, start, stop, reverse=reverse)
+        tables = [held[partition][0].get(table, NO_PAIRS) for partition in partitions]
+        walks = [pairs.walk(start, stop, reverse=reverse) for pairs in tables]
+        return walks[0] if len(walks) == 1 else heapq.merge(*walks, reverse=reverse)
 
-    def scan_all(self, table: int, start: bytes, stop: bytes | None) -> Iterator[Pair]:
+    def scan_all(self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
         """`scan` over all that is held."""
-        return self.scan(tuple(self._parts), table, start, stop)
+        return self.scan(tuple(self._parts), table, start, stop, reverse=reverse)
 
     def written_between(self, partitions: Sequence[int], table: int, since: int, epoch: int) -> list[Pair]:
         """(key, chain) of a view's records that the epochs after `since` up to `epoch` wrote, in key order."""
@@ -53,11 +55,3 @@ class HeldTables:
         if self._is_closed:
             raise InputError("the snapshot is closed", "open another one")
         return self._parts
-
-
-def merge_tables(
-    parts: Sequence[Tables], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
-) -> Iterator[Pair]:
-    """The pairs of a table in several parts with start <= key < stop, in key order."""
-    walks = [tables.get(table, NO_PAIRS).walk(start, stop, reverse=reverse) for tables in parts]
-    return walks[0] if len(walks) == 1 else heapq.merge(*walks, reverse=reverse)

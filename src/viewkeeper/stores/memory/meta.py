@@ -1,12 +1,14 @@
 """Meta in memory: catalog, epoch record and the horizon that is taken from both.
 
 In and out: JSON values. Always: they are kept as text, so no caller can change what another one reads; each is replaced
-by test-and-set on its version (R5), the horizon with them. A writer holds the store's lock.
+by test-and-set on its version (R5), the horizon with them. A writer takes the
+store's lock.
 """
 
 from __future__ import annotations
 
 import json
+from threading import RLock
 
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
@@ -16,12 +18,13 @@ from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 class Meta:
     """The small facts of a store."""
 
-    def __init__(self, record: EpochRecord) -> None:
+    def __init__(self, record: EpochRecord, lock: RLock) -> None:
+        self._lock = lock
         self._record = json.dumps(record_to_json(record))
         self._catalog = "{}"
         self._horizon = horizon_bytes(record_to_json(record), {})
         self._plans: dict[str, str] = {}
-        self.changes = 0  # grows with every change
+        self._changes = 0
 
     def read_epoch_record(self) -> EpochRecord:
         return record_from_json(json.loads(self._record))
@@ -32,18 +35,23 @@ class Meta:
     def read_horizon(self) -> Horizon:
         return parse_horizon(self._horizon)
 
+    def last_change(self) -> int:
+        return self._changes
+
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        if json.loads(self._record)["version"] != expected_version:
-            return False
-        self._replace(json.dumps(record_to_json(record)), self._catalog)
-        return True
+        with self._lock:
+            is_expected = json.loads(self._record)["version"] == expected_version
+            if is_expected:
+                self._replace(json.dumps(record_to_json(record)), self._catalog)
+            return is_expected
 
     def keep_plan(self, digest: str, plan: dict) -> None:
         """Store a plan; of the others only that of the epoch in flight is kept."""
-        inflight = self.read_epoch_record().inflight
-        kept = (digest, inflight.plan) if inflight else (digest,)
-        plans = self._plans | {digest: json.dumps(plan)}
-        self._plans = {name: text for name, text in plans.items() if name in kept}
+        with self._lock:
+            inflight = self.read_epoch_record().inflight
+            kept = (digest, inflight.plan) if inflight else (digest,)
+            plans = self._plans | {digest: json.dumps(plan)}
+            self._plans = {name: text for name, text in plans.items() if name in kept}
 
     def read_plan(self, digest: str) -> dict:
         if digest not in self._plans:
@@ -51,13 +59,14 @@ class Meta:
         return json.loads(self._plans[digest])
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
-        if self.read_catalog().get("version", 0) != expected_version:
-            return False
-        self._replace(self._record, json.dumps(catalog))
-        return True
+        with self._lock:
+            is_expected = self.read_catalog().get("version", 0) == expected_version
+            if is_expected:
+                self._replace(self._record, json.dumps(catalog))
+            return is_expected
 
     def _replace(self, record: str, catalog: str) -> None:
         # in this order: a reader without the lock finds a catalog at least as new as the horizon read before it
         self._record, self._catalog = record, catalog
         self._horizon = horizon_bytes(json.loads(record), json.loads(catalog))
-        self.changes += 1
+        self._changes += 1

@@ -1,50 +1,148 @@
-"""A node in memory: base rows and their log.
+"""A node in memory: base rows, and their log in lists that only grow at the end and shrink at the start.
 
 In: groups of writes. Out: the position of the last change. Always: rows and their log entries appear together or not at
-all; rows are maps that never change, so readers need no lock. A writer, or a reader of the log, holds the store's lock.
+all; positions, stamps, checksums and sizes are those that the embedded store's log would have. Rows are maps that never
+change, so their readers need no lock; a writer, or a reader of the log, takes the store's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from threading import RLock
 
-from viewkeeper.model.positions import Position, Stream
+import pyarrow as pa
+
+from viewkeeper.errors import PositionLost
+from viewkeeper.model.fills import Borders
+from viewkeeper.model.positions import Position
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.limits import LIMITS
-from viewkeeper.stores.logformat import Changes, entries_of
-from viewkeeper.stores.memory.log import Log
-from viewkeeper.stores.memory.pairs import Pairs
+from viewkeeper.stores.logbatches import decode_entries, images_before
+from viewkeeper.stores.logformat import Changes, EntryHeader, decode_header, entries_of
+from viewkeeper.stores.memory.pairs import Pairs, in_lists
+from viewkeeper.stores.storenode import LogEnd, StoreNode
 
 Tables = dict[int, Pairs]  # replaced, never changed
 NO_PAIRS = Pairs()
+_LIST_ROWS = 50_000
+_READ_CHANGES_MAX = 65_536
+_READ_BYTES_MAX = 16 << 20
+_STAMP_OF = attrgetter("stamp")
 
 
-class Node:
+class Node(StoreNode):
     """One stream of the store."""
 
-    def __init__(self, number: int, *, before_images: bool) -> None:
-        self.stream = Stream(str(number))
-        self.log = Log(number)
+    def __init__(self, number: int, lock: RLock, *, before_images: bool) -> None:
+        super().__init__(number, before_images=before_images, limits=LIMITS)
+        self._lock = lock
         self.rows: Tables = {}
-        self._before_images = before_images
+        self._ends: list[int] = []  # the position of each entry's last change
+        self._headers: list[EntryHeader] = []
+        self._entries: list[bytes] = []
+        self._log_end = LogEnd(0, 0, 0)
 
     def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
-        """Write all groups or none. A write that changes nothing leaves no change in the log."""
-        rows, size = dict(self.rows), 0
-        applied: list[Changes] = []
-        for group in groups:
-            pairs = rows.get(group.table, NO_PAIRS)
-            befores = [pairs.get(key) for key in group.keys]
-            afters = group.merge(befores)
-            size += LIMITS.require_room(befores, afters)
-            changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
-            keys = [group.keys[i] for i in changed]
-            told: list[Image] = [befores[i] if self._before_images else None for i in changed]
-            news = [afters[i] for i in changed]
-            rows[group.table] = pairs.changed(dict(zip(keys, news, strict=True)))
-            applied.append((group.table, keys, told, news))
-        if len(groups) > 1:
-            LIMITS.require_transaction(size)
-        self.log.append(list(entries_of(applied, LIMITS.entry)), clock())
-        self.rows = rows
-        return self.log.end
+        with self._lock:
+            rows, size = dict(self.rows), 0
+            applied: list[Changes] = []
+            for group in groups:
+                pairs = rows.get(group.table, NO_PAIRS)
+                changes, bytes_told = self._changes(group, [pairs.get(key) for key in group.keys])
+                rows[group.table] = pairs.changed(dict(zip(changes[1], changes[3], strict=True)))
+                applied.append(changes)
+                size += bytes_told
+            if len(groups) > 1:
+                self._limits.require_transaction(size)
+            bodies = list(entries_of(applied, self._limits.entry))
+            for end, entry in self._encode(bodies, self._log_end, clock()):
+                self._log_end = end
+                self._ends.append(end.position)
+                self._headers.append(decode_header(entry))
+                self._entries.append(entry)
+            self.rows = rows
+            return self.end()
+
+    def pairs(self, table: int) -> Pairs:
+        return self.rows.get(table, NO_PAIRS)
+
+    def get(self, table: int, key: bytes) -> Image:
+        return self.pairs(table).get(key)
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
+        return [self.get(table, key) for key in keys]
+
+    def scan_as_of(
+        self, table: int, position: Position, low: bytes, high: bytes | None
+    ) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        with self._lock:
+            since = self.read_log(position, self.end())
+            changes = [batch for number, batch in since if number == table]
+            earlier = self.pairs(table).changed(images_before(changes, low, high))
+        for some in in_lists(earlier.walk_after(low, high), _LIST_ROWS):
+            keys, rows = zip(*some, strict=True)
+            yield keys, rows
+
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        return self.pairs(table).borders(after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_rows(self, table: int) -> int:
+        return len(self.pairs(table))
+
+    def drop_rows(self, table: int) -> None:
+        with self._lock:
+            self.rows = {other: pairs for other, pairs in self.rows.items() if other != table}
+
+    def pass_writer_lock(self) -> None:
+        with self._lock:
+            pass
+
+    def sync(self) -> None:
+        """Nothing here survives a power loss."""
+
+    def log_end(self) -> LogEnd:
+        return self._log_end
+
+    def log_entries(self) -> int:
+        return len(self._entries)
+
+    def log_bytes(self) -> int:
+        """The size in bytes of all entries."""
+        return self._log_end.bytes - self._headers[0].begins if self._headers else 0
+
+    def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
+        with self._lock:
+            at = bisect_left(self._ends, position)
+            return (Position(self._ends[at]), self._headers[at]) if at < len(self._ends) else None
+
+    def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        while start < stop:
+            entries, ends = self._read(start, stop)
+            if not entries:
+                return
+            yield from decode_entries(entries, ends)
+            start = ends[-1]
+
+    def _read(self, start: int, stop: int) -> tuple[list[bytes], list[int]]:
+        """The next entries of (start, stop], and where each ends; a bounded number of them, at least one if there is one."""
+        with self._lock:
+            found = self.find_entry(start + 1)
+            if found is None or found[0] - found[1].count > start:
+                raise PositionLost(
+                    f"the log no longer holds position {start + 1}", "the epoch that asks for it is over"
+                )
+            low = bisect_left(self._ends, start + 1)
+            high = bisect_right(self._ends, min(stop, max(found[0], start + _READ_CHANGES_MAX)))
+            sizes = list(itertools.accumulate(map(len, self._entries[low:high])))
+            high = min(high, low + 1 + bisect_left(sizes, _READ_BYTES_MAX))
+            return self._entries[low:high], self._ends[low:high]
+
+    def truncate_log(self, position: int, stamp: int, *, entries_max: int) -> int:
+        with self._lock:
+            old = min(bisect_left(self._ends, position), bisect_left(self._headers, stamp, key=_STAMP_OF), entries_max)
+            for column in (self._ends, self._headers, self._entries):
+                del column[:old]
+            return old

@@ -14,9 +14,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from viewkeeper.model.fills import Borders
+from viewkeeper.stores.borders import cut_in_pieces
+
 Pair = tuple[bytes, bytes]
 CHUNK_KEYS = 512
 _LIST_BYTES = 64 << 20
+_BORDER_PAIRS = 4_096
 _Item = TypeVar("_Item", bound=tuple[Any, ...])
 
 
@@ -65,6 +69,11 @@ class Pairs:
     def walk_after(self, low: bytes, high: bytes | None) -> Iterator[Pair]:
         """Pairs with low < key <= high; an empty low is below every key."""
         return self.walk(low + b"\x00" if low else low, None if high is None else high + b"\x00")
+
+    def borders(self, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        """The next pairs after `after` in about equal pieces."""
+        lists = in_lists(self.walk_after(after, None), _BORDER_PAIRS)
+        return cut_in_pieces(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
 
 def _merged(chunk: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> Iterator[dict[bytes, bytes]]:

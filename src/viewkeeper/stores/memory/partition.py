@@ -1,50 +1,77 @@
 """A partition in memory: view records as chains of versions, owned by one view manager at a time.
 
 In: chains. Out: chains, or rows as of an epoch. Always: records are maps that never change, so readers need no lock. A
-writer holds the store's lock and passes the partition's fence (R1a).
+writer takes the store's lock and passes the partition's fence (R1a).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from threading import RLock
 
 import pyarrow as pa
 
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.stores.memory.node import NO_PAIRS, Tables
 from viewkeeper.stores.memory.pairs import Pairs, in_lists
 from viewkeeper.stores.versions import is_dead, newest_epoch, rows_at, rows_before, version_at
+from viewkeeper.stores.versionwrites import Written
 
-Written = dict[int, dict[int, frozenset[bytes]]]  # epoch -> table -> keys; replaced, never changed
-State = tuple[Tables, Written]  # records, and which of them indexed epochs wrote
+Index = dict[int, dict[int, frozenset[bytes]]]  # epoch -> table -> keys; replaced, never changed
+State = tuple[Tables, Index]  # records, and which of them indexed epochs wrote
 _LIST_RECORDS = 50_000
 
 
 class Partition:
     """The records of one partition, by table."""
 
-    def __init__(self) -> None:
-        self.fence = 0
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
+        self._fence = 0
         self.state: State = ({}, {})
-        self._tombstones: Written = {}
+        self._tombstones: Index = {}
 
     def pairs(self, table: int) -> Pairs:
         return self.state[0].get(table, NO_PAIRS)
 
-    def write(
-        self, chains: Mapping[int, Mapping[bytes, bytes]], gone: Mapping[int, set[bytes]], epoch: Inflight
-    ) -> None:
-        """Store chains by table and key; those of `gone` begin with a tombstone."""
-        self._require_fence(epoch)
-        records, written = self.state
-        changed = {table: self.pairs(table).changed(new) for table, new in chains.items()}
-        indexed = {table: set(new) for table, new in chains.items() if table in epoch.indexed}
-        self._tombstones = with_keys(self._tombstones, epoch.epoch, gone)
-        self.state = (records | changed, with_keys(written, epoch.epoch, indexed))
+    def get(self, table: int, key: bytes) -> bytes | None:
+        return self.pairs(table).get(key)
 
-    def purge(self, epoch: Inflight) -> None:
+    def read(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        return list(map(self.pairs(table).get, keys))
+
+    def has_records(self, table: int) -> bool:
+        return len(self.pairs(table)) > 0
+
+    def count_records(self, table: int) -> int:
+        return len(self.pairs(table))
+
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        return self.pairs(table).borders(after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def write(self, written: Sequence[Written], epoch: Inflight) -> None:
+        with self._lock:
+            self._require_fence(epoch)
+            for part in written:
+                changed = self.pairs(part.table).changed(dict(zip(part.keys, part.chains, strict=True)))
+                records, index = self.state
+                if part.is_indexed:
+                    index = with_keys(index, epoch.epoch, {part.table: set(part.keys)})
+                self._tombstones = with_keys(self._tombstones, epoch.epoch, {part.table: set(part.tombstones)})
+                self.state = (records | {part.table: changed}, index)
+
+    def fence(self) -> int:
+        return self._fence
+
+    def admit(self, epoch: Inflight) -> None:
+        with self._lock:
+            self._fence = max(self._fence, epoch.epoch)
+            self._purge(epoch)
+
+    def _purge(self, epoch: Inflight) -> None:
         """Drop records whose tombstone the floor has passed, and indexes of written records that no reader asks for."""
         records, written = dict(self.state[0]), self.state[1]
         passed = {known for known in (*self._tombstones, *written) if known <= epoch.floor}
@@ -60,10 +87,22 @@ class Partition:
         self.state = (records, without_epochs(written, passed))
 
     def drop(self, table: int) -> None:
-        records, written = self.state
-        self.state = ({other: pairs for other, pairs in records.items() if other != table}, written)
+        with self._lock:
+            records, written = self.state
+            self.state = ({other: pairs for other, pairs in records.items() if other != table}, written)
 
-    def next_key(
+    def next_keys(
+        self,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        return [self._next_key(table, *bounds, left_out, epoch, reverse=reverse) for bounds in ranges]
+
+    def _next_key(
         self, table: int, prefix: bytes, start: bytes, left_out: frozenset[bytes], epoch: Inflight, *, reverse: bool
     ) -> bytes | None:
         low, high = (prefix, start) if reverse else (start, after_prefix(prefix))
@@ -74,7 +113,7 @@ class Partition:
         return None
 
     def scan_prefixes(
-        self, table: int, prefixes: Sequence[bytes], epoch: Inflight, rows_max: int | None
+        self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
     ) -> Iterator[pa.RecordBatch]:
         pairs = self.pairs(table)
         found = (
@@ -107,15 +146,15 @@ class Partition:
         return rows_before(chains, epoch.epoch, epoch.aborted)[0]
 
     def _require_fence(self, epoch: Inflight) -> None:
-        if self.fence != epoch.epoch:
-            raise Fenced(f"epoch {epoch.epoch} met the fence of epoch {self.fence}")
+        if self._fence != epoch.epoch:
+            raise Fenced(f"epoch {epoch.epoch} met the fence of epoch {self._fence}")
 
 
-def without_epochs(index: Written, epochs: set[int]) -> Written:
+def without_epochs(index: Index, epochs: set[int]) -> Index:
     return {epoch: tables for epoch, tables in index.items() if epoch not in epochs}
 
 
-def with_keys(index: Written, epoch: int, keys: Mapping[int, set[bytes]]) -> Written:
+def with_keys(index: Index, epoch: int, keys: Mapping[int, set[bytes]]) -> Index:
     """The index with the keys, by table, that an epoch wrote."""
     if not any(keys.values()):
         return index

@@ -1,7 +1,7 @@
 """Plain values: frozen dataclasses as JSON and back.
 
-In: dataclasses of numbers, texts, tuples, options and one another. Out: JSON values. Always: the value read back is
-equal to the one written, and two processes write the same JSON for equal values.
+In: dataclasses of numbers, texts, bytes, tuples, sets, dicts by number or text, options and one another. Out: JSON
+values. Always: the value read back is equal to the one written, and two processes write the same JSON for equal values.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
@@ -33,16 +33,25 @@ def remembered(parse: Parse[Plain]) -> Parse[Plain]:
 
 
 def to_plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [to_plain(item) for item in value]
+    match value:
+        case None | str() | int() | float():  # most values
+            return value
+        case tuple():
+            return [to_plain(item) for item in value]
+        case frozenset():
+            return sorted(value)
+        case dict():
+            return {str(key): to_plain(value[key]) for key in sorted(value)}
+        case bytes():
+            return value.hex()
     if hasattr(value, "to_json"):
         return value.to_json()
-    return fields_to_plain(value) if is_dataclass(value) else value
+    return fields_to_plain(value)
 
 
-def fields_to_plain(value: Any, *, without: str = "") -> dict[str, object]:
+def fields_to_plain(value: Any, *, without: str = "") -> dict[str, Any]:
     """The fields of a dataclass by name, except the one that can be found elsewhere."""
-    return {field.name: to_plain(getattr(value, field.name)) for field in fields(value) if field.name != without}
+    return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__ if name != without}
 
 
 def from_plain(kind: type[Plain], value: dict, **known: Any) -> Plain:
@@ -67,6 +76,13 @@ def _reader(hint: Any) -> Reader:
     if origin is tuple:
         items = [_reader(part) for part in arguments]
         return lambda value: None if value is None else tuple(r(v) for r, v in zip(items, value, strict=True))
+    if origin is dict:
+        key, part = (int if arguments[0] is int else str), _reader(arguments[1])
+        return lambda value: {key(name): part(one) for name, one in value.items()}
+    if origin is frozenset:
+        return frozenset
+    if hint is bytes:
+        return lambda value: None if value is None else bytes.fromhex(value)
     if hasattr(hint, "from_json"):
         return lambda value: None if value is None else hint.from_json(value)
     if isinstance(hint, type) and is_dataclass(hint):

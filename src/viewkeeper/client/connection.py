@@ -1,0 +1,132 @@
+"""The connection: an open store and its catalog, as tables, views and statements use them.
+
+In: a store. Out: its catalog, and writes that are checked against it. Always: any number of processes may have the same
+store open; the catalog is read again when its version has changed, and no row of a dropped table is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
+
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
+from viewkeeper.coordinator.swaps import swap_catalog
+from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.token import Token
+from viewkeeper.model.writes import Image, RowWrites
+
+if TYPE_CHECKING:
+    from viewkeeper.ports.store import Store
+
+
+class Connection:
+    """An open store, until `close`."""
+
+    def __init__(self, store: Store, *, read_only: bool) -> None:
+        self._store = store
+        self.read_only = read_only
+        self._catalog: Catalog | None = None
+        self._looked_at: tuple[int, Catalog] | None = None  # the catalog, and the store's last change when it was read
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; what was made from this database can no longer be used."""
+        if not self._closed:
+            self._closed = True
+            self._store.close()
+
+    @property
+    def store(self) -> Store:
+        """The store of the database."""
+        if self._closed:
+            raise InputError("the database is closed", "connect again")
+        return self._store
+
+    def catalog(self) -> Catalog:
+        """The tables and views as they are now."""
+        last_change, looked_at = self.store.last_meta_change(), self._looked_at
+        if looked_at is None or looked_at[0] != last_change:
+            looked_at = last_change, self._catalog_at(self.store.read_horizon().catalog_version)
+            self._looked_at = looked_at
+        return looked_at[1]
+
+    def forget_catalog(self) -> None:
+        """Read the catalog again at the next use."""
+        self._catalog = self._looked_at = None
+
+    def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
+        """Swap in the catalog that `change` returns; repeated while others swap theirs in between."""
+        self.require_writable()
+        self._catalog = swap_catalog(self.store, change)
+        return self._catalog
+
+    def view_as_of(self, definition: ViewDefinition, version: int) -> ViewDefinition | None:
+        """The view as of catalog `version`: the same, or its replacement, unless it was dropped.
+
+        None when that catalog is no longer the current one.
+        """
+        catalog = self._catalog_at(version)
+        if catalog.version != version:
+            return None
+        for view in catalog.views:
+            if definition.id in (view.id, *view.replaces):
+                return view
+        raise UnknownName(f"view {definition.name} was dropped")
+
+    def current_table(self, schema: TableSchema) -> TableSchema:
+        """The table as of now: the same, unless columns were added or it was dropped."""
+        for table in self.catalog().tables:
+            if table.id == schema.id:
+                return table
+        raise UnknownName(f"table {schema.name} was dropped")
+
+    def require_writable(self) -> None:
+        """Raise unless this database may write."""
+        if self.read_only:
+            raise InputError("the database is open for reading only", "connect without read_only=True")
+
+    def _catalog_at(self, version: int) -> Catalog:
+        if self._catalog is None or self._catalog.version != version:
+            self._catalog = Catalog.from_json(self.store.read_catalog())
+        return self._catalog
+
+    def write_rows(self, writes: Sequence[RowWrites], tables: Sequence[TableSchema]) -> Token:
+        """Write a group of rows, all or none; every base write goes through here or `write_row_if`."""
+        self.require_writable()
+        guarded = [self._guarded(writes[0], tables), *writes[1:]]
+        return Token(self.store.incarnation, self.store.write(guarded))
+
+    def write_row_if(self, writes: RowWrites, table: TableSchema, is_expected: Callable[[Image], bool]) -> Token | None:
+        """Write a row if it is as expected; None when it is not."""
+        self.require_writable()
+        reached = self.store.write_if(self._guarded(writes, (table,)), is_expected)
+        return None if reached is None else Token(self.store.incarnation, reached)
+
+    def _guarded(self, writes: RowWrites, tables: Sequence[TableSchema]) -> RowWrites:
+        """The same writes; whether the tables still exist is checked inside the transaction.
+
+        Rows of a dropped table are removed in later transactions, so none is written after the removal and stays for
+        good.
+        """
+
+        def merge(befores: list[Image]) -> list[Image]:
+            for table in tables:
+                self.current_table(table)
+            return writes.merge(befores)
+
+        return RowWrites(writes.table, writes.keys, merge)
+
+    def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Return once all views include the token's write; StaleRead after `timeout` seconds."""
+        token = Token.parse(token) if isinstance(token, str) else token
+        if not isinstance(token, Token):
+            raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
+        wait_for(self.store, token, timeout)

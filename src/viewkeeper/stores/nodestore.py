@@ -1,0 +1,409 @@
+"""Stores of nodes and partitions: what the embedded and the memory store have in common.
+
+In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the ports
+`LogSource` and `Store`, kept by nodes (base rows and their log), partitions (records of views) and meta, of which each
+adapter has its own. Arrow and numpy are imported where they are needed: reads and writes of single rows need neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from viewkeeper.errors import LogDiverged
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.keys import placement_hash
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.stores.logformat import count_between, even_pieces
+from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
+from viewkeeper.stores.storenode import StoreNode
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from viewkeeper.model.fills import Borders
+    from viewkeeper.model.moments import Moment
+    from viewkeeper.ports.records import StoredVersions, VersionWrite
+    from viewkeeper.ports.store import Capabilities
+    from viewkeeper.ports.tables import HeldRows
+    from viewkeeper.stores.asof import HeldChains, HeldRecords
+    from viewkeeper.stores.versionwrites import Written
+
+_POLL_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLayout:
+    """What was fixed when a store was made."""
+
+    nodes: int
+    partitions: int
+    incarnation: str
+    before_images: bool
+
+
+class Partition(Protocol):
+    """Chains of versions of records; see the ports `VersionedTables` and `Reads`."""
+
+    def get(self, table: int, key: bytes) -> bytes | None: ...
+
+    def read(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def next_keys(
+        self,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]: ...
+
+    def scan_prefixes(
+        self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
+    ) -> Iterator[pa.RecordBatch]: ...
+
+    def scan_versions(
+        self, table: int, low: bytes, high: bytes | None, epoch: int, aborted: tuple[int, ...]
+    ) -> Iterator[pa.RecordBatch]: ...
+
+    def has_records(self, table: int) -> bool: ...
+
+    def count_records(self, table: int) -> int: ...
+
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders: ...
+
+    def write(self, written: Sequence[Written], epoch: Inflight) -> None: ...
+
+    def admit(self, epoch: Inflight) -> None: ...
+
+    def fence(self) -> int: ...
+
+    def drop(self, table: int) -> None: ...
+
+
+class Meta(Protocol):
+    """Epoch record, catalog and plans; see the port `Meta`."""
+
+    def read_epoch_record(self) -> EpochRecord: ...
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool: ...
+
+    def read_horizon(self) -> Horizon: ...
+
+    def last_change(self) -> int: ...
+
+    def read_catalog(self) -> dict: ...
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool: ...
+
+    def keep_plan(self, digest: str, plan: dict) -> None: ...
+
+    def read_plan(self, digest: str) -> dict: ...
+
+
+class NodeStore(Protocol):
+    """A store whose rows are on nodes, by the hash of their keys, and whose records are in partitions."""
+
+    many_processes: bool  # see `Capabilities`
+
+    @property
+    def layout(self) -> StoreLayout: ...
+
+    @property
+    def nodes(self) -> Sequence[StoreNode]: ...
+
+    def partition(self, number: int) -> Partition: ...
+
+    @property
+    def meta(self) -> Meta: ...
+
+    def now(self) -> int: ...
+
+    def hold_rows(self) -> HeldRows: ...
+
+    def hold_chains(self, partitions: Sequence[int]) -> HeldChains: ...
+
+    @property
+    def incarnation(self) -> str:
+        return self.layout.incarnation
+
+    @property
+    def capabilities(self) -> Capabilities:
+        from viewkeeper.ports.store import Capabilities
+
+        return Capabilities(
+            before_images=self.layout.before_images,
+            atomic_group="node",
+            held_reads=True,
+            many_processes=self.many_processes,
+            poll_seconds=_POLL_SECONDS,
+        )
+
+    # base tables
+
+    def node_of(self, key: bytes) -> int:
+        return placement_hash(key) % self.layout.nodes
+
+    def write(self, writes: Sequence[RowWrites]) -> Positions:
+        node = self.nodes[node_of_group(writes, self.layout.nodes)]
+        return {node.stream: node.write(writes, self.now)}
+
+    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
+        return write_if(self.write, writes, is_expected)
+
+    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        return by_node(keys, self.layout.nodes)
+
+    def get(self, table: int, key: bytes) -> Image:
+        return self.nodes[self.node_of(key)].get(table, key)
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
+        if self.layout.nodes == 1:
+            return self.nodes[0].get_many(table, keys)
+        found: list[Image] = [None] * len(keys)
+        for node in self.nodes:
+            chosen = [i for i, key in enumerate(keys) if self.node_of(key) == node.number]
+            for i, row in zip(chosen, node.get_many(table, [keys[i] for i in chosen]), strict=True):
+                found[i] = row
+        return found
+
+    def scan(
+        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, row) pairs with start <= key < stop, in key order across nodes, all of one moment of each node."""
+        with closing(self.hold_rows()) as held:
+            yield from held.scan_all(table, start, stop, reverse=reverse)
+
+    def parts(self, table: int) -> Sequence[int]:
+        return range(self.layout.nodes)
+
+    def part_of(self, stream: Stream) -> int:
+        return int(stream)
+
+    def scan_as_of(
+        self, table: int, part: int, positions: Positions, low: bytes = b"", high: bytes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        node = self.nodes[part]
+        for columns in node.scan_as_of(table, positions.get(node.stream, Position(0)), low, high):
+            yield pa.record_batch([pa.array(column, pa.binary()) for column in columns], names=["key", "row"])
+
+    def row_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        return self.nodes[part].borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_rows(self, table: int) -> int:
+        return sum(node.count_rows(table) for node in self.nodes)
+
+    def drop_rows(self, table: int) -> None:
+        for node in self.nodes:
+            node.drop_rows(table)
+
+    # log
+
+    def _node(self, stream: Stream) -> StoreNode:
+        return self.nodes[self.part_of(stream)]
+
+    def ends(self) -> Positions:
+        return {node.stream: node.end() for node in self.nodes}
+
+    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
+        nodes = self.nodes
+        for node in nodes:
+            if node.end() < start.get(node.stream, 0):
+                raise LogDiverged(
+                    f"the log of node {node.stream} ends before what is committed", "restore the whole store"
+                )
+        stamp = self.now()
+        for node in nodes:  # every transaction stamped before this instant has ended once its lock was passed
+            node.pass_writer_lock()
+        changes, size = (max(1, most // len(nodes)) for most in (changes_max, bytes_max))
+        for node in nodes:
+            limit = node.stamp_within(start.get(node.stream, 0), changes_max=changes, bytes_max=size)
+            stamp = stamp if limit is None else min(stamp, limit)
+        positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in nodes}
+        for node in nodes:  # a writer in another process may use sync=off (R10.1)
+            node.sync()
+        return Cut(positions, stamp, count_between(start, positions))
+
+    def log_bytes(self, start: Positions, stop: Positions) -> int:
+        return sum(self._node(stream).bytes_between(start.get(stream, 0), end) for stream, end in stop.items())
+
+    def waiting(self, start: Positions) -> Waiting:
+        found = [node.find_entry(start.get(node.stream, 0) + 1) for node in self.nodes]
+        oldest = min((entry[1].stamp for entry in found if entry), default=None)
+        return Waiting(count_between(start, self.ends()), oldest)
+
+    def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
+        return even_pieces(start, stop, count)
+
+    def checksums(self, positions: Positions) -> dict[Stream, int]:
+        found = {stream: self._node(stream).find_entry(position) for stream, position in positions.items() if position}
+        return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
+
+    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return self._node(stream).read_log(start, stop)
+
+    def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
+        stamp = self.now() - int(older_than_seconds * 1e9)
+        nodes = [(self._node(stream), position) for stream, position in positions.items()]
+        return sum(node.truncate_log(position, stamp, entries_max=entries_max) for node, position in nodes)
+
+    def log_entries(self) -> int:
+        return sum(node.log_entries() for node in self.nodes)
+
+    # catalog and epoch record
+
+    def read_epoch_record(self) -> EpochRecord:
+        return self.meta.read_epoch_record()
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        return self.meta.swap_epoch_record(expected_version, record)
+
+    def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+        while True:
+            record = self.meta.read_epoch_record()
+            changed = change(record)
+            if self.meta.swap_epoch_record(record.version, changed):
+                return changed
+
+    def read_horizon(self) -> Horizon:
+        return self.meta.read_horizon()
+
+    def last_meta_change(self) -> int:
+        return self.meta.last_change()
+
+    def read_catalog(self) -> dict:
+        return self.meta.read_catalog()
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        return self.meta.swap_catalog(expected_version, catalog)
+
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        self.meta.keep_plan(digest, plan)
+
+    def read_plan(self, digest: str) -> dict:
+        return self.meta.read_plan(digest)
+
+    # view tables
+
+    @property
+    def partitions(self) -> int:
+        return self.layout.partitions
+
+    def partition_of(self, first_part: bytes) -> int:
+        return placement_hash(first_part) % self.layout.partitions
+
+    def _each_partition(self) -> list[Partition]:
+        return [self.partition(number) for number in range(self.partitions)]
+
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
+        import numpy as np
+        import pyarrow as pa
+
+        from viewkeeper.ports.records import StoredVersions
+        from viewkeeper.stores.versions import rows_before
+        from viewkeeper.stores.versionwrites import runs
+
+        if not any(self.has_records(partition, table) for partition, _, _ in runs(partitions)):  # first fill
+            none = pa.nulls(len(keys), pa.binary())
+            return StoredVersions(keys, partitions, none, np.zeros(len(keys), bool), none, none)
+        chains = self._chains(table, keys, partitions)
+        rows, applied, now = rows_before(chains, epoch.epoch, epoch.aborted)
+        return StoredVersions(keys, partitions, rows, applied, now, chains)
+
+    def _chains(self, table: int, keys: pa.Array, partitions: np.ndarray) -> pa.Array:
+        """The chains of records, given in the order of their partitions."""
+        import pyarrow as pa
+
+        from viewkeeper.stores.versionwrites import runs
+
+        wanted, found = keys.to_pylist(), list[bytes | None]()
+        for partition, start, stop in runs(partitions):
+            found += self.partition(partition).read(table, wanted[start:stop])
+        return pa.array(found, pa.binary())
+
+    def next_keys(
+        self,
+        partition: int,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        return self.partition(partition).next_keys(table, ranges, left_out, epoch, reverse=reverse)
+
+    def scan_prefixes(
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.partition(partition).scan_prefixes(table, prefixes, epoch, rows_max=rows_max)
+
+    def has_records(self, partition: int, table: int) -> bool:
+        return self.partition(partition).has_records(table)
+
+    def scan_versions(
+        self,
+        partition: int,
+        table: int,
+        epoch: int,
+        aborted: tuple[int, ...],
+        low: bytes = b"",
+        high: bytes | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        return self.partition(partition).scan_versions(table, low, high, epoch, aborted)
+
+    def record_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        return self.partition(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_records(self, table: int) -> int:
+        return sum(partition.count_records(table) for partition in self._each_partition())
+
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        from viewkeeper.stores.versionwrites import prepare
+
+        by_partition: dict[int, list[Written]] = {}
+        for write in writes:
+            for partition, written in prepare(write, epoch):
+                by_partition.setdefault(partition, []).append(written)
+        for partition in sorted(by_partition):
+            self.partition(partition).write(by_partition[partition], epoch)
+
+    def admit(self, epoch: Inflight) -> None:
+        """Raise the fences, and purge what no reader needs any more: a re-run finds what the first run found."""
+        for partition in self._each_partition():
+            partition.admit(epoch)
+
+    def written_epochs(self) -> tuple[int, int]:
+        found = [partition.fence() for partition in self._each_partition()]
+        return min(found), max(found)
+
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        """Old versions are dropped with the write of a newer one, tombstones when an epoch is admitted."""
+        return 0
+
+    def drop_records(self, table: int) -> None:
+        for partition in self._each_partition():
+            partition.drop(table)
+
+    def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
+        from viewkeeper.stores.versions import version_at
+
+        chain = self.partition(partition).get(table, key)
+        return None if chain is None else version_at(chain, moment.epoch, moment.aborted)
+
+    def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldRecords:
+        from viewkeeper.stores.asof import HeldRecords
+
+        return HeldRecords(self.hold_chains(partitions), moment)

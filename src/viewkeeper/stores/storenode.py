@@ -1,0 +1,155 @@
+"""A node of a store: base rows and their log, of which the adapters have their own.
+
+In: groups of writes, positions and stamps. Out: rows, and entries of the log. Always: positions count changes without a
+gap, stamps and the bytes before an entry grow with them; so all that is asked of a log is a search for entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.stores.limits import Limits
+from viewkeeper.stores.logformat import Changes, EntryHeader, encode_entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from viewkeeper.model.fills import Borders
+
+_INCARNATION = 1  # of the node's key range; to be raised when ranges can move
+
+
+class LogEnd(NamedTuple):
+    """Position and stamp of the last entry, and how many bytes of entries there were: they outlive a truncated log."""
+
+    position: int
+    stamp: int
+    bytes: int
+
+
+class StoreNode(Protocol):
+    """One stream of a store."""
+
+    number: int
+    stream: Stream
+    _before_images: bool
+    _limits: Limits
+
+    def __init__(self, number: int, *, before_images: bool, limits: Limits) -> None:
+        self.number = number
+        self.stream = Stream(str(number))
+        self._before_images = before_images
+        self._limits = limits
+
+    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
+        """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
+        ...
+
+    def get(self, table: int, key: bytes) -> Image: ...
+
+    def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]: ...
+
+    def scan_as_of(
+        self, table: int, position: Position, low: bytes, high: bytes | None
+    ) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        """Rows with low < key <= high as of `position`, as (keys, rows)."""
+        ...
+
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+        """The next rows after `after` in about equal pieces."""
+        ...
+
+    def count_rows(self, table: int) -> int: ...
+
+    def drop_rows(self, table: int) -> None: ...
+
+    def pass_writer_lock(self) -> None:
+        """Return when every write transaction that was open at the call has ended."""
+        ...
+
+    def sync(self) -> None: ...
+
+    def log_end(self) -> LogEnd: ...
+
+    def log_entries(self) -> int: ...
+
+    def find_entry(self, position: int) -> tuple[Position, EntryHeader] | None:
+        """The entry that holds `position`, with the position of its last change; None past the end or if truncated."""
+        ...
+
+    def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]: ...
+
+    def truncate_log(self, position: int, stamp: int, *, entries_max: int) -> int:
+        """Delete entries that end before `position` and are older than `stamp`, up to so many; returns how many.
+
+        The entry at `position` stays: its checksum is still needed (R9).
+        """
+        ...
+
+    def end(self) -> Position:
+        return Position(self.log_end().position)
+
+    def find_stamp(self, start: int, stamp: int) -> Position:
+        """The last position after `start` (or `start` itself) whose transaction was stamped at or before `stamp`."""
+        return self._find_last(start, self.end(), lambda header: header.stamp <= stamp)
+
+    def stamp_within(self, start: int, *, changes_max: int, bytes_max: int) -> int | None:
+        """The stamp of the transaction that reaches about so many changes or bytes after `start`.
+
+        None when there are fewer.
+        """
+        limit, first = self.find_entry(start + changes_max), self.find_entry(start + 1)
+        stop = limit[0] if limit else self.end()
+        if first is None or self.bytes_between(start, stop) < bytes_max:
+            return limit[1].stamp if limit else None
+        enough = first[1].begins + bytes_max
+        last = self.find_entry(self._find_last(start + 1, stop, lambda header: header.begins < enough))
+        return last[1].stamp if last else None
+
+    def _find_last(self, low: int, high: int, holds: Callable[[EntryHeader], bool]) -> Position:
+        """The last position up to `high` whose entry passes a test, as all before it do; else `low`."""
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self.find_entry(middle)
+            if found and holds(found[1]):
+                low = max(found[0], middle)
+            else:
+                high = middle - 1
+        return Position(low)
+
+    def bytes_between(self, start: int, stop: int) -> int:
+        """The size in bytes of the entries of (start, stop]."""
+        first, next_one = self.find_entry(start + 1), self.find_entry(stop + 1)
+        if first is None or start >= stop:
+            return 0
+        return (self.log_end().bytes if next_one is None else next_one[1].begins) - first[1].begins
+
+    def _changes(self, group: RowWrites, befores: list[Image]) -> tuple[Changes, int]:
+        """What a group changes of the rows found, and the size of the rows in bytes."""
+        afters = group.merge(befores)
+        size = self._limits.require_room(befores, afters)
+        changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
+        told: list[Image] = [befores[i] for i in changed] if self._before_images else [None] * len(changed)
+        return (group.table, [group.keys[i] for i in changed], told, [afters[i] for i in changed]), size
+
+    def _encode(
+        self, bodies: Sequence[tuple[int, int, bytes]], end: LogEnd, now: int
+    ) -> Iterator[tuple[LogEnd, bytes]]:
+        """Entries (table, number of changes, body) of one transaction after `end`, each with the log's end after it."""
+        stamp = max(end.stamp + 1, now)
+        for number, (table, count, body) in enumerate(bodies, 1):
+            entry = encode_entry(
+                body,
+                table=table,
+                stream=self.number,
+                incarnation=_INCARNATION,
+                count=count,
+                stamp=stamp,
+                begins=end.bytes,
+                ends_transaction=number == len(bodies),
+            )
+            end = LogEnd(end.position + count, stamp, end.bytes + len(entry))
+            yield end, entry
