@@ -1,6 +1,6 @@
 """The table of operators: one for each kind of node.
 
-In: a kind of node. Out: its operator. Always: the only partition that lists the kinds of nodes.
+In: a kind of node. Out: its operator. Always: the only place that lists the kinds of nodes.
 """
 
 from __future__ import annotations
