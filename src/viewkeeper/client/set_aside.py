@@ -51,7 +51,19 @@ def set_aside(
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
     """The groups with a value that does not fit its type and reads NULL."""
     lists = _exceptions(snapshot, view, "degraded")
-    return _together(_listed(snapshot.keys_of(listed.table), listed.key) for listed in lists)
+    return _together(_listed(_own_keys(snapshot, view, listed), listed.key) for listed in lists)
+
+
+def _own_keys(snapshot: Snapshot, view: ViewDefinition, listed: Exceptions) -> Iterator[bytes]:
+    """The keys of a list; of one that views share, those of the records that read NULL in this view."""
+    if view.sharing is None or listed not in view.node.exceptions:
+        yield from snapshot.keys_of(listed.table)
+        return
+    reader = snapshot.view(view.name)
+    for key in snapshot.keys_of(listed.table):
+        record = reader.get(*(from_stored(c, v) for c, v in zip(listed.key, decode_key(listed.key, key), strict=True)))
+        if record is not None and None in [record[one.column.name] for one in view.shown if one.part == "row"]:
+            yield key
 
 
 def _exceptions(snapshot: Snapshot, view: ViewDefinition, kind: str) -> list[Exceptions]:

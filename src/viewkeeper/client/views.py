@@ -20,7 +20,7 @@ from viewkeeper.model.keys import after_prefix, decode_key, part_end
 from viewkeeper.model.moments import EPOCH_MAX, Moment
 from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.reads import SNAPSHOT
-from viewkeeper.model.rowcodec import decode_row
+from viewkeeper.model.rowcodec import decode_row, decode_some
 from viewkeeper.model.values import from_stored
 
 if TYPE_CHECKING:
@@ -349,9 +349,17 @@ def _to_change(definition: ViewDefinition, step: Step) -> Change:
 
 def _shown(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
     """The record as a reader sees it; None if it is one of other views alone."""
-    if definition.present is not None and not decode_row(definition.node.row, row)[definition.present]:
+    if definition.sharing is None:
+        return _to_dict(definition, key, row)
+    node, present = definition.node, definition.present
+    if present is not None and not decode_some(node.row, row, [present])[0]:
         return None
-    return _to_dict(definition, key, row)
+    parts = decode_key(node.key, key)
+    values = iter(decode_some(node.row, row, [shown.index for shown in definition.shown if shown.part == "row"]))
+    return {
+        shown.column.name: from_stored(shown.column, parts[shown.index] if shown.part == "key" else next(values))
+        for shown in definition.shown
+    }
 
 
 def present_records(definition: ViewDefinition, keys: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -91,6 +91,21 @@ def decode_row(columns: tuple[Column, ...], row: bytes) -> list[Stored]:
     return values
 
 
+def decode_some(columns: tuple[Column, ...], row: bytes, wanted: Sequence[int]) -> list[Stored]:
+    """The values of some columns; faster than `decode_row` where there are many and these have a fixed width."""
+    if len(segments_of(columns)) > 1 or any(columns[i].type.width is None for i in wanted):
+        values = decode_row(columns, row)
+        return [values[i] for i in wanted]
+    offsets = layout_of(columns).offsets
+    return [None if row[2 + i // 8] >> i % 8 & 1 else _fixed_at(columns[i], row, offsets[i]) for i in wanted]
+
+
+def _fixed_at(column: Column, row: bytes, at: int) -> Stored:
+    if column.type.width == 16:
+        return int.from_bytes(row[at : at + 16], "little", signed=True)
+    return struct.unpack_from(f"<{_FORMATS[column.type.kind]}", row, at)[0]
+
+
 def tail_of(columns: tuple[Column, ...], row: bytes) -> bytes:
     """The segments of a row after those of `columns`: those of a newer schema."""
     at = 0

@@ -132,6 +132,31 @@ def test_a_view_over_a_shared_one_reads_its_rows_alone(db: vk.Database) -> None:
     assert list(db.view("above").scan()) == [{"n": 1, "c": 3}]
 
 
+def test_a_sum_that_does_not_fit_degrades_its_own_view_alone(db: vk.Database) -> None:
+    db.execute("CREATE TABLE b (k INT PRIMARY KEY, g INT, v BIGINT)")
+    db.execute("CREATE MATERIALIZED VIEW sums AS SELECT g, SUM(v) AS s FROM b WHERE k > 0 GROUP BY g")
+    db.execute("CREATE MATERIALIZED VIEW counts AS SELECT g, COUNT(*) AS n FROM b GROUP BY g")
+    db.execute("OPTIMIZE VIEWS")
+    db.table("b").put_many([{"k": k, "g": 1, "v": 2**63 - 1} for k in range(3)])
+    keep_up(db)
+    assert db.view("sums").get(1) == {"g": 1, "s": None}
+    degraded = {view.name: view.degraded.count for view in db.status().views}
+    assert (degraded["sums"], degraded["counts"]) == (1, 0)
+
+
+def test_a_large_family_is_divided(db: vk.Database) -> None:
+    for number in range(120):
+        db.execute(
+            f"CREATE MATERIALIZED VIEW m{number} AS SELECT y, COUNT(*) AS n FROM r WHERE k > {number} GROUP BY y"
+        )
+    db.execute("OPTIMIZE VIEWS")
+    keep_up(db)
+    shared = [view.sharing for view in db.catalog().views if view.name.startswith("m")]
+    assert 2 <= len(set(shared)) <= 4 and None not in shared
+    assert db.view("m4").get(5) == {"y": 5, "n": 1}
+    assert db.view("m5").get(5) is None
+
+
 def test_explain_names_the_filters_and_who_shares(db: vk.Database) -> None:
     plan = "\n".join(row[0] for row in db.execute("EXPLAIN").rows)
     assert plan.count("γ") == 1

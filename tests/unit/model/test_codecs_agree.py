@@ -18,7 +18,7 @@ from viewkeeper.model import keys
 from viewkeeper.model.keybatches import decode_after, decode_keys, encode_keys, hash_all
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
-from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
+from viewkeeper.model.rowcodec import decode_row, decode_some, encode_row, tail_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from viewkeeper.model.values import from_stored, to_stored
@@ -280,3 +280,13 @@ def test_long_keys_of_one_length_are_placed_as_single_ones(length: int) -> None:
     hashes = hash_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
 
     assert hashes.tolist() == [keys.placement_hash(string) for string in strings]
+
+
+@given(tables(), st.data())
+def test_some_columns_of_a_row_are_those_of_the_whole(table: tuple, data: st.DataObject) -> None:
+    columns, rows = table
+    wanted = data.draw(st.lists(st.integers(0, len(columns) - 1), max_size=4))
+    for values in stored_rows(columns, rows):
+        row = encode_row(columns, values)
+        whole = decode_row(columns, row)
+        assert repr(decode_some(columns, row, wanted)) == repr([whole[place] for place in wanted])

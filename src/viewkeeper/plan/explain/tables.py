@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from viewkeeper.plan.explain.lines import DELTA, ENTRIES, OPERATOR, VIEW, Lines
 from viewkeeper.plan.explain.names import order_text, text_over
 from viewkeeper.plan.explain.zones import join_key_text, key_of
+from viewkeeper.plan.rules.share_groupings import presence
 from viewkeeper.sql.expressions import Aggregate
-from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Top
+from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Select, Top
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,18 @@ def _groups(aggregation: Aggregation) -> list[KeptTable]:
 
 
 def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:
-    """Whether a view shows the records themselves: only π is between the line and that view."""
+    """Whether a view shows the records themselves: only π, and which of them it shows, is between."""
     readers = [other for other, line in enumerate(lines) if place in line.inputs]
     return any(
         lines[other].stored == stored
         if lines[other].kind == VIEW
-        else isinstance(lines[other].relation, Project) and _is_shown(lines, other, stored)
+        else _only_chooses(lines[other].relation) and _is_shown(lines, other, stored)
         for other in readers
     )
+
+
+def _only_chooses(relation: Relation | None) -> bool:
+    return isinstance(relation, Project) or (isinstance(relation, Select) and presence(relation.predicate) is not None)
 
 
 def _counts(join: Join) -> tuple[KeptTable, ...]:

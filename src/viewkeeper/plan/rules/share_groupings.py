@@ -25,6 +25,7 @@ from viewkeeper.sql.relations import Aggregation, Grouping, Join, Output, Projec
 
 ViewId = TypeVar("ViewId", bound=Hashable)
 _NONE = Literal(0, BIGINT)
+AGGREGATES_MAX = 96  # of one shared γ
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,21 @@ class Grouped:
 
 
 def families(relations: Mapping[ViewId, Relation]) -> list[tuple[ViewId, ...]]:
-    """The views that can share a γ, two or more each, in the order of `relations`."""
-    found: dict[Hashable, list[ViewId]] = {}
+    """The views that can share a γ, two or more each, in the order of `relations`.
+
+    A large family is divided: a record is read and written as a whole, so it must not grow without end.
+    """
+    found: dict[Hashable, list[tuple[list[ViewId], set[str]]]] = {}
     for view, relation in relations.items():
         grouped = Grouped.of(relation)
         if grouped is not None:
-            found.setdefault(grouped.family, []).append(view)
-    return [tuple(views) for views in found.values() if len(views) > 1]
+            parts = found.setdefault(grouped.family, [([], set())])
+            wanted = {spell(one) for one in grouped.kept(grouped.residual(()))}
+            if len(parts[-1][1] | wanted) > AGGREGATES_MAX:
+                parts.append(([], set()))
+            parts[-1][0].append(view)
+            parts[-1][1].update(wanted)
+    return [tuple(views) for parts in found.values() for views, _ in parts if len(views) > 1]
 
 
 def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
@@ -84,10 +93,10 @@ def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
     if not common <= set(map(spell, grouped.conditions)):
         return False
     own = grouped.residual(common)
-    kept = {spell(one) for one in _shared(members).grouping.aggregates}
+    _, kept = _shared(members)
     wanted = {spell(one) for one in grouped.kept(own)}
     has_rows = any(one.residual(common) in (None, own) for one in map(Grouped.of, members) if one is not None)
-    return has_rows and wanted <= kept
+    return has_rows and wanted <= kept.keys()
 
 
 def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
@@ -95,21 +104,22 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     grouped = Grouped.of(relation)
     if grouped is None:
         raise InvariantBroken("a view shares a γ that it cannot be read from")
-    shared = _shared(members)
-    common = _common(members)
-    own = grouped.residual(common)
+    shared, places = _shared(members)
+    own = grouped.residual(_common(members))
+
+    def reference(one: Aggregate) -> AggregationRef:
+        place = places[spell(_where(one, own))]
+        return AggregationRef("aggregate", place, shared.grouping.aggregates[place])
 
     def meant(one: AggregationRef) -> AggregationRef:
         if one.source == "group":
             return replace(one, of=shared.grouping.groups[one.position])
-        return _reference(shared, _where(grouped.grouping.aggregates[one.position], own))
+        return reference(grouped.grouping.aggregates[one.position])
 
     outputs = tuple(Output(name, meant(one)) for name, one in grouped.shown)
-    is_there = own is not None and grouped.grouping.groups
-    below = (
-        Select(shared, construct.compare(">", _reference(shared, _where(_COUNT, own)), _NONE)) if is_there else shared
-    )
-    return Project(below, outputs)
+    if own is None or not grouped.grouping.groups:
+        return Project(shared, outputs)
+    return Project(Select(shared, construct.compare(">", reference(_COUNT), _NONE)), outputs)
 
 
 def presence(predicate: Expression) -> AggregationRef | None:
@@ -124,8 +134,8 @@ _COUNT = construct.aggregate("count", [])
 
 
 @lru_cache(maxsize=256)
-def _shared(members: tuple[Relation, ...]) -> Aggregation:
-    """The γ of all members: no row more than they need, each aggregate once."""
+def _shared(members: tuple[Relation, ...]) -> tuple[Aggregation, dict[str, int]]:
+    """The γ of all members: no row more than they need, each aggregate once; and where each is, as it is spelled."""
     common = _common(members)
     aggregates: dict[str, Aggregate] = {}
     residuals: dict[str, Expression] = {}
@@ -143,8 +153,9 @@ def _shared(members: tuple[Relation, ...]) -> Aggregation:
         source, conditions = member.source, member.conditions
     weaker = [] if has_all else [_any_of([residuals[text] for text in sorted(residuals)])]
     kept = [one for one in conditions if spell(one) in common]
-    ordered = tuple(aggregates[text] for text in sorted(aggregates))
-    return Aggregation(select(source, [*kept, *weaker]), Grouping(tuple(groups), ordered))
+    texts = sorted(aggregates)
+    grouping = Grouping(tuple(groups), tuple(aggregates[text] for text in texts))
+    return Aggregation(select(source, [*kept, *weaker]), grouping), {text: at for at, text in enumerate(texts)}
 
 
 @lru_cache(maxsize=256)
@@ -164,9 +175,3 @@ def _any_of(conditions: Sequence[Expression]) -> Expression:
         pairs = [conditions[place : place + 2] for place in range(0, len(conditions), 2)]
         conditions = [pair[0] if len(pair) == 1 else construct.logical("or", *pair) for pair in pairs]
     return conditions[0]
-
-
-def _reference(shared: Aggregation, wanted: Aggregate) -> AggregationRef:
-    kept = shared.grouping.aggregates
-    place = [spell(one) for one in kept].index(spell(wanted))
-    return AggregationRef("aggregate", place, kept[place])
