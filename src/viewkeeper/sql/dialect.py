@@ -21,13 +21,18 @@ from viewkeeper.sql.syntax import WRITTEN
 PLAIN = frozenset(NAMED) | frozenset(
     "position unix_timestamp to_unix_timestamp from_unixtime date_format to_timestamp".split()
 )
+_NOT_SPARK = frozenset({"STDEV"})  # names that sqlglot knows and Spark does not
 # These have a special syntax besides the call: POSITION(a IN b).
 _OWN_SYNTAX = frozenset({"POSITION"})
 
 
 class ViewSpark(Spark):
     class Parser(Spark.Parser):
-        FUNCTIONS = {name: made for name, made in Spark.Parser.FUNCTIONS.items() if name.lower() not in PLAIN}
+        FUNCTIONS = {
+            name: made
+            for name, made in Spark.Parser.FUNCTIONS.items()
+            if name.lower() not in PLAIN and name not in _NOT_SPARK
+        }
         FUNCTION_PARSERS = {
             name: read
             for name, read in Spark.Parser.FUNCTION_PARSERS.items()

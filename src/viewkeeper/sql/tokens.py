@@ -220,6 +220,7 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""
         fact = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
         fact = re.sub(r"<Token .*SENTINEL.*>", "the end of the statement", fact)
+        fact = re.sub(r"Required keyword: '\w+' missing for (\w+)", r"\1 lacks an argument", fact)
         where = f"line {first['line']}, column {first['col']}"
         raise SqlError(f"{where}: cannot read the statement{near}: {fact}") from error
     except (TokenError, RecursionError, ValueError) as error:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+import viewkeeper as vk
 from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, STRING, decimal
@@ -170,3 +171,13 @@ def test_an_error_names_line_and_column_of_the_whole_text() -> None:
         parse_statements("SHOW TABLES;\nCREATE TABLE t (\n  a INT x PRIMARY KEY)")
     with pytest.raises(SqlError, match="^line 2, column "):
         parse_statements("SHOW TABLES;\nSELECT a FROM t WHERE (")
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [("SELECT VARIANCE() FROM t", "Variance lacks an argument"), ("SELECT STDEV(x) FROM t", "function STDEV is not")],
+)
+def test_a_call_that_cannot_be_bound_is_told_in_plain_words(text: str, fact: str) -> None:
+    with vk.connect("memory:calls") as db, pytest.raises(SqlError, match=fact):
+        db.execute("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, x INT)")
+        db.execute(text)
