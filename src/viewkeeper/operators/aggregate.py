@@ -16,9 +16,16 @@ from viewkeeper.operators.apply import Applier, Changes
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, Channel, Input
 from viewkeeper.operators.consolidate import are_few
-from viewkeeper.operators.contributions import combine, contribute, contribute_each, sides, signed_contribution
+from viewkeeper.operators.contributions import (
+    combine,
+    contribute,
+    contribute_each,
+    contribute_values,
+    sides,
+    signed_contribution,
+)
 from viewkeeper.operators.delta_rows import Delta
-from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.duck import run_edge, run_sql
 from viewkeeper.operators.operator import EdgeOperator
 from viewkeeper.operators.rollup import RollingUp
 from viewkeeper.plan.nodes import AggregateNode, Edge
@@ -45,6 +52,11 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
         rolled = self._rolling_up.contributions((n for n, number in readers if number == 0), delta.relation)
         for table, contributions in rolled.items():
             yield from (Input(table, GROUPS, rows) for rows in contributions)
+        for node, number in readers:
+            if number == 0 and node.table in rolled and (node.entries or node.exact_sums):
+                with blamed(node.table):
+                    rows = run_edge(node.edges[0].rows, delta.relation)
+                    yield from (Input(node.table, *part) for part in contribute_values(node, rows))
         left = [(node, number) for node, number in readers if number != 0 or node.table not in rolled]
         yield from self._read_sides([reader for reader in left if _has_one_reader(reader)], delta)
         yield from super().read([reader for reader in left if not _has_one_reader(reader)], delta)

@@ -15,10 +15,10 @@ from typing import TypeVar
 from viewkeeper.codegen.aggregates import arguments
 from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, INT128, SqlType
+from viewkeeper.model.types import BIGINT, INT128
 from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn
 from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
 from viewkeeper.sql.relations import Grouping, Output
 
 Item = TypeVar("Item")
@@ -37,13 +37,22 @@ class EntryPlan:
 class Accumulator:
     """An exact count or sum: its SQL over the rows of a group, and what a single row gives to it.
 
-    `rolled`: the same over counted rows, and of which column; None when there is no way.
+    `rolled`: the same over counted rows; None when there is no way.
     """
 
     column: Column
     sql: str
     each: str
-    rolled: tuple[str, int | None] | None
+    rolled: Rolled | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """A sum over counted rows: of `n` (rows), or of the values of a `column` their number or sum; of those that pass."""
+
+    name: str
+    column: int | None
+    filter: Expression | None = None
 
 
 class Accumulators:
@@ -53,7 +62,7 @@ class Accumulators:
     def __init__(self) -> None:
         rows = Column("count(*)", BIGINT, nullable=False)
         self.arguments: list[Expression] = []
-        self.states = [Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", (_rolled_up("n", BIGINT), None))]
+        self.states = [Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Rolled("n", None))]
         self.exact_sums: list[DoubleSum] = []
         self.computed: list[Computed] = []
         self.entries: list[EntryPlan] = []
@@ -115,7 +124,7 @@ class _KeptOfCall:
         arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
-        return self.kept.add(Accumulator(column, f"count({name})", each, _rolled("n", arg, BIGINT)))
+        return self.kept.add(Accumulator(column, f"count({name})", each, _rolled("n", arg)))
 
     def total(self, kind: str) -> list[str]:
         arg = self.args[0]
@@ -124,7 +133,7 @@ class _KeptOfCall:
         place = self.kept.argument(arg)
         if arg.type.kind == "DOUBLE":
             return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
-        rolled = _rolled("t", arg, INT128) if kind == "sum" else None
+        rolled = _rolled("t", arg) if kind == "sum" else None
         names = []
         for limb, sqls in enumerate(SUMS[kind](f"a{place}", arg.type)):
             column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
@@ -164,15 +173,17 @@ def _place(known: list[Item], item: Item) -> int:
     return known.index(item)
 
 
-def _rolled(prefix: str, arg: Expression, type_: SqlType) -> tuple[str, int | None] | None:
-    """A count or sum of a column from counted rows; sums of non-integers have no such form."""
-    if not isinstance(arg, ColumnRef) or arg.type.kind not in ("INT", "BIGINT"):
-        return None
-    return _rolled_up(f"{prefix}{arg.position}", type_), arg.position
-
-
-def _rolled_up(name: str, type_: SqlType) -> str:
-    return f"CAST(coalesce(sum({name}), 0) AS {type_.duckdb})"
+def _rolled(prefix: str, arg: Expression) -> Rolled | None:
+    """A count or sum from counted rows; sums of non-integers have no such form."""
+    match arg:
+        case Case(branches=((condition, Literal(value=1)),), default=Literal(value=None)) if prefix == "n":
+            return Rolled("n", None, condition)
+        case Case(branches=((condition, ColumnRef() as column),), default=Literal(value=None)):
+            found = _rolled(prefix, column)
+            return None if found is None else replace(found, filter=condition)
+        case ColumnRef(position=position, type=type_) if type_.is_integer:
+            return Rolled(f"{prefix}{position}", position)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.model.schema import Column, TableId
-from viewkeeper.plan.aggregate_layout import AggregateLayout, EntryPlan
+from viewkeeper.plan.aggregate_layout import Accumulator, AggregateLayout, EntryPlan, Rolled
 from viewkeeper.plan.nodes import AggregateNode, Edge, Entries, Rollup
 from viewkeeper.plan.row_sql import Rows, Wanted
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of, walk
@@ -55,25 +55,73 @@ def _edge(
 
 
 def _rollup(rows: Rows, layout: AggregateLayout) -> Rollup | None:
-    """The same contributions from counted rows of a base table: when only counts and sums of columns are kept.
+    """The contributions to groups from counted rows of a base table: when only counts and sums of columns are kept."""
+    rolled = [state.rolled for state in layout.kept.states if state.rolled is not None]
+    if rows.source < 0 or not rows.is_raw or len(rolled) < len(layout.kept.states):
+        return None
+    filters = list(dict.fromkeys(emit(one.filter) for one in rolled if one.filter is not None))
+    sums = [_rolled_up(state, filters) for state in layout.kept.states]
+    summed = tuple(sorted({one.column for one in rolled if one.column is not None}))
+    names = ["n", *(f"{prefix}{column}" for column in summed for prefix in "nt")]
+    expressions = (*layout.groups, *rows.predicates, *(one.filter for one in rolled if one.filter is not None))
+    if filters:
+        return (
+            None if any(one.fallible for one in expressions) else _filtered(rows, layout, filters, names, sums, summed)
+        )
+    return _by_columns(rows, layout, expressions, names, sums, summed)
+
+
+def _rolled_up(state: Accumulator, filters: Sequence[str]) -> str:
+    rolled = state.rolled or Rolled("n", None)
+    passing = "" if rolled.filter is None else f" FILTER (WHERE f{filters.index(emit(rolled.filter))})"
+    return f"CAST(coalesce(sum({rolled.name}){passing}, 0) AS {state.column.type.duckdb})"
+
+
+def _by_columns(
+    rows: Rows,
+    layout: AggregateLayout,
+    expressions: Sequence[Expression],
+    names: Sequence[str],
+    sums: Sequence[str],
+    summed: tuple[int, ...],
+) -> Rollup | None:
+    """Rows counted by the columns that groups and conditions refer to: several nodes can use them.
 
     A DOUBLE in the grain would merge -0.0 and 0.0, which an expression over it can tell apart.
     """
-    kept, expressions = layout.kept, (*layout.groups, *rows.predicates)
+    kept = layout.kept
     references = [part for one in expressions for part in walk(one) if isinstance(part, ColumnRef)]
     is_double = any(part.type.kind == "DOUBLE" for part in references)
-    rolled = [state.rolled for state in kept.states if state.rolled is not None]
-    has_others = len(rolled) < len(kept.states) or kept.exact_sums or kept.entries
-    if rows.source < 0 or not rows.is_raw or has_others or not references or is_double:
+    if kept.exact_sums or kept.entries or not references or is_double:
         return None
-    summed = tuple(sorted({column for _, column in rolled if column is not None}))
-    carried: list[Wanted] = [("n", None, "n")]
-    carried += [(f"{prefix}{column}", None, f"{prefix}{column}") for column in summed for prefix in "nt"]
+    carried: list[Wanted] = [(name, None, name) for name in names]
     keys: list[Wanted] = [(f"k{place}", group, emit(group)) for place, group in enumerate(layout.groups)]
     edge = rows.edge([*carried, *keys], TableId(0), with_key=False)
     failed = ", bool_or(fails) AS failed" if edge.aside is not None else ""
-    contribute = _grouped(layout, [sql for sql, _ in rolled], [], "", failed)
-    return Rollup(columns_of(*expressions), summed, f"WITH rows AS ({edge.rows}) {contribute}")
+    contribute = f"WITH rows AS ({edge.rows}) {_grouped(layout, sums, [], '', failed)}"
+    grain = tuple((f"c{position}", f"c{position}") for position in columns_of(*expressions))
+    return Rollup(grain, summed, contribute, readers_min=2)
+
+
+def _filtered(
+    rows: Rows,
+    layout: AggregateLayout,
+    filters: Sequence[str],
+    names: Sequence[str],
+    sums: Sequence[str],
+    summed: tuple[int, ...],
+) -> Rollup:
+    """Rows counted by group and by which filters they pass: then an aggregate with a filter adds up few numbers."""
+    keys = [(f"g{place}", emit(group)) for place, group in enumerate(layout.groups)]
+    wheres = [(f"w{place}", emit(predicate)) for place, predicate in enumerate(rows.predicates)]
+    grain = (*keys, *wheres, *((f"f{place}", sql) for place, sql in enumerate(filters)))
+    carried = [
+        *(f"g{place} AS k{place}" for place in range(len(keys))),
+        *(f"f{place}" for place in range(len(filters))),
+    ]
+    where = f" WHERE {' AND '.join(name for name, _ in wheres)}" if wheres else ""
+    selected = f"SELECT {', '.join([*carried, *names])} FROM delta{where}"
+    return Rollup(grain, summed, f"WITH rows AS ({selected}) {_grouped(layout, sums, [], '')}", readers_min=1)
 
 
 def _entries(layout: AggregateLayout, plan: EntryPlan, table: TableId, *, can_fail: bool) -> Entries:

@@ -125,18 +125,19 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """How a γ can use counted rows in place of delta rows, which several views then share.
+    """How a γ can use counted rows in place of delta rows, which several nodes can share.
 
-    Counted rows are delta rows grouped by the columns of `grain`, which alone decide what passes, to which group it
-    belongs and whether it fails: `ord` and `sign` (never NULL, without meaning), the `c…` of the grain, `n` delta rows,
-    and for each column of `summed` the number of its values, `n…`, and their sum, `t…`. `contribute` reads them as
+    Counted rows are delta rows grouped by `grain`, names with their SQL, which alone decides what passes, to which group
+    it belongs and whether it fails: `ord` and `sign` (never NULL, without meaning), the names of the grain, `n` delta
+    rows, and for each column of `summed` the number of its values, `n…`, and their sum, `t…`. `contribute` reads them as
     `delta` and returns what the node's own `contribute` would; where an expression can fail also `failed`, whether one
-    did in a group.
+    did in a group. It can pay when at least `readers_min` nodes use the same counted rows.
     """
 
-    grain: tuple[int, ...]
+    grain: tuple[tuple[str, str], ...]
     summed: tuple[int, ...]
     contribute: str
+    readers_min: int
 
 
 @dataclass(frozen=True, slots=True)
