@@ -36,6 +36,7 @@ HAPPENS = (
     "copy",
     "drops",
     "views replaced",
+    "groupings shared",
     "purges",
     "void epochs",
     "versions purged",

@@ -20,7 +20,7 @@ from tests.support.hostile_base import Base
 from tests.support.hostile_views import COLUMNS, KINDS, TABLES, Kind, with_their_sources
 from tests.support.oracle import bag_of
 from tests.support.running import HereRunner, Interrupted, ManagersRunner
-from viewkeeper.client.views import _to_dict
+from viewkeeper.client.views import record_of
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochTooLarge, InputError, NameInUse, StoreUnavailable, ViewKeeperError
@@ -96,12 +96,15 @@ class Schedule:
         for _ in range(PUT_TICKS + LATE_TICKS):  # whatever is under way lands
             self._store._contents.network.tick()
         self._check()
+        self.counts["groupings shared"] += len({view.sharing for view in self._db.catalog().views} - {None})
 
     def _act(self) -> None:
         """What may happen between two epochs, and an epoch or two."""
         self._write(self._random.randint(1, 3))
         if self._random.random() < 0.15 and not self._sharp:
             self._replace_view()
+        if self._random.random() < 0.2 and not self._sharp:
+            self._execute("OPTIMIZE VIEWS")
         self._faulty(lambda: self._epochs(self._random.choice((1, 2))))
         if self._random.random() < 0.7:
             self._faulty(self._tidy)
@@ -305,7 +308,8 @@ class Schedule:
             for partition in self._store._contents.partitions
             for key, chain in partition.pairs(view.node.table).walk(b"", None)
         ]
-        found = bag_of(_to_dict(view, key, row).values() for key, row in pairs if row is not None)
+        records = (record_of(view, key, row) for key, row in pairs if row is not None)
+        found = bag_of(record.values() for record in records if record is not None)
         expected = self._base.bag(view.name, self._positions[epoch])
         self.counts["states compared"] += 1
         if found != expected:

@@ -17,13 +17,14 @@ COLUMNS = {"l": ("k", "j", "x"), "r": ("k", "j", "y")}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One view, and the others that it reads."""
+    """One view, the others that it reads, and those that it can share a grouping with."""
 
     name: str
     query: str
     reads: tuple[str, ...] = ()
     index: str = ""
     aggregations: bool = False  # a row is made from the one before, without a join
+    beside: tuple[str, ...] = ()
 
     @property
     def create(self) -> str:
@@ -41,6 +42,7 @@ _ALL = (
     Kind("projection", "SELECT k, x + 1 AS x1 FROM l"),
     Kind("indexed", "SELECT j, k, x FROM l", index="CREATE INDEX indexed ON l (j) INCLUDE (x)"),
     Kind("counts", "SELECT j, COUNT(*) AS n, SUM(x) AS s, COUNT(x) AS nx FROM l GROUP BY j", aggregations=True),
+    Kind("some_counts", "SELECT j, COUNT(*) AS n, MIN(x) AS lo FROM l WHERE x > 2 GROUP BY j", beside=("counts",)),
     Kind("total", "SELECT COUNT(*) AS n, SUM(y) AS s FROM r", aggregations=True),
     Kind("extremes", "SELECT j, MIN(x) AS lo, MAX(x) AS hi FROM l GROUP BY j", aggregations=True),
     Kind("distinct_count", "SELECT j, COUNT(DISTINCT y) AS n, MAX(y) AS hi FROM r GROUP BY j", aggregations=True),
@@ -63,6 +65,6 @@ KINDS = {kind.name: kind for kind in _ALL}
 
 
 def with_their_sources(names: list[str]) -> list[Kind]:
-    """The views of these names and those that they read, in an order in which they can be made."""
-    wanted = {*names, *(source for name in names for source in KINDS[name].reads)}
+    """The views of these names, those that they read or stand beside, in an order in which they can be made."""
+    wanted = {*names, *(other for name in names for other in (*KINDS[name].reads, *KINDS[name].beside))}
     return [kind for kind in _ALL if kind.name in wanted]

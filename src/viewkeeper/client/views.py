@@ -68,7 +68,7 @@ class View:
             partition = self._database.store.partition_of(first)
             row = self._row(partition, node.table, encoded, moment)
             if self._held or self._still(moment):
-                return None if row is None else _shown(definition, encoded, row)
+                return None if row is None else record_of(definition, encoded, row)
 
     def scan(
         self,
@@ -188,10 +188,10 @@ class View:
             low, high = _bounds(definition, prefix, start, stop)
             if self._is_unfilled(definition, moment):
                 pairs = self._unfilled_pairs(definition)
-                yield from (_to_dict(definition, key, row) for key, row in pairs if key >= low)
+                yield from (one for key, row in pairs if key >= low and (one := record_of(definition, key, row)))
                 return
             for key, row in held.scan(partitions, definition.node.table, low, high, reverse=reverse):
-                record = _shown(definition, key, row)
+                record = record_of(definition, key, row)
                 if record is not None:
                     yield record
         finally:
@@ -294,7 +294,7 @@ class View:
 
     def _unfilled(self, definition: ViewDefinition, key: bytes) -> dict[str, object] | None:
         rows = [row for at, row in self._unfilled_pairs(definition) if at == key]
-        return _to_dict(definition, key, rows[0]) if rows else None
+        return record_of(definition, key, rows[0]) if rows else None
 
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
         """What a view holds before its first epoch: known over an empty base, else it is not ready."""
@@ -343,21 +343,25 @@ def _to_change(definition: ViewDefinition, step: Step) -> Change:
 
     columns = definition.node.key
     key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
-    before, after = (None if row is None else _shown(definition, step.key, row) for row in (step.before, step.after))
+    before, after = (None if row is None else record_of(definition, step.key, row) for row in (step.before, step.after))
     return Change(step.epoch, key, before, after)
 
 
-def _shown(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
+def record_of(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
     """The record as a reader sees it; None if it is one of other views alone."""
-    if definition.sharing is None:
-        return _to_dict(definition, key, row)
     node, present = definition.node, definition.present
     if present is not None and not decode_some(node.row, row, [present])[0]:
         return None
-    parts = decode_key(node.key, key)
-    values = iter(decode_some(node.row, row, [shown.index for shown in definition.shown if shown.part == "row"]))
+    keys = decode_key(node.key, key)
+    if definition.sharing is None:
+        values = decode_row(node.row, row)
+        return {
+            s.column.name: from_stored(s.column, (keys if s.part == "key" else values)[s.index])
+            for s in definition.shown
+        }
+    own = iter(decode_some(node.row, row, [shown.index for shown in definition.shown if shown.part == "row"]))
     return {
-        shown.column.name: from_stored(shown.column, parts[shown.index] if shown.part == "key" else next(values))
+        shown.column.name: from_stored(shown.column, keys[shown.index] if shown.part == "key" else next(own))
         for shown in definition.shown
     }
 
@@ -373,12 +377,6 @@ def present_records(definition: ViewDefinition, keys: pa.Array, rows: pa.Array) 
         return keys, rows
     chosen = (counts != 0).nonzero()[0]
     return keys.take(chosen), rows.take(chosen)
-
-
-def _to_dict(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object]:
-    node = definition.node
-    parts = {"key": decode_key(node.key, key), "row": decode_row(node.row, row)}
-    return {s.column.name: from_stored(s.column, parts[s.part][s.index]) for s in definition.shown}
 
 
 def _limited(tables: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
