@@ -19,7 +19,7 @@ from tests.support.running import keep_up
 from tests.support.tiers import examples
 from viewkeeper.errors import NameInUse
 
-SETS = examples(12, deep=200)
+SETS = examples(12, deep=60)
 VIEWS, STEPS = 20, 6
 GROUPINGS = {"r": ("", "x", "x % 2", "z, x", "z"), "r JOIN s ON r.x = s.k": ("", "r.x", "r.z, s.w")}
 CONDITIONS = ("x > 1", "y > 2", "z = 'a'", "y IS NULL", "y < x", "y IN (1, 4)")
