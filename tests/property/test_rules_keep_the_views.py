@@ -23,7 +23,7 @@ from tests.support.running import keep_up
 from tests.support.tiers import examples
 from viewkeeper.catalog.define import lower
 from viewkeeper.codegen.relation_sql import relation_sql
-from viewkeeper.errors import UnknownName, UnsupportedSql
+from viewkeeper.errors import SqlError, UnknownName
 from viewkeeper.plan.explain.explain import plan_lines
 from viewkeeper.plan.explain.lines import OPERATOR, VIEW
 from viewkeeper.plan.optimize import RULES, optimize
@@ -83,7 +83,7 @@ def define(db: vk.Database, views: list[str]) -> dict[str, str]:
     for number, text in enumerate(views):
         try:
             db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {text}")
-        except (UnsupportedSql, UnknownName):
+        except (SqlError, UnknownName):
             continue
         made[f"v{number}"] = text
     return made

@@ -65,7 +65,7 @@ def _spread(sums: np.ndarray) -> np.ndarray:
 def hashes_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """The placement hash of encoded keys, by their first part."""
     whole = Ragged.from_arrow(encoded)
-    if len(columns) == 1:
+    if len(columns) <= 1:  # none: the empty key
         return hash_all(whole)
     starts = whole.offsets[:-1]
     _, ends = _decode_part(columns[0], whole, starts.copy())

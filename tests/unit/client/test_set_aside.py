@@ -173,3 +173,18 @@ def test_explain_says_where_a_delta_comes_from(db: vk.Database) -> None:
     assert ("δ r0 [stored]" in db.explain("v0")) is stored
     assert any("δ r0 [stored]" in line for (line,) in db.execute("EXPLAIN v0").rows) is stored
     assert any("δ r0 [stored]" in line for (line,) in db.execute("EXPLAIN SELECT x FROM t").rows) is stored
+
+
+def test_the_row_of_a_total_is_set_aside_and_comes_back() -> None:
+    """The one row of a total has the empty key."""
+    with vk.connect("memory:total") as db:
+        db.execute("CREATE TABLE r (k INT PRIMARY KEY, x INT)")
+        db.execute("CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n FROM r WHERE x > 0")
+        db.execute("CREATE MATERIALIZED VIEW share AS SELECT 12 / n AS s FROM total")
+        keep_up(db)
+        assert list(db.view("share").scan()) == []
+        assert {view.name: view.set_aside.count for view in db.status().views}["share"] == 1
+        db.table("r").put({"k": 1, "x": 1})
+        keep_up(db)
+        assert [row["s"] for row in db.view("share").scan()] == [12]
+        assert {view.name: view.set_aside.count for view in db.status().views}["share"] == 0
