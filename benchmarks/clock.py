@@ -21,11 +21,16 @@ STEPS: dict[str, tuple[str, ...]] = {
     "row decode": (
         "viewkeeper.operators.delta_rows:decode_rows",
         "viewkeeper.operators.aggregate_groups:decode_rows",
-        "viewkeeper.operators.pre_aggregation:decode_rows",
+        "viewkeeper.operators.apply:decode_rows",
     ),
     "base key decode": ("viewkeeper.operators.delta_rows:decode_keys",),
     "image filter": ("viewkeeper.operators.delta_rows:_present",),
-    "group (DuckDB)": ("viewkeeper.operators.contributions:run_sql", "viewkeeper.operators.record_events:run_sql"),
+    "group (DuckDB)": (
+        "viewkeeper.operators.aggregate:run_sql",
+        "viewkeeper.operators.contributions:run_sql",
+        "viewkeeper.operators.record_events:run_sql",
+        "viewkeeper.operators.rollup:run_sql",
+    ),
     "key encode": (
         "viewkeeper.operators.contributions:encode_keys",
         "viewkeeper.operators.project:encode_keys",
@@ -40,7 +45,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "row encode": (
         "viewkeeper.operators.aggregate_groups:encode_rows",
         "viewkeeper.operators.record_events:encode_rows",
-        "viewkeeper.operators.pre_aggregation:encode_rows",
+        "viewkeeper.operators.apply:encode_rows",
     ),
     "by place": ("viewkeeper.operators.apply:Applier.find", "viewkeeper.operators.apply:Applier.put"),
     "extremes": ("viewkeeper.operators.aggregate_groups:apply_entries",),

@@ -26,7 +26,7 @@ from benchmarks.views import V1
 from benchmarks.workload import fill_here, prepare
 from viewkeeper.client.row_values import key_bytes
 from viewkeeper.client.tables import _to_dict
-from viewkeeper.client.views import _to_dict as _view_row
+from viewkeeper.client.views import record_of
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -79,9 +79,12 @@ class _Bare:
         if side == "view":
             view = db.view("v1")
             self._name, self._columns = "view v1", view.definition.node.key
-            self._decode = partial(_view_row, view.definition)
-            _, keys, rows = view._records((), None, None, None, 10.0)
-            pairs: Iterator[tuple[bytes, bytes]] = zip(keys.to_pylist(), rows.to_pylist(), strict=True)
+            self._decode = partial(record_of, view.definition)
+            pairs: Iterator[tuple[bytes, bytes]] = (
+                pair
+                for _, *found in view._records()
+                for pair in zip(*(part.to_pylist() for part in found), strict=True)
+            )
         else:
             table = db.table("r")
             self._name, self._columns = "table r", table.schema.key_columns

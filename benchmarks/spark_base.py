@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.tablebatches import decode_table
+from viewkeeper.model.tablebatches import decode_columns
 from viewkeeper.stores.open import open_shared
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ class BaseReader:
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = open_shared(self.url, self.incarnation)
-        parts = store.parts(self.table.id)
+        parts, names = store.parts(self.table.id), [column.name for column in self.table.columns]
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for rows in store.scan_as_of(self.table.id, parts[number], self.positions):
-                    yield pa.record_batch(decode_table(self.table, rows["key"], rows["row"]))
+                    arrays = decode_columns(self.table, names, rows["key"], rows["row"])
+                    yield pa.record_batch(dict(zip(names, arrays, strict=True)))
