@@ -64,10 +64,9 @@ def _rollup(rows: Rows, layout: AggregateLayout) -> Rollup | None:
     summed = tuple(sorted({one.column for one in rolled if one.column is not None}))
     names = ["n", *(f"{prefix}{column}" for column in summed for prefix in "nt")]
     expressions = (*layout.groups, *rows.predicates, *(one.filter for one in rolled if one.filter is not None))
-    if filters:
-        return (
-            None if any(one.fallible for one in expressions) else _filtered(rows, layout, filters, names, sums, summed)
-        )
+    if filters:  # a row that fails counts for nothing, and must be found by itself
+        can_fail = rows.can_fail([*expressions, *layout.kept.arguments])
+        return None if can_fail else _filtered(rows, layout, filters, names, sums, summed)
     return _by_columns(rows, layout, expressions, names, sums, summed)
 
 

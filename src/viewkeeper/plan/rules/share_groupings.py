@@ -16,15 +16,15 @@ from functools import lru_cache
 from typing import TypeVar
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.types import BIGINT
+from viewkeeper.model.types import BOOLEAN
 from viewkeeper.plan.canonical import spell
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Expression, Literal, children
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Call, Expression, children
 from viewkeeper.sql.positions import conditions_over, conjunction, select
 from viewkeeper.sql.relations import Aggregation, Grouping, Join, Output, Project, Relation, Select, equality_of
 
 ViewId = TypeVar("ViewId", bound=Hashable)
-_NONE = Literal(0, BIGINT)
+_PRESENT = "present"  # no function of SQL, so that no HAVING of a user is taken for it
 AGGREGATES_MAX = 96  # of one shared γ
 
 
@@ -119,14 +119,14 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     outputs = tuple(Output(name, meant(one)) for name, one in grouped.shown)
     if own is None or not grouped.grouping.groups:
         return Project(shared, outputs)
-    return Project(Select(shared, construct.compare(">", reference(_COUNT), _NONE)), outputs)
+    return Project(Select(shared, Call(_PRESENT, (reference(_COUNT),), BOOLEAN, nullable=False)), outputs)
 
 
 def presence(predicate: Expression) -> AggregationRef | None:
-    """The count that must not be 0 for a group to be shown, if that is all that the predicate of a HAVING states."""
+    """The count that must not be 0 for a group to be shown, if that is what the predicate above a shared γ states."""
     match predicate:
-        case Call(name=">", args=(AggregationRef(of=Aggregate(function="count", distinct=False)) as count, other)):
-            return count if other == _NONE else None
+        case Call(name=name, args=(AggregationRef() as count,)) if name == _PRESENT:
+            return count
     return None
 
 
