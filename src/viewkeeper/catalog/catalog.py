@@ -57,7 +57,8 @@ class ViewDefinition:
     are the tables of the stored nodes that compute it, its own last; `node` is that one. `replaces` are the views that
     it replaces, or will replace once it is filled; the last is its direct predecessor. `written` is the id under which
     the text was first created, if that is another. `present` is the index in the row of a count, if records in which it
-    is 0 are not of this view. `sharing`: the sharing that computes it.
+    is 0 are not of this view. `sharing`: the sharing that computes it. `rules_off`: the optimizer rules that were off when
+    it was planned.
     """
 
     id: TableId
@@ -72,6 +73,7 @@ class ViewDefinition:
     written: TableId | None = None
     present: int | None = None
     sharing: TableId | None = None
+    rules_off: tuple[str, ...] = ()
 
     @property
     def source(self) -> Source:
@@ -101,8 +103,7 @@ class Catalog:
 
     `replacements` are views that are filled beside those they will replace; readers cannot see them yet. `swaps` are
     the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the optimizer rules
-    that are off for all plans of the store; they are set when it is made, because stored nodes are found by the texts
-    that rules make.
+    that are off for views that are planned next.
     """
 
     version: int = 0
@@ -230,6 +231,10 @@ class Catalog:
         shared = {view.sharing for view in self.kept}
         sharings = tuple(sharing for sharing in self.sharings if sharing.id in shared)
         return replace(self, nodes=kept, dropped=(*self.dropped, *gone), sharings=sharings)
+
+    def with_definition(self, view: ViewDefinition) -> Catalog:
+        """The same version of the catalog with another definition of a view that needs the same nodes."""
+        return replace(self, views=tuple(view if other.id == view.id else other for other in self.views))
 
     def with_sharing(self, sharing: Sharing) -> Catalog:
         """Add a sharing that carries the catalog's next id, for views that are defined next."""

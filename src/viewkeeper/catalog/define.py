@@ -17,8 +17,9 @@ from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.assign import assign
 from viewkeeper.plan.constants import refuse_failing_constants
 from viewkeeper.plan.lower import Lowered, lower_view
-from viewkeeper.plan.optimize import optimize
-from viewkeeper.plan.rules.share_groupings import fits, over_shared
+from viewkeeper.plan.optimize import SHARE_COPIES, SHARE_GROUPINGS, SHARE_NODES, optimize
+from viewkeeper.plan.rules.share_groupings import Grouped
+from viewkeeper.plan.rules.shared import fits, over_shared
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import AggregationRef
 from viewkeeper.sql.refusals import refuse_fallible, refuse_keyless
@@ -67,6 +68,9 @@ def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collec
 
 def _fitting(catalog: Catalog, relation: Relation, without: Collection[int]) -> Sharing | None:
     """A sharing that has all that a new view needs."""
+    rule = SHARE_GROUPINGS if Grouped.of(relation) is not None else SHARE_COPIES
+    if rule in catalog.rules_off:
+        return None
     usable = {view.sharing for view in catalog.kept if not set(view.needs) & set(without)}
     found = (one for one in catalog.sharings if one.id in usable and fits(relation, _members(catalog, one)))
     return next(found, None)
@@ -86,10 +90,19 @@ def _defined(
     without: Collection[int],
 ) -> Defined:
     view_id = TableId(catalog.next_id)
-    nodes = assign(lowered, catalog.nodes, view_id, without=without)
-    needs = tuple(node.table for node in nodes)
+    stored = () if SHARE_NODES in catalog.rules_off else catalog.nodes
+    nodes = assign(lowered, stored, view_id, without=without)
     view = ViewDefinition(
-        view_id, name, text, kind, tuple(names.items()), lowered.shown, needs, nodes[-1], present=lowered.present
+        view_id,
+        name,
+        text,
+        kind,
+        tuple(names.items()),
+        lowered.shown,
+        tuple(node.table for node in nodes),
+        nodes[-1],
+        present=lowered.present,
+        rules_off=catalog.rules_off,
     )
     return view, nodes
 
@@ -190,7 +203,7 @@ def define_index(
 
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
     """The nodes of a view, from its text."""
-    return _lower(optimize(computed_relation(catalog, view), without=catalog.rules_off))
+    return _lower(optimize(computed_relation(catalog, view), without=view.rules_off))
 
 
 _lower = lru_cache(maxsize=1024)(lower_view)

@@ -63,8 +63,8 @@ def _run(database: Connection, statement: sql.Statement) -> Result:
             return Result(("table", "key", "columns"), rows)
         case sql.ShowViews():
             return _show_views(database)
-        case sql.OptimizeViews():
-            return _optimize(database)
+        case sql.OptimizeViews(without=without):
+            return _optimize(database, without)
         case sql.ShowCreate(name=name, kind=kind):
             return _show_create(database, name, kind)
         case sql.Describe(name=name):
@@ -144,16 +144,28 @@ def _replace_view(database: Connection, statement: sql.CreateView) -> Result:
     return Result(message=f"view {name} {told}")
 
 
-def _optimize(database: Connection) -> Result:
-    record = database.store.read_epoch_record()
-    before = {view.id for view in database.catalog().kept}
-    change = partial(optimize_views, epoch=record.committed, filled=record.filled, stopped=record.stopped)
+def _optimize(database: Connection, without: Sequence[str]) -> Result:
+    store, catalog = database.store, database.catalog()
+    record, before = store.read_epoch_record(), {view.id for view in catalog.kept}
+    sizes = {table.id: store.count_rows(table.id) for table in catalog.tables}
+    sizes |= {view.node.table: store.count_records(view.node.table) for view in catalog.views}
+    change = partial(
+        optimize_views,
+        epoch=record.committed,
+        without=tuple(name.lower() for name in without),
+        filled=record.filled,
+        stopped=record.stopped,
+        sizes=sizes,
+    )
     changed = [view for view in database.change_catalog(change).kept if view.id not in before]
     if not changed:
-        return Result(message="no view would gain from being computed with others")
-    groupings = len({view.sharing for view in changed})
-    told = f"{len(changed)} views will be computed by {groupings} grouping{'s'[: groupings - 1]}"
-    return Result(message=f"{told}; what is filled is read as it is until the new grouping is filled too")
+        return Result(message="no view gets another plan")
+    sharings = [view.sharing for view in changed if view.sharing is not None]
+    count = f"{len(changed)} view{'s'[: len(changed) - 1]}"
+    told = f"{count} will have another plan"
+    if sharings:
+        told += f", {len(sharings)} of them over what they share with others ({len(set(sharings))} in all)"
+    return Result(message=f"{told}; what is filled is read as it is until the new plan is filled too")
 
 
 def _drop(database: Connection, statement: sql.Drop) -> Result:

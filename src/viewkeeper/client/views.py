@@ -372,10 +372,10 @@ def present_records(definition: ViewDefinition, keys: pa.Array, rows: pa.Array) 
         return keys, rows
     from viewkeeper.model.rowbatches import decode_rows
 
-    counts = decode_rows(definition.node.row, rows, [definition.present])[0].to_numpy()
-    if counts.all():
+    marks = decode_rows(definition.node.row, rows, [definition.present])[0].to_numpy(zero_copy_only=False)
+    if marks.all():
         return keys, rows
-    chosen = (counts != 0).nonzero()[0]
+    chosen = marks.nonzero()[0]
     return keys.take(chosen), rows.take(chosen)
 
 

@@ -25,6 +25,7 @@ from viewkeeper.operators.contributions import (
     signed_contribution,
 )
 from viewkeeper.operators.delta_rows import Delta
+from viewkeeper.operators.direct import evaluate, given_directly
 from viewkeeper.operators.duck import run_edge, run_sql
 from viewkeeper.operators.operator import EdgeOperator
 from viewkeeper.operators.rollup import RollingUp
@@ -84,10 +85,15 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
 
     def _read_each(self, readers: Readers, delta: Delta) -> Iterator[Input]:
         """The contribution of each row by itself."""
+        evaluated = evaluate([node.direct for node, _ in readers if node.direct is not None], delta.relation)
         for node, number in readers:
             with blamed(node.table):
-                sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute_each}"
-                for channel, rows in contribute_each(node, run_sql(sql, delta=delta.relation)):
+                if node.direct is not None and evaluated is not None:
+                    given = given_directly(node.direct, evaluated)
+                else:
+                    sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute_each}"
+                    given = run_sql(sql, delta=delta.relation)
+                for channel, rows in contribute_each(node, given):
                     yield Input(node.table, channel, rows)
 
     def _read_sides(self, readers: Readers, delta: Delta) -> Iterator[Input]:

@@ -76,12 +76,10 @@ def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) ->
     if not node.values and not node.having:
         return pa.table({})
     names = [f"s{i}" for i in range(len(node.state))] + [f"t{i}" for i in range(len(node.exact_sums))] + [*node.facts]
-    known = dict(zip(names, kept, strict=True))
-    columns = {
-        name: array for name, array in known.items() if name[0] not in "ty"
-    }  # what is left out is no SQL's matter
+    known, read = dict(zip(names, kept, strict=True)), node.finish_reads
+    columns = {name: array for name, array in known.items() if name == "s0" or (name in read and name[0] not in "ty")}
     columns |= {f"p{i}": compute(one, known) for i, one in enumerate(node.computed)}
-    if node.finish_reads_key:
+    if any(f"k{i}" in read for i in range(len(node.key))):
         columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
     return run_sql(node.finish, states=pa.table(columns)).combine_chunks()
 

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.operators.duck import as_type, run_sql
-
-FEW_ROWS = 64  # DuckDB plans and runs a GROUP BY in the time in which Python adds up some hundred rows
+from viewkeeper.operators.duck import FEW_ROWS, as_type, run_sql
 
 
 def are_few(tables: Sequence[pa.Table]) -> bool:
@@ -61,8 +59,8 @@ def _in_python(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: s
         for name, total in totals.items():
             total[key] = total.get(key, 0) + times * int(columns[name][row])
     chosen = [key for key in sorted(first) if keep_zeros or any(total[key] for total in totals.values())]
-    added = rows.take(pa.array([first[key] for key in chosen], pa.int64()))
-    for name, total in totals.items():
-        values = pa.array([total[key] for key in chosen], rows.schema.field(name).type)
-        added = added.set_column(added.column_names.index(name), name, values)
-    return added
+    places = [first[key] for key in chosen]
+    for name in rows.column_names:
+        values = columns[name]
+        columns[name] = [totals[name][key] for key in chosen] if name in totals else [values[place] for place in places]
+    return pa.table(columns, schema=rows.schema)

@@ -10,14 +10,16 @@ import atexit
 import os
 import re
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
 
-_LOCAL = threading.local()  # `own`: the thread's connection
+FEW_ROWS = 64  # it takes DuckDB longer to plan for this many than to run
+_LOCAL = threading.local()  # `own`: the thread's connections
 _NAMED = re.compile(r"\b(c\d+) AS (\w+)")
 _ONLY_NAMES = re.compile(rf"SELECT ord, sign(, {_NAMED.pattern})* FROM delta")
 _SETTINGS = (
@@ -28,9 +30,12 @@ _SETTINGS = (
     "SET autoload_known_extensions = false",
 )
 
+# Few rows may be copied: what counts is that the statement is bound only once.
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, __name__.replace(".", r"\."))
+
 
 def connect(
-    *, disabled_optimizers: Sequence[str] = (), memory_bytes_max: int | None = None
+    *, optimizes: bool = True, disabled_optimizers: Sequence[str] = (), memory_bytes_max: int | None = None
 ) -> duckdb.DuckDBPyConnection:
     """A connection for one thread, with settings locked."""
     connection = duckdb.connect()
@@ -38,6 +43,8 @@ def connect(
         connection.execute(f"SET memory_limit = '{memory_bytes_max}B'; SET temp_directory = ''")
     for setting in _SETTINGS:
         connection.execute(setting)
+    if not optimizes:
+        connection.execute("PRAGMA disable_optimizer")
     if disabled_optimizers:
         connection.execute(f"SET disabled_optimizers = '{','.join(disabled_optimizers)}'")
     connection.execute("SET lock_configuration = true")
@@ -51,11 +58,9 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     same delta rows have DuckDB look at them once.
     """
     own = _own()
-    for name, relation in relations.items():
-        if own.known.get(name) is not relation:
-            own.connection.register(name, relation)
-            own.known[name] = relation
-    return own.connection.sql(sql).to_arrow_reader().read_all()
+    if sum(map(len, relations.values())) <= FEW_ROWS:
+        return own.unplanned.reading(relations).execute(sql).to_arrow_table()
+    return own.planned.reading(relations).sql(sql).to_arrow_reader().read_all()
 
 
 def run_edge(sql: str, delta: pa.Table) -> pa.Table:
@@ -77,9 +82,8 @@ def _renames(sql: str) -> tuple[tuple[str, str], ...] | None:
 def forget_relations() -> None:
     """Free the memory of all relations."""
     own = _own()
-    for name in own.known:
-        own.connection.unregister(name)
-    own.known = {}
+    own.planned.forget()
+    own.unplanned.forget()
 
 
 def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -87,12 +91,32 @@ def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | 
     return array if array.type == kind else array.cast(kind)
 
 
+class _Session:
+    """A connection, and its registered relations."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._known: dict[str, pa.Table | pa.RecordBatch] = {}
+
+    def reading(self, relations: Mapping[str, pa.Table | pa.RecordBatch]) -> duckdb.DuckDBPyConnection:
+        for name, relation in relations.items():
+            if self._known.get(name) is not relation:
+                self._connection.register(name, relation)
+                self._known[name] = relation
+        return self._connection
+
+    def forget(self) -> None:
+        for name in self._known:
+            self._connection.unregister(name)
+        self._known = {}
+
+
 class _Own:
-    """A thread's connection, and its registered relations."""
+    """A thread's sessions: with DuckDB's optimizer, and for few rows without."""
 
     def __init__(self) -> None:
-        self.connection = connect()
-        self.known: dict[str, pa.Table | pa.RecordBatch] = {}
+        self.planned = _Session(connect())
+        self.unplanned = _Session(connect(optimizes=False))
         _ALL.add(self)
 
 

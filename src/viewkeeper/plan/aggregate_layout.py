@@ -22,6 +22,7 @@ from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, ColumnRe
 from viewkeeper.sql.relations import Grouping, Output
 
 Item = TypeVar("Item")
+_ONE = "CAST(1 AS BIGINT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,14 @@ class EntryPlan:
 class Accumulator:
     """An exact count or sum: its SQL over the rows of a group, and what a single row gives to it.
 
-    `rolled`: the same over counted rows; None when there is no way.
+    `direct`: the latter over the columns of the grouped relation, and for which rows alone, where there is a FILTER.
+    `rolled`: the sum over counted rows; None when there is no way.
     """
 
     column: Column
     sql: str
     each: str
+    direct: tuple[str, Expression | None]
     rolled: Rolled | None
 
 
@@ -62,7 +65,7 @@ class Accumulators:
     def __init__(self) -> None:
         rows = Column("count(*)", BIGINT, nullable=False)
         self.arguments: list[Expression] = []
-        self.states = [Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Rolled("n", None))]
+        self.states = [Accumulator(rows, "count(*)", _ONE, (_ONE, None), Rolled("n", None))]
         self.exact_sums: list[DoubleSum] = []
         self.computed: list[Computed] = []
         self.entries: list[EntryPlan] = []
@@ -123,8 +126,10 @@ class _KeptOfCall:
             return "s0"
         arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
+        whole, condition = _unfiltered(arg)
+        direct = f"CAST({emit(whole)} IS NOT NULL AS BIGINT)" if whole.nullable else _ONE
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
-        return self.kept.add(Accumulator(column, f"count({name})", each, _rolled("n", arg)))
+        return self.kept.add(Accumulator(column, f"count({name})", each, (direct, condition), _rolled("n", arg)))
 
     def total(self, kind: str) -> list[str]:
         arg = self.args[0]
@@ -135,10 +140,12 @@ class _KeptOfCall:
             return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
         rolled = _rolled("t", arg) if kind == "sum" else None
         names = []
-        for limb, sqls in enumerate(SUMS[kind](f"a{place}", arg.type)):
+        whole, condition = _unfiltered(arg)
+        limbs = zip(SUMS[kind](f"a{place}", arg.type), SUMS[kind](f"({emit(whole)})", arg.type), strict=True)
+        for limb, ((of_rows, of_one), (_, direct)) in enumerate(limbs):
             column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
-            sql, each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in sqls)
-            names.append(self.kept.add(Accumulator(column, sql, each, rolled)))
+            sql, each, given = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in (of_rows, of_one, direct))
+            names.append(self.kept.add(Accumulator(column, sql, each, (given, condition), rolled)))
         return names
 
     def end(self, *, is_last: bool) -> str:
@@ -175,15 +182,20 @@ def _place(known: list[Item], item: Item) -> int:
 
 def _rolled(prefix: str, arg: Expression) -> Rolled | None:
     """A count or sum from counted rows; sums of non-integers have no such form."""
-    match arg:
-        case Case(branches=((condition, Literal(value=1)),), default=Literal(value=None)) if prefix == "n":
+    match _unfiltered(arg):
+        case Literal(value=1), condition if prefix == "n":
             return Rolled("n", None, condition)
-        case Case(branches=((condition, ColumnRef() as column),), default=Literal(value=None)):
-            found = _rolled(prefix, column)
-            return None if found is None else replace(found, filter=condition)
-        case ColumnRef(position=position, type=type_) if type_.is_integer:
-            return Rolled(f"{prefix}{position}", position)
+        case ColumnRef(position=position, type=type_), condition if type_.is_integer:
+            return Rolled(f"{prefix}{position}", position, condition)
     return None
+
+
+def _unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
+    """An argument without its FILTER (`codegen.aggregates.arguments`), and the condition of that."""
+    match arg:
+        case Case(branches=((condition, whole),), default=Literal(value=None)) if whole.type == arg.type:
+            return whole, condition
+    return arg, None
 
 
 @dataclass(frozen=True, slots=True)

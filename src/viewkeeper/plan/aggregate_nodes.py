@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.model.schema import Column, TableId
 from viewkeeper.plan.aggregate_layout import Accumulator, AggregateLayout, EntryPlan, Rolled
-from viewkeeper.plan.nodes import AggregateNode, Edge, Entries, Rollup
+from viewkeeper.plan.canonical import spell
+from viewkeeper.plan.nodes import AggregateNode, Direct, Edge, Entries, Rollup
 from viewkeeper.plan.row_sql import Rows, Wanted
 from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of, walk
 
@@ -44,6 +45,7 @@ def aggregate_node(layout: AggregateLayout, rows: Sequence[Rows], ids: Iterator[
         groups=groups,
         degraded=next(ids) if layout.can_fail else None,
         rollup=_rollup(rows[0], layout) if len(rows) == 1 else None,
+        direct=_direct(rows[0], layout) if len(rows) == 1 and rows[0].is_raw and not can_fail else None,
     )
 
 
@@ -52,6 +54,27 @@ def _edge(
 ) -> Edge:
     aside = next(ids) if rows.can_fail(expressions) else None
     return rows.edge(wanted, aside, with_key=False, marked=can_fail)
+
+
+def _direct(rows: Rows, layout: AggregateLayout) -> Direct:
+    kept = layout.kept
+    filters = {spell(one): one for _, one in (state.direct for state in kept.states) if one is not None}
+    places = {text: place for place, text in enumerate(filters)}
+    entries = [[kept.arguments[argument] for argument in plan.arguments] for plan in kept.entries]
+    return Direct(
+        passes=_is_true(" AND ".join(f"({emit(one)})" for one in rows.predicates) or "TRUE"),
+        keys=tuple(group_key(emit(group), group.type) for group in layout.groups),
+        filters=tuple(_is_true(emit(one)) for one in filters.values()),
+        states=tuple(
+            (sql, None if one is None else places[spell(one)]) for sql, one in (s.direct for s in kept.states)
+        ),
+        arguments=tuple((one, emit(kept.arguments[one])) for one in {one.argument: None for one in kept.exact_sums}),
+        values=tuple(tuple(group_key(emit(argument), argument.type) for argument in some) for some in entries),
+    )
+
+
+def _is_true(condition: str) -> str:
+    return f"coalesce({condition}, FALSE)"
 
 
 def _rollup(rows: Rows, layout: AggregateLayout) -> Rollup | None:

@@ -16,13 +16,13 @@ from typing import TypeVar, cast
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId
-from viewkeeper.model.types import BIGINT, DOUBLE, INT
+from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, INT
 from viewkeeper.plan.aggregate_layout import lay_out_aggregation
 from viewkeeper.plan.aggregate_nodes import aggregate_node
 from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
 from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
 from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
-from viewkeeper.plan.rules.share_groupings import presence
+from viewkeeper.plan.rules.sharing import mark_of
 from viewkeeper.sql.construct import compare
 from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, columns_of
 from viewkeeper.sql.positions import aggregation_below, column_refs, over_columns
@@ -52,7 +52,7 @@ Root = tuple[ProjectNode | AggregateNode, Shown, int | None]  # see `Lowered`
 class Lowered:
     """The nodes that `relation` became, the view's own last; `texts[i]` is the canonical text of `nodes[i]`.
 
-    `present`: the index in the last one's records of a count that is 0 in a record that is not of the view.
+    `present`: the index in the last one's records of a mark that is false, or 0, in a record that is not of the view.
     """
 
     nodes: tuple[Node, ...]
@@ -112,22 +112,25 @@ class _Lowering:
             return *self._index(relation), None
         if not isinstance(relation, Project):
             relation = Project(relation, tuple(Output(one.name, one) for one in column_refs(relation)))
+        mark = mark_of(relation.input)
         match relation:
+            case Project(input=Select(input=Aggregation() as aggregation), outputs=outputs) if mark is not None:
+                marked = [*outputs, Output("present", mark)]
+                node, shown = self._plain_aggregation(aggregation, aggregation.grouping, marked)
+                return node, shown[:-1], shown[-1].index
+            case Project(input=Select(input=Project() as copy), outputs=outputs) if mark is not None:
+                node, stands = self._copy(copy)
+                at = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
+                shown = tuple(replace(stands[at], column=one.column) for at, one in zip(at, outputs, strict=True))
+                return node, shown, stands[mark.position].index if isinstance(mark, ColumnRef) else None
             case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
-                return self._group_root(aggregation, outputs, having)
+                return *self._aggregation(aggregation, aggregation.grouping, outputs, having), None
             case Project(input=Aggregation() as aggregation, outputs=outputs):
-                return self._group_root(aggregation, outputs, None)
+                is_plain = all(isinstance(one.expression, AggregationRef) for one in outputs)
+                if is_plain:
+                    return *self._plain_aggregation(aggregation, aggregation.grouping, outputs), None
+                return *self._aggregation(aggregation, aggregation.grouping, outputs, None), None
         return *self._copy(relation), None
-
-    def _group_root(self, aggregation: Aggregation, outputs: Sequence[Output], having: Expression | None) -> Root:
-        grouping, is_plain = aggregation.grouping, all(isinstance(one.expression, AggregationRef) for one in outputs)
-        if is_plain and having is None:
-            return *self._plain_aggregation(aggregation, grouping, outputs), None
-        count = None if having is None else presence(having)
-        if not is_plain or count is None:
-            return *self._aggregation(aggregation, grouping, outputs, having), None
-        node, shown = self._plain_aggregation(aggregation, grouping, [*outputs, Output("present", count)])
-        return node, shown[:-1], shown[-1].index
 
     def _plain_aggregation(
         self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output]
@@ -249,13 +252,13 @@ class _Lowering:
     ) -> Rows:
         """Records of a node as the source of others: the `columns` that are needed, from where they are `shown`.
 
-        Of records that have a count at `present`, only those where it is not 0.
+        Of records that have a mark at `present`, only those where it is true, or not 0.
         """
         places = tuple(range(len(node.key)))
         rows = output_rows(node.table, node.key, places, digest(self._texts[node.table]), dict(enumerate(places)))
         if present is not None:
-            count = _reference(node.row[present], len(places) + present)
-            rows = rows.select(compare(">", count, Literal(0, BIGINT)))
+            mark = _reference(node.row[present], len(places) + present)
+            rows = rows.select(mark if mark.type == BOOLEAN else compare(">", mark, Literal(0, BIGINT)))
         at = [item.index + (0 if item.part == "key" else len(places)) for item in shown]
         return rows.project({place: _reference(columns[place], at[place]) for place in sorted(needed)})
 

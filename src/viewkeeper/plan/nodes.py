@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BINARY, INT
@@ -141,6 +142,30 @@ class Rollup:
 
 
 @dataclass(frozen=True, slots=True)
+class Direct:
+    """What each delta row contributes to a γ, as expressions over the delta's columns: none of them can fail.
+
+    So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
+    row counts at all; `keys` are its group key. A state is its value, and the index in `filters` of the one that must
+    be true for it, if any. `arguments` are those of `exact_sums` by their place among `a0…`, `values` those of each of
+    the entries.
+    """
+
+    passes: str
+    keys: tuple[str, ...]
+    filters: tuple[str, ...]
+    states: tuple[tuple[str, int | None], ...]
+    arguments: tuple[tuple[int, str], ...]
+    values: tuple[tuple[str, ...], ...]
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        values = (sql for some in self.values for sql in some)
+        states, arguments = (sql for sql, _ in self.states), (sql for _, sql in self.arguments)
+        return (self.passes, *self.keys, *self.filters, *states, *arguments, *values)
+
+
+@dataclass(frozen=True, slots=True)
 class DoubleSum:
     """An exact sum over DOUBLEs: the argument's place among `a0…`, and what is summed of it."""
 
@@ -165,10 +190,10 @@ class AggregateNode(StatefulNode):
     what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
     NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
     `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`. `exact_sums` are those
-    of DOUBLE that are kept. `rollup`: the same from counted rows, where that can be.
+    of DOUBLE that are kept. `rollup`: the same from counted rows, and `direct`: for each delta row, where that can be.
 
     `finish` reads the relation `states`: `s0…`, the facts of the entries as these name them, then `p0…`, what is `computed`
-    from all of these and from the exact sums `t0…`, with the record's `k0…` when `finish_reads_key`. It returns the
+    from all of these and from the exact sums `t0…`, and the record's `k0…`; only those in `finish_reads`. It returns the
     values `v0…` in the order of its input; with `having` also `shown`, and where a value can fail `fails`: such groups are
     listed in the table `degraded`. A group's record is the states, sums, entries' facts and values. With `having` the groups
     stand in the table `groups`, and the view has a record of the values alone for each group that is shown. `always`: the
@@ -190,6 +215,7 @@ class AggregateNode(StatefulNode):
     groups: TableId | None
     degraded: TableId | None
     rollup: Rollup | None
+    direct: Direct | None
 
     @property
     def group_table(self) -> TableId:
@@ -217,9 +243,9 @@ class AggregateNode(StatefulNode):
         return _tables(self.table, self.edges, self.groups, self.degraded, *(e.table for e in self.entries))
 
     @property
-    def finish_reads_key(self) -> bool:
-        """Whether `finish` names a `k…`; most do not, and then `states` need not carry them."""
-        return any(re.search(rf"\bk{place}\b", self.finish) for place in range(len(self.key)))
+    def finish_reads(self) -> frozenset[str]:
+        """The columns of `states` that `finish` names, and perhaps more."""
+        return _words(self.finish)
 
 
 SIDE = Column("side", INT, nullable=False)
@@ -353,6 +379,11 @@ class DeltaNode:
 
 Node = ProjectNode | AggregateNode | JoinNode | TopNode
 NODE_KINDS: dict[str, type] = {"project": ProjectNode, "aggregate": AggregateNode, "join": JoinNode, "top": TopNode}
+
+
+@lru_cache(maxsize=1024)
+def _words(sql: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", sql))
 
 
 def _tables(own: TableId, edges: tuple[Edge, ...], *others: TableId | None) -> tuple[TableId, ...]:

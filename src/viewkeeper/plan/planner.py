@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from dataclasses import replace
 
 from viewkeeper.catalog.catalog import Catalog, with_dependents
 from viewkeeper.catalog.define import lower
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
-from viewkeeper.plan.nodes import Node
+from viewkeeper.plan.nodes import AggregateNode, Node
+from viewkeeper.plan.optimize import COUNT_ROWS_ONCE
 from viewkeeper.plan.physical import PhysicalPlan
 
 
@@ -42,10 +44,14 @@ def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
             continue
         for node in placed_nodes(lower(catalog, view), catalog.stored(view)):
             if node.table not in left_out:
-                found.setdefault(node.table, node)
+                found.setdefault(node.table, node if COUNT_ROWS_ONCE not in view.rules_off else _counting_alone(node))
     read = {edge.source for node in found.values() for edge in node.edges}
     tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
     return PhysicalPlan(tables, tuple(found.values()))
+
+
+def _counting_alone(node: Node) -> Node:
+    return replace(node, rollup=None) if isinstance(node, AggregateNode) else node
 
 
 def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[int]) -> frozenset[int]:

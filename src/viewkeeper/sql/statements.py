@@ -70,9 +70,11 @@ def _parse_one(cursor: Cursor) -> Statement:
 
 
 def _parse_optimize(cursor: Cursor) -> OptimizeViews:
-    cursor.expect("OPTIMIZE", "VIEWS", hint="OPTIMIZE VIEWS")
-    cursor.finish("OPTIMIZE VIEWS is about all views")
-    return OptimizeViews()
+    usage = "OPTIMIZE VIEWS, or OPTIMIZE VIEWS WITHOUT (rule, …), is about all views"
+    cursor.expect("OPTIMIZE", "VIEWS", hint=usage)
+    without = cursor.names("rule") if cursor.take("WITHOUT") else ()
+    cursor.finish(usage)
+    return OptimizeViews(without)
 
 
 def _parse_show(cursor: Cursor) -> ShowTables | ShowViews | ShowCreate:

@@ -82,7 +82,9 @@ class ShowViews:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeViews:
-    pass
+    """`without` are the names of rules that are off from now on."""
+
+    without: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from viewkeeper.plan.explain.lines import DELTA, ENTRIES, OPERATOR, VIEW, Lines
 from viewkeeper.plan.explain.names import order_text, text_over
 from viewkeeper.plan.explain.zones import join_key_text, key_of
-from viewkeeper.plan.rules.share_groupings import presence
+from viewkeeper.plan.rules.sharing import mark_of
 from viewkeeper.sql.expressions import Aggregate
-from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Select, Top
+from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Top
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:
 
 
 def _only_chooses(relation: Relation | None) -> bool:
-    return isinstance(relation, Project) or (isinstance(relation, Select) and presence(relation.predicate) is not None)
+    return isinstance(relation, Project) or mark_of(relation) is not None
 
 
 def _counts(join: Join) -> tuple[KeptTable, ...]:
