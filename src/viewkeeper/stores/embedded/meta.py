@@ -28,6 +28,7 @@ class Meta:
 
     def __init__(self, handle: Callable[[], Environment]) -> None:
         self._handle = handle
+        self._parsed: tuple[bytes | None, dict] = (None, {})  # the catalog: an epoch reads it several times
 
     @property
     def environment(self) -> Environment:
@@ -74,7 +75,11 @@ class Meta:
         return environment.last_change()
 
     def read_catalog(self) -> dict:
-        return self._read(_CATALOG) or {}
+        """The catalog, which the caller must not change."""
+        environment = self.environment
+        environment.require_in_place()
+        with environment.read("meta") as transaction:
+            return self._parse_catalog(transaction.get(_CATALOG))
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         return self._swap(_CATALOG, expected_version, catalog)
@@ -142,9 +147,16 @@ class Meta:
                 return False
             transaction.put(name, _dump(value))
             record = value if name == _EPOCH else json.loads(transaction.get(_EPOCH))
-            catalog = value if name == _CATALOG else json.loads(transaction.get(_CATALOG) or b"{}")
+            catalog = value if name == _CATALOG else self._parse_catalog(transaction.get(_CATALOG))
             transaction.put(_HORIZON, horizon_bytes(record, catalog))
         return True
+
+    def _parse_catalog(self, stored: bytes | None) -> dict:
+        known, parsed = self._parsed
+        if known != stored:
+            parsed = json.loads(stored or b"{}")
+            self._parsed = (stored, parsed)
+        return parsed
 
 
 def _parse_record(value: dict | None) -> EpochRecord:

@@ -1,0 +1,16 @@
+"""Views that share a γ or a copy hold what they held alone: after every step of a drawn history, DuckDB computes the same rows."""
+
+from __future__ import annotations
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.running import keep_up
+from tests.support.shared_views import run_set
+from tests.support.tiers import examples
+
+
+@pytest.mark.parametrize("seed", range(examples(12, deep=60)))
+def test_optimized_views_hold_what_is_computed_anew(seed: int) -> None:
+    with vk.connect(f"memory:shared-{seed}") as db:
+        run_set(db, seed, keep_up)
