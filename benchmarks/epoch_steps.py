@@ -85,7 +85,7 @@ def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Prof
         timed = partial(TimedTasks, folder=folder)
         size = options.changes_per_epoch
         with db.pipeline(spark=spark, view_managers=options.view_managers, changes_per_epoch=size) as pipeline:
-            pipeline._runner.settings = EngineSettings(small_work=0)
+            pipeline._runner.settings = EngineSettings(small_work_max=0)
             with mock.patch.object(exchange, "ExecutorTasks", timed), clocked(STEPS | JOB_STEPS) as clock:
                 before = cpu_seconds()
                 done = pipeline.run_available()

@@ -42,8 +42,8 @@ class WorkSettings:
 class EngineSettings:
     """When an epoch is worth a Spark job, and when Spark is worth its start. Work is changes times nodes."""
 
-    # One process does about a million in a second, and a job costs about half a second before it does any.
-    small_work: int = 100_000
+    # Up to this much the driver does what it does sooner than a job would, as measured (`engine.pace`): its memory is small.
+    small_work_max: int = 1_000_000
     # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
     # not worth it, and would only take longer beside a starting JVM.
     meanwhile_work: int = 10_000_000

@@ -1,4 +1,4 @@
-"""Views that share a γ or a copy hold what they held alone: after every step of a drawn history, DuckDB computes the same rows."""
+"""Views that share a γ or a copy hold what DuckDB computes from their texts, after every step of a drawn history."""
 
 from __future__ import annotations
 

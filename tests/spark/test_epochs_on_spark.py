@@ -49,7 +49,7 @@ def on_spark(db: object, spark: SparkSession, managers: int) -> SparkRunner:
         db.store,
         StartingSession(session, view_managers=2),
         view_managers=managers,
-        settings=EngineSettings(small_work=0),
+        settings=EngineSettings(small_work_max=0),
     )
 
 
@@ -57,7 +57,7 @@ def on_spark(db: object, spark: SparkSession, managers: int) -> SparkRunner:
 def jobs_only(db: object, spark: SparkSession, **options: object) -> Iterator[Pipeline]:
     """The public pipeline, told that no epoch is small."""
     with db.pipeline(spark=spark, **options) as pipeline:
-        pipeline._runner.settings = EngineSettings(small_work=0)
+        pipeline._runner.settings = EngineSettings(small_work_max=0)
         yield pipeline
 
 

@@ -69,7 +69,7 @@ def test_levels_by_jobs_write_the_bytes_of_the_driver_and_check_agrees(
                 db.store,
                 StartingSession(session, view_managers=2),
                 view_managers=1 + seed,
-                settings=EngineSettings(small_work=0),
+                settings=EngineSettings(small_work_max=0),
             )
             Coordinator(db.store, runner).catch_up()
             Coordinator(other.store, HereRunner(other.store)).catch_up()

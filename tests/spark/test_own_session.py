@@ -25,7 +25,7 @@ db.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
 db.execute("CREATE MATERIALIZED VIEW n AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
 db.table("t").put_many([{"k": number, "v": number % 7} for number in range(1000)])
 session = StartingSession(None, view_managers=2)
-runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work=0, meanwhile_work=0))
+runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0, meanwhile_work=0))
 coordinator = Coordinator(db.store, runner)
 coordinator.catch_up()
 context = session.get().sparkContext

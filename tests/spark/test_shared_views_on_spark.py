@@ -25,7 +25,7 @@ def test_optimized_views_hold_what_is_computed_anew(seed: int, tmp_path: Path, s
     session = StartingSession(epoch_session(spark), view_managers=2)
 
     def keep_up(db: vk.Database) -> None:
-        settings = EngineSettings(small_work=0, meanwhile_work=0)
+        settings = EngineSettings(small_work_max=0, meanwhile_work=0)
         Coordinator(db.store, SparkRunner(db.store, session, view_managers=2, settings=settings)).catch_up()
 
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:

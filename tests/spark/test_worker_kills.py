@@ -47,7 +47,7 @@ def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, byte
             database.store,
             StartingSession(session, view_managers=2),
             view_managers=2,
-            settings=EngineSettings(small_work=0),
+            settings=EngineSettings(small_work_max=0),
         )
         Coordinator(database.store, runner, limits=EpochLimits(changes=CHANGES_PER_EPOCH)).catch_up()
         return dump(database.store)

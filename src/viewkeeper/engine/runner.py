@@ -8,8 +8,12 @@ reaches it does all.
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.engine.failures import translate
+from viewkeeper.engine.pace import Pace
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
@@ -20,6 +24,9 @@ from viewkeeper.operators.receipts import require_all
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class SparkRunner:
@@ -38,28 +45,34 @@ class SparkRunner:
         self._session = session
         self.settings = settings or EngineSettings()
         self._work_here = 0
+        self._pace = Pace()
         self.view_managers = view_managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        work, began = _work_of(plan, epoch), time.monotonic()
         try:
-            if self._is_bound_here or self._is_small(plan, epoch):
-                return run_here(self._store, plan, epoch, self.settings.work)
-            return self._run_job(plan, epoch)
+            if self._is_bound_here or self._is_small(work) or self._is_better_here(work):
+                counts = run_here(self._store, plan, epoch, self.settings.work)
+                self._pace.was_here(work, time.monotonic() - began)
+            else:
+                session = self._session.for_epochs()
+                began = time.monotonic()
+                counts = self._run_job(session, plan, epoch)
+                self._pace.was_job(work, self.view_managers, time.monotonic() - began)
+            return counts
         except Exception as error:
             told = translate(error, epoch.epoch)
             raise told from (None if told is error else error)
 
-    def _run_job(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+    def _run_job(self, session: SparkSession, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         from viewkeeper.engine.exchange import SparkExchange  # with PySpark
 
         owners = owners_of_partitions(self._store.partitions, self.view_managers)
         program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work)
-        return require_all(program.tasks, SparkExchange(self._session.for_epochs(), self._store).run(program))
+        return require_all(program.tasks, SparkExchange(session, self._store).run(program))
 
-    def _is_small(self, plan: PhysicalPlan, epoch: Inflight) -> bool:
-        changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
-        work = changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _edges(plan, c) for c in epoch.chunks)
-        return work <= self.settings.small_work or self._is_better_here(work)
+    def _is_small(self, work: int) -> bool:
+        return work <= self.settings.small_work_max and self._pace.is_better_here(work, self.view_managers)
 
     def _is_better_here(self, work: int) -> bool:
         """Whether Spark is not ready yet, and would hardly be before the work is done without it.
@@ -70,6 +83,11 @@ class SparkRunner:
         if self._work_here > self.settings.meanwhile_work:
             self._session.begin()
         return work <= self.settings.meanwhile_work and not self._session.is_ready
+
+
+def _work_of(plan: PhysicalPlan, epoch: Inflight) -> int:
+    changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
+    return changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _edges(plan, c) for c in epoch.chunks)
 
 
 def _edges(plan: PhysicalPlan, chunk: Chunk) -> int:

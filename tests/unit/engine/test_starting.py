@@ -52,7 +52,7 @@ def _database(path: Path) -> Iterator[Database]:
 
 def _runner(db: Database, session: StartingSession, *, meanwhile_work: int) -> SparkRunner:
     return SparkRunner(
-        db.store, session, view_managers=2, settings=EngineSettings(small_work=0, meanwhile_work=meanwhile_work)
+        db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0, meanwhile_work=meanwhile_work)
     )
 
 

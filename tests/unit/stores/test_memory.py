@@ -236,7 +236,7 @@ def test_no_epoch_is_too_large_for_this_process_and_no_session_is_begun(monkeypa
         db.table("t").put_many([{"k": k, "v": k} for k in range(300)])
         session = StartingSession(object(), view_managers=2)  # one that is handed in does not matter either
         runner = SparkRunner(
-            db.store, session, view_managers=2, settings=EngineSettings(small_work=0, meanwhile_work=0)
+            db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0, meanwhile_work=0)
         )
         Coordinator(db.store, runner).catch_up()
 
