@@ -34,9 +34,13 @@ def tables_at(lines: Lines, place: int) -> tuple[KeptTable, ...]:
         case kind, Join() as join if kind == ENTRIES:
             return (KeptTable("REVERSE-JOIN", _records((join_key_text(join), "side", "key"), "row")),)
         case kind, relation if kind == VIEW:
-            if line.stored is not None and any(o.kind == VIEW and o.stored == line.stored for o in lines[:place]):
+            shared = line.stored is not None
+            same = [one for one in lines if one is line or (shared and one.kind == VIEW and one.stored == line.stored)]
+            if same[0] is not line:
                 return ()
-            return (KeptTable(f"view {line.name}", _records(key_of(relation), ", ".join(_shown(relation)))),)
+            row = dict.fromkeys(text for one in same for text in _shown(one.relation))
+            names = ", ".join(one.name for one in same)
+            return (KeptTable(f"view{'s'[: len(same) - 1]} {names}", _records(key_of(relation), ", ".join(row))),)
         case kind, Aggregation() as aggregation if kind == OPERATOR:
             is_shown = _is_shown(lines, place, line.stored)
             return (*_entries(aggregation), *(() if is_shown else _groups(aggregation)))
