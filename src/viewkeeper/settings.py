@@ -32,7 +32,6 @@ class WorkSettings:
     """Pieces in which a task does its work: large enough to be worth a query, small enough for its memory."""
 
     decoded_rows: int = 65_536  # changes decoded at once: decoding needs several times the memory of its result
-    rolled_up_rows: int = 32_768  # from so many rows on, views of one grain may share a grouping; the first rows decide
     side_rows: int = 50_000  # of a join's side, read before they meet the other
     pairs: int = 500_000  # in one piece of a join's output
     rows_handed_on: int = 500_000  # a stage's output is handed on in pieces of about this many

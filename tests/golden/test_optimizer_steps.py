@@ -18,7 +18,7 @@ from viewkeeper.plan.optimize import SWITCHES
 FILES = sorted((Path(__file__).parent / "steps").glob("*.plan"))
 STEPS = {
     "each view by itself": f"OPTIMIZE VIEWS WITHOUT ({', '.join(SWITCHES)})",
-    "step 1, equal nodes": "OPTIMIZE VIEWS WITHOUT (share_copies, share_groupings, count_rows_once)",
+    "step 1, equal nodes": "OPTIMIZE VIEWS WITHOUT (share_copies, share_groupings, evaluate_once)",
     "steps 2 and 3, similar nodes": "OPTIMIZE VIEWS",
 }
 

@@ -39,8 +39,8 @@ from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.operators import rollup
-from viewkeeper.settings import EpochLimits, WorkSettings
+from viewkeeper.operators import aggregate, direct
+from viewkeeper.settings import EpochLimits
 
 HISTORIES_MIN = examples(100, deep=300)
 STEPS_MIN = 30
@@ -54,7 +54,7 @@ RUN_EVENTS = (
     "view filled in several epochs",
     "bulk put",
     "get checked",
-    "views rolled up",
+    "groupings served together",
 )
 SEEN: Counter[str] = Counter()
 HISTORIES: Counter[str | tuple[str, str]] = Counter()
@@ -124,18 +124,18 @@ def write_one(table: object, change: Change) -> vk.Token:
 
 
 @contextlib.contextmanager
-def rolling_up() -> Iterator[None]:
-    """Views of the same grain share counted rows, however few images there are and whether or not that pays."""
-    serve = rollup.RollingUp.contributions
+def grouping_all() -> Iterator[None]:
+    """Rows are grouped however few there are, and a slice of them is small."""
 
-    def counted(self: rollup.RollingUp, *args: object) -> dict:
-        served = serve(self, *args)
-        SEEN["views rolled up"] += len(served)
+    def counted(*args: object) -> dict:
+        served = direct.contribute_directly(*args)
+        SEEN["groupings served together"] += len(served)
         return served
 
     with (
-        mock.patch.object(rollup, "_repeats", lambda *_: True),
-        mock.patch.object(rollup.RollingUp, "contributions", counted),
+        mock.patch.object(direct, "are_few", lambda *_: False),
+        mock.patch.object(direct, "_ROWS_AT_ONCE", 5),
+        mock.patch.object(aggregate, "contribute_directly", counted),
     ):
         yield
 
@@ -223,13 +223,8 @@ class Checker:
     def run_some(self, choose: random.Random, *, epochs: int) -> None:
         """Some epochs of random size, by a coordinator that took over anew, and a check after each."""
         managers = choose.choice((1, 1, 1, 2, 3, 8))
-        roll_up = choose.random() < 0.5
-        settings = WorkSettings(rolled_up_rows=1) if roll_up else WorkSettings()
-        runner = (
-            HereRunner(self._store, settings)
-            if managers == 1
-            else ManagersRunner(self._store, managers, choose.random(), settings=settings)
-        )
+        group_all = choose.random() < 0.5
+        runner = HereRunner(self._store) if managers == 1 else ManagersRunner(self._store, managers, choose.random())
         size = choose.choice((1, 20, 300, 10_000)) if epochs == 1 else 10_000
         coordinator = Coordinator(
             self._store, runner, limits=EpochLimits(changes=size, rows=choose.choice((7, 60, 10_000)))
@@ -237,7 +232,7 @@ class Checker:
         SEEN["several epochs behind"] += size < self._done - self._applied
         for _ in range(epochs):
             began_with = set(self._store.read_epoch_record().filled)
-            with rolling_up() if roll_up else contextlib.nullcontext():
+            with grouping_all() if group_all else contextlib.nullcontext():
                 done = coordinator.step()
             if done is None:
                 break

@@ -16,21 +16,12 @@ from viewkeeper.operators.apply import Applier, Changes
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, Channel, Input
 from viewkeeper.operators.consolidate import are_few
-from viewkeeper.operators.contributions import (
-    combine,
-    contribute,
-    contribute_each,
-    contribute_values,
-    sides,
-    signed_contribution,
-)
+from viewkeeper.operators.contributions import combine, contribute, contribute_each, sides, signed_contribution
 from viewkeeper.operators.delta_rows import Delta
-from viewkeeper.operators.direct import evaluate, given_directly
-from viewkeeper.operators.duck import run_edge, run_sql
+from viewkeeper.operators.direct import contribute_directly
+from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.operator import EdgeOperator
-from viewkeeper.operators.rollup import RollingUp
 from viewkeeper.plan.nodes import AggregateNode, Edge
-from viewkeeper.settings import WorkSettings
 
 _FEW_ROWS = 50_000  # it is faster to move this many than to group them
 
@@ -40,27 +31,18 @@ Readers = Sequence[tuple[AggregateNode, int]]
 class AggregateOperator(EdgeOperator[AggregateNode]):
     """Contributions to groups; nodes that read the same delta share what they can."""
 
-    def __init__(self, settings: WorkSettings) -> None:
-        super().__init__(settings)
-        self._rolling_up = RollingUp(settings.rolled_up_rows)
-
     def read(self, readers: Readers, delta: Delta) -> Iterator[Input]:
         """Where an edge's rows are read only once, the edge and the contributions are one query."""
+        served = contribute_directly([node for node, _ in readers], delta.relation)
+        for table, parts in served.items():
+            yield from (Input(table, *part) for part in parts)
+        left = [reader for reader in readers if reader[0].table not in served]
         if are_few([delta.relation]):  # grouping would cost more than it saves
-            yield from self._read_each([reader for reader in readers if _edge(reader).aside is None], delta)
-            yield from super().read([reader for reader in readers if _edge(reader).aside is not None], delta)
-            return
-        rolled = self._rolling_up.contributions((n for n, number in readers if number == 0), delta.relation)
-        for table, contributions in rolled.items():
-            yield from (Input(table, GROUPS, rows) for rows in contributions)
-        for node, number in readers:
-            if number == 0 and node.table in rolled and (node.entries or node.exact_sums):
-                with blamed(node.table):
-                    rows = run_edge(node.edges[0].rows, delta.relation)
-                    yield from (Input(node.table, *part) for part in contribute_values(node, rows))
-        left = [(node, number) for node, number in readers if number != 0 or node.table not in rolled]
-        yield from self._read_sides([reader for reader in left if _has_one_reader(reader)], delta)
-        yield from super().read([reader for reader in left if not _has_one_reader(reader)], delta)
+            yield from self._read_each([reader for reader in left if _edge(reader).aside is None], delta)
+            yield from super().read([reader for reader in left if _edge(reader).aside is not None], delta)
+        else:
+            yield from self._read_sides([reader for reader in left if _has_one_reader(reader)], delta)
+            yield from super().read([reader for reader in left if not _has_one_reader(reader)], delta)
 
     def input_of(self, node: AggregateNode, number: int, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
         if are_few([rows]):
@@ -85,15 +67,10 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
 
     def _read_each(self, readers: Readers, delta: Delta) -> Iterator[Input]:
         """The contribution of each row by itself."""
-        evaluated = evaluate([node.direct for node, _ in readers if node.direct is not None], delta.relation)
         for node, number in readers:
             with blamed(node.table):
-                if node.direct is not None and evaluated is not None:
-                    given = given_directly(node.direct, evaluated)
-                else:
-                    sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute_each}"
-                    given = run_sql(sql, delta=delta.relation)
-                for channel, rows in contribute_each(node, given):
+                sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute_each}"
+                for channel, rows in contribute_each(node, run_sql(sql, delta=delta.relation)):
                     yield Input(node.table, channel, rows)
 
     def _read_sides(self, readers: Readers, delta: Delta) -> Iterator[Input]:

@@ -1,29 +1,84 @@
-"""Few delta rows: one statement evaluates them for all γ that read them.
+"""γ over the delta itself: all of them that read one delta have their expressions evaluated by one statement.
 
-In: a delta, and what each of its rows contributes to each γ, as expressions. Out: for each γ what its `contribute_each`
-would return. Always: an expression that several γ have is evaluated once; a statement that fails is no view's fault, so
-that each γ must be asked by itself.
+In: a delta, and what each of its rows contributes to each γ, as expressions. Out: contributions, as `contributions` makes
+them from the rows of an edge. Always: the same totals; an expression that several γ have is evaluated once; a γ of which one
+fails on a row is not served, because the failing rows must be found one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from viewkeeper.codegen.expression_sql import guarded
+from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.channels import GROUPS, Channel
+from viewkeeper.operators.consolidate import are_few
+from viewkeeper.operators.contributions import contribute_each, contribute_values, signed_contribution
 from viewkeeper.operators.duck import run_sql
-from viewkeeper.plan.nodes import Direct
+from viewkeeper.operators.exact_sums import sum_by_place
+from viewkeeper.plan.nodes import AggregateNode, Direct
 
-Evaluated = Mapping[str, pa.Array]  # by expression
+_SIGN, _GUARD = "sign", "ord"
+_ROWS_AT_ONCE = 1 << 18
+_DENSE = 4  # codes for each row, up to which counting them beats looking for the distinct ones
 
 
-def evaluate(some: Sequence[Direct], delta: pa.Table) -> Evaluated | None:
-    """The value of each expression for each delta row; None if one cannot be had."""
-    if not some:
-        return {}
+Contributions = list[tuple[Channel, pa.Table]]
+
+
+def contribute_directly(nodes: Sequence[AggregateNode], delta: pa.Table) -> dict[int, Contributions]:
+    """The contributions to each γ that can be served, by its table."""
+    few = are_few([delta])
+    asked = [(node, node.direct) for node in nodes if node.direct is not None and (few or node.direct.is_whole)]
+    served: dict[int, Contributions] = {node.table: [] for node, _ in asked}
+    for start in range(0, len(delta) if asked else 0, _ROWS_AT_ONCE):
+        evaluated = _evaluate([direct for _, direct in asked], delta.slice(start, _ROWS_AT_ONCE))
+        for node, direct in asked:
+            if evaluated is None or not evaluated.columns.keys() >= set(direct.risky):
+                served.pop(node.table, None)
+            if node.table in served and evaluated is not None:
+                with blamed(node.table):
+                    served[node.table] += (_each if few else _grouped)(node, direct, evaluated)
+    return served
+
+
+class _Evaluated:
+    """The expressions of some γ over a delta, and what several of these need of them."""
+
+    def __init__(self, columns: Mapping[str, pa.Array], signs: pa.Array) -> None:
+        self.columns = columns
+        self.signs = signs
+        self._numbers: dict[str, np.ndarray] = {}
+        self._signs: dict[str | None, np.ndarray] = {None: np.asarray(signs).astype(np.int64)}
+        self._codes: dict[str, tuple[np.ndarray, pa.Array]] = {}
+
+    def signs_where(self, condition: str | None) -> np.ndarray:
+        """For each row 1 if it came and -1 if it went, but 0 where the condition is not true."""
+        if condition not in self._signs:
+            self._signs[condition] = self._signs[None] * np.asarray(self.columns[condition])
+        return self._signs[condition]
+
+    def number(self, sql: str) -> np.ndarray:
+        if sql not in self._numbers:
+            self._numbers[sql] = np.asarray(self.columns[sql].fill_null(0)).astype(np.int64)
+        return self._numbers[sql]
+
+    def codes(self, sql: str) -> tuple[np.ndarray, pa.Array]:
+        """For each row the place of its value among the distinct ones, and these."""
+        if sql not in self._codes:
+            found = self.columns[sql].dictionary_encode("encode")
+            self._codes[sql] = np.asarray(found.indices).astype(np.int64), found.dictionary
+        return self._codes[sql]
+
+
+def _evaluate(some: Sequence[Direct], delta: pa.Table) -> _Evaluated | None:
+    """The value of each expression for each delta row, without those that fail on one; None if nothing can be had."""
     sqls, statement = _statement(tuple(some))
     try:
         found = run_sql(statement, delta=delta).combine_chunks()
@@ -31,27 +86,83 @@ def evaluate(some: Sequence[Direct], delta: pa.Table) -> Evaluated | None:
         raise
     except duckdb.Error:
         return None
-    return dict(zip((_SIGN, *sqls), found.columns, strict=True))
+    signs, *arrays = (column.combine_chunks() for column in found.columns)
+    columns = dict(zip(sqls, arrays, strict=True))
+    for sql in {sql for direct in some for sql in direct.risky}:
+        tried = columns.pop(sql)
+        if not tried.null_count:
+            columns[sql] = tried.field(0)
+    return _Evaluated(columns, signs)
 
 
-def given_directly(direct: Direct, evaluated: Evaluated) -> pa.Table:
-    """What the rows that pass contribute, as `contribute_each` names it."""
-    filters = [evaluated[sql] for sql in direct.filters]
-    given = {_SIGN: evaluated[_SIGN]} | {f"k{place}": evaluated[sql] for place, sql in enumerate(direct.keys)}
+def _each(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iterator[tuple[Channel, pa.Table]]:
+    """The contribution of each row by itself."""
+    given = _rows(direct, evaluated)
     for place, (sql, number) in enumerate(direct.states):
-        value = evaluated[sql]
-        given[f"s{place}"] = value if number is None else pc.if_else(filters[number], value, pa.scalar(0, value.type))
-    given |= {f"a{argument}": evaluated[sql] for argument, sql in direct.arguments}
+        value = pa.scalar(1, pa.int64()) if sql is None else evaluated.columns[sql].fill_null(0)
+        passes = None if number is None else evaluated.columns[direct.filters[number]]
+        if passes is not None:
+            value = pc.if_else(passes, value, pa.scalar(0, value.type))
+        given[f"s{place}"] = pa.repeat(value, len(evaluated.signs)) if isinstance(value, pa.Scalar) else value
     for number, values in enumerate(direct.values):
-        given |= {f"e{number}_{place}": evaluated[sql] for place, sql in enumerate(values)}
-    return pa.table(given).filter(evaluated[direct.passes])
+        given |= {f"e{number}_{place}": evaluated.columns[sql] for place, sql in enumerate(values)}
+    yield from contribute_each(node, pa.table(given).filter(evaluated.columns[direct.passes]))
 
 
-_SIGN = "sign"
+def _grouped(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iterator[tuple[Channel, pa.Table]]:
+    """The contributions to groups, in which what came and what went are one, and to all else."""
+    passes = np.asarray(evaluated.columns[direct.passes])
+    chosen = slice(None) if passes.all() else np.flatnonzero(passes)
+    places, keys = _groups([evaluated.codes(sql) for sql in direct.keys], chosen, len(passes))
+    if not len(places):
+        return
+    count = len(keys[0]) if keys else 1
+    grouped: dict[str, pa.Array] = {f"k{i}": key for i, key in enumerate(keys)}
+    for place, (sql, number) in enumerate(direct.states):
+        signs = evaluated.signs_where(None if number is None else direct.filters[number])[chosen]
+        values = None if sql is None else evaluated.number(sql)[chosen]
+        grouped[f"s{place}"] = sum_by_place(places, signs, values, count)
+    yield GROUPS, signed_contribution(node, pa.table(grouped), 1)
+    if node.entries or node.exact_sums:
+        rows = pa.table(_rows(direct, evaluated))
+        yield from contribute_values(node, rows if passes.all() else rows.filter(pa.array(passes)))
+
+
+def _rows(direct: Direct, evaluated: _Evaluated) -> dict[str, pa.Array]:
+    """What the node's edge would return, of that only what is not for its states."""
+    rows = {_SIGN: evaluated.signs} | {f"k{place}": evaluated.columns[sql] for place, sql in enumerate(direct.keys)}
+    rows |= {f"a{place}": evaluated.columns[sql] for place, sql in direct.arguments}
+    return rows | ({"fails": pa.repeat(False, len(evaluated.signs))} if direct.risky else {})
+
+
+def _groups(
+    parts: Sequence[tuple[np.ndarray, pa.Array]], chosen: slice | np.ndarray, rows: int
+) -> tuple[np.ndarray, list[pa.Array]]:
+    """For each chosen row the place of its group, and the keys of the groups that there are."""
+    codes = np.zeros(rows, np.int64)[chosen]
+    sizes = [len(distinct) for _, distinct in parts]
+    for (mine, _), size in zip(parts, sizes, strict=True):
+        codes = codes * size + mine[chosen]
+    space = int(np.prod(sizes, dtype=object)) if sizes else 1
+    if space <= _DENSE * len(codes):
+        found = np.flatnonzero(np.bincount(codes, minlength=1))
+        numbered = np.zeros(space, np.int64)
+        numbered[found] = np.arange(len(found))
+        places = numbered[codes]
+    else:
+        distinct = pa.array(codes).dictionary_encode()
+        found, places = np.asarray(distinct.dictionary), np.asarray(distinct.indices).astype(np.int64)
+    keys = []
+    for (_, distinct), size in zip(reversed(parts), reversed(sizes), strict=True):
+        keys.append(distinct.take(pa.array(found % size)))
+        found = found // size
+    return places, keys[::-1]
 
 
 @lru_cache(maxsize=64)
 def _statement(some: tuple[Direct, ...]) -> tuple[tuple[str, ...], str]:
-    """The distinct expressions, and the statement that evaluates them after `sign`."""
+    """The distinct expressions, and the statement that evaluates them after `sign`: NULL for a risky one that fails."""
     sqls = tuple(dict.fromkeys(sql for direct in some for sql in direct.expressions))
-    return sqls, f"SELECT {', '.join([_SIGN, *(f'{sql} AS d{place}' for place, sql in enumerate(sqls))])} FROM delta"
+    risky = {sql for direct in some for sql in direct.risky}
+    tried = [guarded([sql], _GUARD) if sql in risky else sql for sql in sqls]
+    return sqls, f"SELECT {', '.join([_SIGN, *(f'{sql} AS d{place}' for place, sql in enumerate(tried))])} FROM delta"

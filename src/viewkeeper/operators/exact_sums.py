@@ -27,6 +27,7 @@ _NAN, _PLUS, _MINUS = 64, 65, 66
 _LEAST = 1074  # the smallest subnormal is 2^-1074
 _ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
 _WIDE = pa.decimal128(38, 0)
+_LOW = (1 << 32) - 1
 
 
 def add_exactly(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -42,6 +43,18 @@ def add_exactly(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> pa.Array:
     if ((signs[0] == signs[1]) & (signs[0] != high >> np.uint64(63))).any():
         raise InvariantBroken("a sum does not fit 128 bits")
     return _wide(np.stack([low, high], axis=1))
+
+
+def sum_by_place(places: np.ndarray, signs: np.ndarray, values: np.ndarray | None, count: int) -> pa.Array:
+    """The exact sum at each of `count` places, of 64-bit integers times 1, 0 or -1, or of these alone, in 128 bits."""
+    most = 1 if values is None else max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    if most * len(signs) < 1 << 53:  # so no double is rounded
+        sums = np.bincount(places, signs if values is None else values * signs, count).astype(np.int64)
+        return _wide(np.stack([sums, sums >> 63], axis=1).view(np.uint64))
+    assert values is not None
+    halves = (values & _LOW, values >> 32)
+    low, high = (np.bincount(places, half * signs, count).astype(np.int64).tolist() for half in halves)
+    return pa.array([(above << 32) + below for below, above in zip(low, high, strict=True)], _WIDE)
 
 
 def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

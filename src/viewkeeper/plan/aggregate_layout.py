@@ -18,11 +18,11 @@ from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, INT128
 from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn
 from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, Expression, Literal
 from viewkeeper.sql.relations import Grouping, Output
 
 Item = TypeVar("Item")
-_ONE = "CAST(1 AS BIGINT)"
+_DIGITS_OF_BIGINT = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +38,26 @@ class EntryPlan:
 class Accumulator:
     """An exact count or sum: its SQL over the rows of a group, and what a single row gives to it.
 
-    `direct`: the latter over the columns of the grouped relation, and for which rows alone, where there is a FILTER.
-    `rolled`: the sum over counted rows; None when there is no way.
+    `given`: the latter, over the columns of the grouped relation.
     """
 
     column: Column
     sql: str
     each: str
-    direct: tuple[str, Expression | None]
-    rolled: Rolled | None
+    given: Given
 
 
 @dataclass(frozen=True, slots=True)
-class Rolled:
-    """A sum over counted rows: of `n` (rows), or of the values of a `column` their number or sum; of those that pass."""
+class Given:
+    """What a row gives to an accumulator: a number, 1 where there is no SQL of it, if it meets the FILTER of the aggregate.
 
-    name: str
-    column: int | None
+    `is_whole`: the number is an INT or BIGINT, perhaps NULL for 0. `can_fail`: computing it can.
+    """
+
+    sql: str | None = None
     filter: Expression | None = None
+    is_whole: bool = True
+    can_fail: bool = False
 
 
 class Accumulators:
@@ -65,7 +67,7 @@ class Accumulators:
     def __init__(self) -> None:
         rows = Column("count(*)", BIGINT, nullable=False)
         self.arguments: list[Expression] = []
-        self.states = [Accumulator(rows, "count(*)", _ONE, (_ONE, None), Rolled("n", None))]
+        self.states = [Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Given())]
         self.exact_sums: list[DoubleSum] = []
         self.computed: list[Computed] = []
         self.entries: list[EntryPlan] = []
@@ -126,10 +128,11 @@ class _KeptOfCall:
             return "s0"
         arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
-        whole, condition = _unfiltered(arg)
-        direct = f"CAST({emit(whole)} IS NOT NULL AS BIGINT)" if whole.nullable else _ONE
+        value, condition = _unfiltered(arg)
+        number = f"CAST({emit(value)} IS NOT NULL AS BIGINT)" if value.nullable or value.fallible else None
+        given = Given(number, condition, can_fail=value.fallible)
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
-        return self.kept.add(Accumulator(column, f"count({name})", each, (direct, condition), _rolled("n", arg)))
+        return self.kept.add(Accumulator(column, f"count({name})", each, given))
 
     def total(self, kind: str) -> list[str]:
         arg = self.args[0]
@@ -138,14 +141,17 @@ class _KeptOfCall:
         place = self.kept.argument(arg)
         if arg.type.kind == "DOUBLE":
             return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
-        rolled = _rolled("t", arg) if kind == "sum" else None
         names = []
-        whole, condition = _unfiltered(arg)
-        limbs = zip(SUMS[kind](f"a{place}", arg.type), SUMS[kind](f"({emit(whole)})", arg.type), strict=True)
-        for limb, ((of_rows, of_one), (_, direct)) in enumerate(limbs):
+        value, condition = _unfiltered(arg)
+        limbs = zip(SUMS[kind](f"a{place}", arg.type), SUMS[kind](emit(value), arg.type), strict=True)
+        for limb, ((of_rows, of_one), (_, number)) in enumerate(limbs):
             column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
-            sql, each, given = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in (of_rows, of_one, direct))
-            names.append(self.kept.add(Accumulator(column, sql, each, (given, condition), rolled)))
+            sql, each = (f"CAST(coalesce({sql}, 0) AS HUGEINT)" for sql in (of_rows, of_one))
+            is_whole = kind == "sum" and (arg.type.is_integer or 0 < arg.type.precision <= _DIGITS_OF_BIGINT)
+            if not arg.type.is_integer:
+                number = f"CAST({number} AS BIGINT)" if is_whole else f"CAST(coalesce({number}, 0) AS HUGEINT)"
+            given = Given(number, condition, is_whole, value.fallible)
+            names.append(self.kept.add(Accumulator(column, sql, each, given)))
         return names
 
     def end(self, *, is_last: bool) -> str:
@@ -180,21 +186,11 @@ def _place(known: list[Item], item: Item) -> int:
     return known.index(item)
 
 
-def _rolled(prefix: str, arg: Expression) -> Rolled | None:
-    """A count or sum from counted rows; sums of non-integers have no such form."""
-    match _unfiltered(arg):
-        case Literal(value=1), condition if prefix == "n":
-            return Rolled("n", None, condition)
-        case ColumnRef(position=position, type=type_), condition if type_.is_integer:
-            return Rolled(f"{prefix}{position}", position, condition)
-    return None
-
-
 def _unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
     """An argument without its FILTER (`codegen.aggregates.arguments`), and the condition of that."""
     match arg:
-        case Case(branches=((condition, whole),), default=Literal(value=None)) if whole.type == arg.type:
-            return whole, condition
+        case Case(branches=((condition, value),), default=Literal(value=None)) if value.type == arg.type:
+            return value, condition
     return arg, None
 
 

@@ -125,43 +125,29 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollup:
-    """How a γ can use counted rows in place of delta rows, which several nodes can share.
-
-    Counted rows are delta rows grouped by `grain`, names with their SQL, which alone decides what passes, to which group
-    it belongs and whether it fails: `ord` and `sign` (never NULL, without meaning), the names of the grain, `n` delta
-    rows, and for each column of `summed` the number of its values, `n…`, and their sum, `t…`. `contribute` reads them as
-    `delta` and returns what the node's own `contribute` would; where an expression can fail also `failed`, whether one
-    did in a group. It can pay when at least `readers_min` nodes use the same counted rows.
-    """
-
-    grain: tuple[tuple[str, str], ...]
-    summed: tuple[int, ...]
-    contribute: str
-    readers_min: int
-
-
-@dataclass(frozen=True, slots=True)
 class Direct:
-    """What each delta row contributes to a γ, as expressions over the delta's columns: none of them can fail.
+    """What each delta row contributes to a γ, as expressions over the delta's columns.
 
     So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
-    row counts at all; `keys` are its group key. A state is its value, and the index in `filters` of the one that must
-    be true for it, if any. `arguments` are those of `exact_sums` by their place among `a0…`, `values` those of each of
-    the entries.
+    row counts at all; `keys` are its group key. A state is a number, 1 where there is no SQL of it, and the index in
+    `filters` of the one that must be true for it, if any; `is_whole`: all numbers are INT or BIGINT, NULL for 0. `arguments`
+    are those of exact sums and entries, by their place among `a0…`; `values` those of each of the entries. `risky` are
+    the expressions that can fail: a delta in which one does must be read by the edge.
     """
 
     passes: str
     keys: tuple[str, ...]
     filters: tuple[str, ...]
-    states: tuple[tuple[str, int | None], ...]
+    states: tuple[tuple[str | None, int | None], ...]
     arguments: tuple[tuple[int, str], ...]
     values: tuple[tuple[str, ...], ...]
+    risky: tuple[str, ...]
+    is_whole: bool
 
     @property
     def expressions(self) -> tuple[str, ...]:
         values = (sql for some in self.values for sql in some)
-        states, arguments = (sql for sql, _ in self.states), (sql for _, sql in self.arguments)
+        states, arguments = (sql for sql, _ in self.states if sql is not None), (sql for _, sql in self.arguments)
         return (self.passes, *self.keys, *self.filters, *states, *arguments, *values)
 
 
@@ -190,7 +176,7 @@ class AggregateNode(StatefulNode):
     what went, and subtracts. Without GROUP BY it returns exactly one row, of zeros when no delta row passes. States are never
     NULL; `s0` is always the row count. `contribute_each` returns the same for each of `rows` by itself: `sign`, `k0…`,
     `s0…`, the arguments `a…` of `exact_sums`, and the values of each of the entries, `e0_0…`. `exact_sums` are those
-    of DOUBLE that are kept. `rollup`: the same from counted rows, and `direct`: for each delta row, where that can be.
+    of DOUBLE that are kept. `direct`: the same over the delta itself, where that can be.
 
     `finish` reads the relation `states`: `s0…`, the facts of the entries as these name them, then `p0…`, what is `computed`
     from all of these and from the exact sums `t0…`, and the record's `k0…`; only those in `finish_reads`. It returns the
@@ -214,7 +200,6 @@ class AggregateNode(StatefulNode):
     always: bool
     groups: TableId | None
     degraded: TableId | None
-    rollup: Rollup | None
     direct: Direct | None
 
     @property

@@ -3,7 +3,8 @@
 In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule preserves the result. The
 rules of `RULES` can be left out one by one; then come those of `NEEDED`, without which a relation cannot be lowered. Rules
 about several views are applied elsewhere: equal nodes are one (`assign`), similar copies and groupings are one
-(`rules.share_copies`, `rules.share_groupings`), rows are counted once for several γ (`operators.rollup`).
+(`rules.share_copies`, `rules.share_groupings`), expressions over changed rows are evaluated once for all γ
+(`operators.direct`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ Rule = Callable[[Relation], Relation]
 RULES: tuple[Rule, ...] = (imply_conditions, push_conditions, join_on_one_key)
 NEEDED: tuple[Rule, ...] = (join_by_twos,)
 SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS = "share_nodes", "share_copies", "share_groupings"
-COUNT_ROWS_ONCE = "count_rows_once"
-SWITCHES = (*(rule.__name__ for rule in RULES), SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS, COUNT_ROWS_ONCE)
+EVALUATE_ONCE = "evaluate_once"
+SWITCHES = (*(rule.__name__ for rule in RULES), SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS, EVALUATE_ONCE)
 
 
 def optimize(relation: Relation, *, without: Collection[str] = ()) -> Relation:

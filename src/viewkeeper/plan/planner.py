@@ -15,7 +15,7 @@ from viewkeeper.catalog.define import lower
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
 from viewkeeper.plan.nodes import AggregateNode, Node
-from viewkeeper.plan.optimize import COUNT_ROWS_ONCE
+from viewkeeper.plan.optimize import EVALUATE_ONCE
 from viewkeeper.plan.physical import PhysicalPlan
 
 
@@ -44,14 +44,14 @@ def _plan(catalog: Catalog, left_out: frozenset[int]) -> PhysicalPlan:
             continue
         for node in placed_nodes(lower(catalog, view), catalog.stored(view)):
             if node.table not in left_out:
-                found.setdefault(node.table, node if COUNT_ROWS_ONCE not in view.rules_off else _counting_alone(node))
+                found.setdefault(node.table, node if EVALUATE_ONCE not in view.rules_off else _evaluated_alone(node))
     read = {edge.source for node in found.values() for edge in node.edges}
     tables = tuple(table for table in catalog.tables if table.id in read or table.delta is not None)
     return PhysicalPlan(tables, tuple(found.values()))
 
 
-def _counting_alone(node: Node) -> Node:
-    return replace(node, rollup=None) if isinstance(node, AggregateNode) else node
+def _evaluated_alone(node: Node) -> Node:
+    return replace(node, direct=None) if isinstance(node, AggregateNode) else node
 
 
 def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[int]) -> frozenset[int]:

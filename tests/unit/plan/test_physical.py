@@ -25,7 +25,7 @@ TEXTS = {
     "folded": "SELECT g, SUM(f) AS s, AVG(x + 1) AS v, MIN(x) AS lo, MAX(x) AS hi, COUNT(DISTINCT f) AS d FROM a "
     "WHERE x IS NOT NULL GROUP BY g HAVING SUM(x) > 0",
     "total": "SELECT COUNT(*) AS n, SUM(x) AS s FROM a",
-    "rolled": "SELECT g, COUNT(*) AS n FROM a GROUP BY g",
+    "both_counted": "SELECT g, COUNT(*) AS n FROM (SELECT g FROM a UNION ALL SELECT g FROM b) GROUP BY g",
     "joined": "SELECT a.k, b.p FROM a JOIN b ON a.g = b.g AND a.x + 1 = b.i",
     "kept": "SELECT a.k, b.p FROM a LEFT JOIN b ON a.g = b.g",
     "kept_if": "SELECT a.k, b.p FROM a FULL JOIN b ON a.g = b.g AND a.x < b.i",
@@ -75,7 +75,7 @@ def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalo
         "doubles": [node.exact_sums for node in aggregations],
         "degraded": [node.degraded for node in aggregations],
         "groups": [node.groups for node in aggregations],
-        "rollup": [node.rollup for node in aggregations],
+        "direct": [node.direct for node in aggregations],
         "always": [node.always for node in aggregations],
         "residual": [node.residual for node in joins],
         "counts": [node.counts for node in joins],
