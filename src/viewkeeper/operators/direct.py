@@ -60,7 +60,7 @@ class _Evaluated:
 
     def signs_where(self, condition: str | None) -> np.ndarray:
         """For each row 1 if it came and -1 if it went, but 0 where the condition is not true."""
-        if condition not in self._signs:
+        if condition is not None and condition not in self._signs:
             self._signs[condition] = self._signs[None] * np.asarray(self.columns[condition])
         return self._signs[condition]
 

@@ -88,7 +88,7 @@ def _is_shown(lines: Lines, place: int, stored: int | None) -> bool:
     )
 
 
-def _only_chooses(relation: Relation | None) -> bool:
+def _only_chooses(relation: Relation) -> bool:
     return isinstance(relation, Project) or mark_of(relation) is not None
 
 
