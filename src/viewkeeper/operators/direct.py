@@ -7,6 +7,7 @@ fails on a row is not served, because the failing rows must be found one by one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -24,7 +25,8 @@ from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.exact_sums import sum_by_place
 from viewkeeper.plan.nodes import AggregateNode, Direct
 
-_SIGN, _GUARD = "sign", "ord"
+_SIGN, _GUARD, _KNOWN = "sign", "ord", " IS NOT NULL"
+_COLUMN = re.compile(rf"c\d+({_KNOWN})?")
 _ROWS_AT_ONCE = 1 << 18
 _DENSE = 4  # codes for each row, up to which counting them beats looking for the distinct ones
 
@@ -66,7 +68,7 @@ class _Evaluated:
 
     def number(self, sql: str) -> np.ndarray:
         if sql not in self._numbers:
-            self._numbers[sql] = np.asarray(self.columns[sql].fill_null(0)).astype(np.int64)
+            self._numbers[sql] = np.asarray(_number(self.columns[sql])).astype(np.int64)
         return self._numbers[sql]
 
     def codes(self, sql: str) -> tuple[np.ndarray, pa.Array]:
@@ -79,41 +81,48 @@ class _Evaluated:
 
 def _evaluate(some: Sequence[Direct], delta: pa.Table) -> _Evaluated | None:
     """The value of each expression for each delta row, without those that fail on one; None if nothing can be had."""
-    sqls, statement = _statement(tuple(some))
-    try:
-        found = run_sql(statement, delta=delta).combine_chunks()
-    except duckdb.OutOfMemoryException:
-        raise
-    except duckdb.Error:
-        return None
-    signs, *arrays = (column.combine_chunks() for column in found.columns)
-    columns = dict(zip(sqls, arrays, strict=True))
+    plain, sqls, statement = _statement(tuple(some))
+    columns = {sql: _of_column(delta, sql) for sql in plain}
+    if sqls:
+        try:
+            found = run_sql(statement, delta=delta)
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error:
+            return None
+        columns |= {sql: column.combine_chunks() for sql, column in zip(sqls, found.columns, strict=True)}
     for sql in {sql for direct in some for sql in direct.risky}:
         tried = columns.pop(sql)
         if not tried.null_count:
             columns[sql] = tried.field(0)
-    return _Evaluated(columns, signs)
+    return _Evaluated(columns, delta[_SIGN].combine_chunks())
+
+
+def _of_column(delta: pa.Table, sql: str) -> pa.Array:
+    """An expression that needs no SQL."""
+    column = delta[sql.split()[0]].combine_chunks()
+    return column.is_valid() if sql.endswith(_KNOWN) else column
 
 
 def _each(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iterator[tuple[Channel, pa.Table]]:
     """The contribution of each row by itself."""
-    given = _rows(direct, evaluated)
+    given, ones = _rows(direct, evaluated), pa.repeat(pa.scalar(1, pa.int64()), len(evaluated.signs))
     for place, (sql, number) in enumerate(direct.states):
-        value = pa.scalar(1, pa.int64()) if sql is None else evaluated.columns[sql].fill_null(0)
-        passes = None if number is None else evaluated.columns[direct.filters[number]]
-        if passes is not None:
-            value = pc.if_else(passes, value, pa.scalar(0, value.type))
-        given[f"s{place}"] = pa.repeat(value, len(evaluated.signs)) if isinstance(value, pa.Scalar) else value
+        value = ones if sql is None else _number(evaluated.columns[sql])
+        if number is not None:
+            value = pc.if_else(evaluated.columns[direct.filters[number]], value, pa.scalar(0, value.type))
+        given[f"s{place}"] = value
     for number, values in enumerate(direct.values):
         given |= {f"e{number}_{place}": evaluated.columns[sql] for place, sql in enumerate(values)}
-    yield from contribute_each(node, pa.table(given).filter(evaluated.columns[direct.passes]))
+    rows = pa.table(given)
+    yield from contribute_each(node, rows if direct.passes is None else rows.filter(evaluated.columns[direct.passes]))
 
 
 def _grouped(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions to groups, in which what came and what went are one, and to all else."""
-    passes = np.asarray(evaluated.columns[direct.passes])
-    chosen = slice(None) if passes.all() else np.flatnonzero(passes)
-    places, keys = _groups([evaluated.codes(sql) for sql in direct.keys], chosen, len(passes))
+    passes = None if direct.passes is None else np.asarray(evaluated.columns[direct.passes])
+    chosen = slice(None) if passes is None or passes.all() else np.flatnonzero(passes)
+    places, keys = _groups([evaluated.codes(sql) for sql in direct.keys], chosen, len(evaluated.signs))
     if not len(places):
         return
     count = len(keys[0]) if keys else 1
@@ -125,7 +134,7 @@ def _grouped(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iter
     yield GROUPS, signed_contribution(node, pa.table(grouped), 1)
     if node.entries or node.exact_sums:
         rows = pa.table(_rows(direct, evaluated))
-        yield from contribute_values(node, rows if passes.all() else rows.filter(pa.array(passes)))
+        yield from contribute_values(node, rows if passes is None else rows.filter(pa.array(passes)))
 
 
 def _rows(direct: Direct, evaluated: _Evaluated) -> dict[str, pa.Array]:
@@ -133,6 +142,10 @@ def _rows(direct: Direct, evaluated: _Evaluated) -> dict[str, pa.Array]:
     rows = {_SIGN: evaluated.signs} | {f"k{place}": evaluated.columns[sql] for place, sql in enumerate(direct.keys)}
     rows |= {f"a{place}": evaluated.columns[sql] for place, sql in direct.arguments}
     return rows | ({"fails": pa.repeat(False, len(evaluated.signs))} if direct.risky else {})
+
+
+def _number(column: pa.Array) -> pa.Array:
+    return column.cast(pa.int64()) if pa.types.is_boolean(column.type) else column.fill_null(0)
 
 
 def _groups(
@@ -160,9 +173,11 @@ def _groups(
 
 
 @lru_cache(maxsize=64)
-def _statement(some: tuple[Direct, ...]) -> tuple[tuple[str, ...], str]:
-    """The distinct expressions, and the statement that evaluates them after `sign`: NULL for a risky one that fails."""
-    sqls = tuple(dict.fromkeys(sql for direct in some for sql in direct.expressions))
+def _statement(some: tuple[Direct, ...]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """The distinct expressions that are columns, the others, and the statement for these: NULL for a risky one that fails."""
+    distinct = dict.fromkeys(sql for direct in some for sql in direct.expressions)
+    plain = tuple(sql for sql in distinct if _COLUMN.fullmatch(sql))
+    sqls = tuple(sql for sql in distinct if sql not in plain)
     risky = {sql for direct in some for sql in direct.risky}
     tried = [guarded([sql], _GUARD) if sql in risky else sql for sql in sqls]
-    return sqls, f"SELECT {', '.join([_SIGN, *(f'{sql} AS d{place}' for place, sql in enumerate(tried))])} FROM delta"
+    return plain, sqls, f"SELECT {', '.join(f'{sql} AS d{place}' for place, sql in enumerate(tried))} FROM delta"

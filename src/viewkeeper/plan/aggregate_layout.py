@@ -51,7 +51,7 @@ class Accumulator:
 class Given:
     """What a row gives to an accumulator: a number, 1 where there is no SQL of it, if it meets the FILTER of the aggregate.
 
-    `is_whole`: the number is an INT or BIGINT, perhaps NULL for 0. `can_fail`: computing it can.
+    `is_whole`: the number is an INT, a BIGINT or a BOOLEAN, perhaps NULL for 0. `can_fail`: computing it can.
     """
 
     sql: str | None = None
@@ -129,7 +129,7 @@ class _KeptOfCall:
         arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
         value, condition = _unfiltered(arg)
-        number = f"CAST({emit(value)} IS NOT NULL AS BIGINT)" if value.nullable or value.fallible else None
+        number = f"{emit(value)} IS NOT NULL" if value.nullable or value.fallible else None
         given = Given(number, condition, can_fail=value.fallible)
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
         return self.kept.add(Accumulator(column, f"count({name})", each, given))

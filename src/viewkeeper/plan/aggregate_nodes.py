@@ -62,12 +62,12 @@ def _direct(rows: Rows, layout: AggregateLayout) -> Direct:
     places = {text: place for place, text in enumerate(filters)}
     entries = [[kept.arguments[argument] for argument in plan.arguments] for plan in kept.entries]
     asked = dict.fromkeys([*(one.argument for one in kept.exact_sums), *(a for e in kept.entries for a in e.arguments)])
-    passes = _is_true(" AND ".join(f"({emit(one)})" for one in rows.predicates) or "TRUE")
+    passes = _is_true(" AND ".join(f"({emit(one)})" for one in rows.predicates)) if rows.predicates else None
     keys = [(group_key(emit(group), group.type), group.fallible) for group in layout.groups]
     tests = [(_is_true(emit(one)), one.fallible) for one in filters.values()]
     arguments = {one: (emit(kept.arguments[one]), kept.arguments[one].fallible) for one in asked}
     values = [[(group_key(emit(one), one.type), one.fallible) for one in some] for some in entries]
-    parts = [(passes, any(one.fallible for one in rows.predicates)), *keys, *tests, *arguments.values()]
+    parts = [(passes or "", any(one.fallible for one in rows.predicates)), *keys, *tests, *arguments.values()]
     parts += [*((one.sql or "", one.can_fail) for one in given), *(part for some in values for part in some)]
     return Direct(
         passes=passes,

@@ -129,13 +129,14 @@ class Direct:
     """What each delta row contributes to a γ, as expressions over the delta's columns.
 
     So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
-    row counts at all; `keys` are its group key. A state is a number, 1 where there is no SQL of it, and the index in
-    `filters` of the one that must be true for it, if any; `is_whole`: all numbers are INT or BIGINT, NULL for 0. `arguments`
-    are those of exact sums and entries, by their place among `a0…`; `values` those of each of the entries. `risky` are
-    the expressions that can fail: a delta in which one does must be read by the edge.
+    row counts at all, as every row does where there is no SQL of it; `keys` are its group key. A state is a number, 1 where
+    there is no SQL of it, and the index in `filters` of the one that must be true for it, if any; `is_whole`: no number has
+    more than 64 bits, NULL for 0. `arguments` are those of exact sums and entries, by their place among `a0…`; `values`
+    those of each of the entries. `risky` are the expressions that can fail: a delta in which one does must be read by the
+    edge.
     """
 
-    passes: str
+    passes: str | None
     keys: tuple[str, ...]
     filters: tuple[str, ...]
     states: tuple[tuple[str | None, int | None], ...]
@@ -148,7 +149,8 @@ class Direct:
     def expressions(self) -> tuple[str, ...]:
         values = (sql for some in self.values for sql in some)
         states, arguments = (sql for sql, _ in self.states if sql is not None), (sql for _, sql in self.arguments)
-        return (self.passes, *self.keys, *self.filters, *states, *arguments, *values)
+        passes = () if self.passes is None else (self.passes,)
+        return (*passes, *self.keys, *self.filters, *states, *arguments, *values)
 
 
 @dataclass(frozen=True, slots=True)
