@@ -29,7 +29,7 @@ from viewkeeper.plan.explain.lines import OPERATOR, VIEW
 from viewkeeper.plan.optimize import RULES, optimize
 from viewkeeper.plan.planner import physical_plan
 
-SETS = examples(3, deep=40)
+SETS = examples(3, deep=20)
 VIEWS = 6
 NUMBERS = {"a": ("k", "x", "y"), "b": ("k", "x", "z"), "c": ("k", "x"), "d": ("k", "x")}
 
@@ -94,7 +94,7 @@ def test_a_relation_gives_the_same_rows_with_a_rule_off(rule) -> None:  # type: 
     choose, changed, rows = random.Random(rule.__name__), 0, 0
     with duckdb.connect() as connection:
         load(connection, rows_drawn(3))
-        for _ in range(examples(80, deep=2_000)):
+        for _ in range(examples(80, deep=800)):
             text = drawn_view(choose, may_fail=False)
             every, without = optimize(bind(text)), optimize(bind(text), without=[rule.__name__])
             expected = Counter(connection.sql(text).fetchall())

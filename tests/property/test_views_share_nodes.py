@@ -22,7 +22,7 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed
 from viewkeeper.settings import EpochLimits
 
-HISTORIES = examples(24, deep=400)
+HISTORIES = examples(24, deep=150)
 STEPS = 28
 NAMES = [f"v{number}" for number in range(7)]
 TABLES = {
@@ -54,7 +54,7 @@ OVER_VIEWS = [
     "SELECT {a}.g, {b}.x FROM {a} JOIN {b} ON {a}.g = {b}.g",
     "SELECT p.g, t.x FROM {a} AS p LEFT JOIN t ON p.x = t.x",
     "SELECT g, x FROM {a} UNION SELECT g, x FROM {b}",
-    "SELECT g, x FROM {a} ORDER BY x DESC NULLS LAST, g LIMIT 2",
+    "SELECT g, x FROM {a} ORDER BY x DESC NULLS LAST, g NULLS FIRST LIMIT 2",
 ]
 EVENTS = (
     "created", "dropped", "replaced", "over a view", "ready at once", "filled from records", "filled with another",
