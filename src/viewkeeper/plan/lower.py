@@ -118,8 +118,8 @@ class _Lowering:
                 marked = [*outputs, Output("present", mark)]
                 node, shown = self._plain_aggregation(aggregation, aggregation.grouping, marked)
                 return node, shown[:-1], shown[-1].index
-            case Project(input=Select(input=Project() as copy), outputs=outputs) if mark is not None:
-                return self._marked_copy(copy, outputs, mark)
+            case Project(input=Select(input=Project() as kept), outputs=outputs) if mark is not None:
+                return self._marked(kept, outputs, mark)
             case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
                 return *self._aggregation(aggregation, aggregation.grouping, outputs, having), None
             case Project(input=Aggregation() as aggregation, outputs=outputs):
@@ -129,9 +129,13 @@ class _Lowering:
                 return *self._aggregation(aggregation, aggregation.grouping, outputs, None), None
         return *self._copy(relation), None
 
-    def _marked_copy(self, copy: Project, outputs: Sequence[Output], mark: Expression) -> Root:
-        """A copy that several views share, of which the outputs are only some columns."""
-        node, stands = self._copy(copy)
+    def _marked(self, kept: Project, outputs: Sequence[Output], mark: Expression) -> Root:
+        """A γ or a copy that several views share, of which the outputs are only some columns."""
+        node: ProjectNode | AggregateNode
+        if isinstance(kept.input, Aggregation):
+            node, stands = self._aggregation(kept.input, kept.input.grouping, kept.outputs, None)
+        else:
+            node, stands = self._copy(kept)
         places = [one.expression.position for one in outputs if isinstance(one.expression, ColumnRef)]
         shown = tuple(replace(stands[at], column=one.column) for at, one in zip(places, outputs, strict=True))
         return node, shown, stands[mark.position].index if isinstance(mark, ColumnRef) else None
