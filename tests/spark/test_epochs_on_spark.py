@@ -254,7 +254,8 @@ def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(
     def broken_plan(*arguments: object, **options: object) -> PhysicalPlan:
         plan = physical_plan(*arguments, **options)
         nodes = (
-            replace(n, contribute=nonsense, contribute_each=nonsense) if n.table == table else n for n in plan.nodes
+            replace(n, contribute=nonsense, contribute_each=nonsense, direct=None) if n.table == table else n
+            for n in plan.nodes
         )
         return PhysicalPlan(plan.tables, tuple(nodes))
 
