@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import cast
 
 from viewkeeper.catalog.catalog import Catalog
@@ -145,18 +144,20 @@ def _replace_view(database: Connection, statement: sql.CreateView) -> Result:
 
 
 def _optimize(database: Connection, without: Sequence[str]) -> Result:
-    store, catalog = database.store, database.catalog()
-    record, before = store.read_epoch_record(), {view.id for view in catalog.kept}
-    sizes = {table.id: store.count_rows(table.id) for table in catalog.tables}
-    sizes |= {view.node.table: store.count_records(view.node.table) for view in catalog.views}
-    change = partial(
-        optimize_views,
-        epoch=record.committed,
-        without=tuple(name.lower() for name in without),
-        filled=record.filled,
-        stopped=record.stopped,
-        sizes=sizes,
-    )
+    store, known = database.store, database.catalog()
+    before, rules = {view.id for view in known.kept}, tuple(name.lower() for name in without)
+    sizes = {table.id: store.count_rows(table.id) for table in known.tables}
+    sizes |= {view.node.table: store.count_records(view.node.table) for view in known.views}
+
+    def change(catalog: Catalog) -> Catalog:
+        while True:
+            record = store.read_epoch_record()
+            committed, filled, stopped = record.committed, record.filled, record.stopped
+            changed = optimize_views(catalog, committed, without=rules, filled=filled, stopped=stopped, sizes=sizes)
+            # a view that an epoch has filled meanwhile can be read, so it must not be replaced at once
+            if store.read_epoch_record().filled == record.filled:
+                return changed
+
     changed = [view for view in database.change_catalog(change).kept if view.id not in before]
     if not changed:
         return Result(message="no view gets another plan")
