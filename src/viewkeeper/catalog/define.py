@@ -189,8 +189,10 @@ def define_index(
 
 
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
-    """The nodes of a view, from its text."""
-    return _lower(optimize(computed_relation(catalog, view), without=catalog.rules_off))
+    """The nodes of a view, from its text, in the layout in which they are stored."""
+    relation = optimize(computed_relation(catalog, view), without=catalog.rules_off)
+    lowered, known = _lower(relation), {node.text for node in catalog.nodes if node.table in view.needs}
+    return lowered if known.issuperset(lowered.texts) else _lower(relation, whole_keys=True)
 
 
 _lower = lru_cache(maxsize=1024)(lower_view)

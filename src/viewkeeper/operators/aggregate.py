@@ -27,6 +27,7 @@ from viewkeeper.operators.contributions import (
 from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.duck import run_edge, run_sql
 from viewkeeper.operators.operator import EdgeOperator
+from viewkeeper.operators.pre_aggregation import combine_entries
 from viewkeeper.operators.rollup import RollingUp
 from viewkeeper.plan.nodes import AggregateNode, Edge
 from viewkeeper.settings import WorkSettings
@@ -76,6 +77,8 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
     def combine(self, node: AggregateNode, channel: Channel, tables: Sequence[pa.Table], partitions: int) -> pa.Table:
         if channel.kind == "aside":
             return super().combine(node, channel, tables, partitions)
+        if channel.kind == "entries":
+            return combine_entries(tables, partitions)
         return combine(node, channel, tables)
 
     def apply(self, applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:
