@@ -275,6 +275,29 @@ def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
         assert found([(b"a", b"a1")], epoch=1) == [None]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_next_keys_of_any_length_are_those_of_a_sorted_list(subject: Subject, reverse: bool) -> None:
+    source = random.Random(5)
+    parts = [b"", b"a", b"ab", b"b", b"\x00", b"\xff", b"a" * 495, b"a" * 500, b"a" * 507, b"b" * 600]
+    keys = sorted({first + second for first in parts for second in parts} - {b""})
+    subject.begin(at(1))
+    apply(subject, at(1), dict.fromkeys(keys, b"1"))
+    subject.begin(at(2))
+    gone = set(source.sample(keys, 15))
+    apply(subject, at(2), dict.fromkeys(gone))
+    left_out = frozenset(source.sample(keys, 15))
+    ranges = [(start[: source.choice([0, 1, 2, 500, 511])], start) for start in source.sample([*keys, b"ac"], 40)]
+    there = [key for key in keys if key not in gone and key not in left_out]
+
+    def expected(prefix: bytes, start: bytes) -> bytes | None:
+        found = [key for key in there if key.startswith(prefix) and (key < start if reverse else key > start)]
+        return (found[-1] if reverse else found[0]) if found else None
+
+    assert subject.store.next_keys(0, VIEW, ranges, left_out, at(3), reverse=reverse) == [
+        expected(*bounds) for bounds in ranges
+    ]
+
+
 def test_partitions_do_not_see_each_other(subject: Subject) -> None:
     subject.begin(at(1))
     for partition in range(subject.store.partitions):

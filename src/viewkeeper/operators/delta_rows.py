@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from viewkeeper.model.keybatches import decode_keys, encode_keys, hashes_of_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.operators.duck import as_type, run_edge
+from viewkeeper.operators.duck import as_type
+from viewkeeper.operators.edges import run_edge
 from viewkeeper.plan.nodes import Edge
 
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change

@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.operators.apply import Applier
 from viewkeeper.operators.channels import Channel
@@ -75,6 +76,9 @@ def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: in
     if not all(len(rows) for rows in sides):
         return
     most = applier.settings.pairs
+    if (lookup := _lookup_of(node)) is not None:
+        yield from _partners(node, sides, lookup, most)
+        return
     if prod(map(len, sides)) > most and _count(sides) > most:
         widest = max(range(len(sides)), key=lambda side: len(sides[side]))
         rows = sides[widest]
@@ -98,6 +102,41 @@ def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: in
         yield pairs
 
 
+def _lookup_of(node: JoinNode) -> int | None:
+    """The side that is looked up, of a join of two without a further condition."""
+    if len(node.sides) > 2 or node.residual is not None:
+        return None
+    return next((number for number, side in enumerate(node.sides) if not side.key), None)
+
+
+def _partners(node: JoinNode, sides: Sequence[SideRows], lookup: int, most: int) -> Iterator[pa.Table]:
+    """The same where one side is looked up: before the epoch, and after it, one row of it at most has a join key."""
+    many, step = 1 - lookup, max(1, most // 2)  # an unchanged row has one partner before and one after
+    for start in range(0, len(sides[many]), step):
+        relations = {many: sides[many].relation.slice(start, step), lookup: sides[lookup].relation}
+        parts = [part for sign in (1, -1) if len(part := _partners_at(node, relations, lookup, sign))]
+        if parts:
+            yield pa.concat_tables(parts)
+
+
+def _partners_at(node: JoinNode, relations: Mapping[int, pa.Table], lookup: int, sign: int) -> pa.Table:
+    """The pairs that the epoch inserts (1) or deletes (−1)."""
+    many, there = 1 - lookup, {}
+    for side, relation in relations.items():
+        states = np.asarray(relation["st"])
+        there[side] = np.flatnonzero((states == 0) | (states == sign))
+    wanted, known = (relations[side]["j"].take(pa.array(there[side])) for side in (many, lookup))
+    places = pc.index_in(wanted, value_set=known.combine_chunks(), skip_nulls=True)
+    matched = np.asarray(places.is_valid())
+    chosen = {many: there[many][matched], lookup: there[lookup][np.asarray(places.drop_null())]}
+    columns = {"sign": pa.array(np.full(len(chosen[many]), sign, np.int32))}
+    for side in (0, 1):
+        told = {f"n{side}": "n"} | {f"c{place}": name for place, (name, _) in node.told_by(side).items()}
+        taken = relations[side].select(sorted(set(told.values()))).take(pa.array(chosen[side]))
+        columns |= {new: taken[old] for new, old in told.items()}
+    return pa.table(columns)
+
+
 def _count(sides: Sequence[SideRows]) -> int:
     """How many combinations of rows have the same join key."""
     counts = [f"(SELECT j, count(*) AS n FROM s{side} GROUP BY j) t{side}" for side in range(len(sides))]
@@ -110,10 +149,10 @@ def _count(sides: Sequence[SideRows]) -> int:
 
 def _delta(node: JoinNode, rows: pa.Table) -> Delta:
     """Rows with a `sign` and the output columns of the join, as inserted and deleted rows."""
-    columns, signs = node.given, np.asarray(rows["sign"])
+    columns = node.given
     if node.tag_place is not None and f"c{node.tag_place}" not in rows.column_names:
         rows = rows.append_column(f"c{node.tag_place}", pa.array(np.zeros(len(rows), np.int32)))
-    inserted, deleted = (rows.filter(pa.array(signs == sign)) for sign in (1, -1))
+    inserted, deleted = _by_sign(rows)
     return delta_of_output(
         {place: inserted[f"c{place}"] for place in columns},
         {place: deleted[f"c{place}"] for place in columns},
@@ -121,6 +160,15 @@ def _delta(node: JoinNode, rows: pa.Table) -> Delta:
         node.given_key,
         counts=(len(inserted), len(deleted)),
     )
+
+
+def _by_sign(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The inserted and the deleted rows; those found by Arrow are in this order already."""
+    is_inserted = np.asarray(rows["sign"]) > 0
+    count = int(np.count_nonzero(is_inserted))
+    if is_inserted[:count].all():
+        return rows.slice(0, count), rows.slice(count)
+    return rows.filter(pa.array(is_inserted)), rows.filter(pa.array(~is_inserted))
 
 
 class _Outer:

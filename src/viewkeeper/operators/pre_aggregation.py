@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import decode_keys, encode_keys
+from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BINARY
@@ -22,6 +23,19 @@ from viewkeeper.operators import exact_sums
 from viewkeeper.operators.apply import Applier, Found
 from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.plan.nodes import Entries
+
+
+def combine_entries(tables: Sequence[pa.Table], partitions: int) -> pa.Table:
+    """The change of each entry's multiplicity (`key`, `hash`, `size`, `n`), where there is one, by partition and key."""
+    rows = pa.concat_tables(tables).combine_chunks()
+    at = (np.asarray(rows["hash"]) % partitions).astype(np.int64)
+    order, starts = order_of_keys(rows["key"].combine_chunks(), groups=at)
+    if not len(starts):
+        return rows
+    changes = np.add.reduceat(np.asarray(rows["n"])[order], starts)
+    chosen = pa.array(order[starts][changes != 0])
+    found = rows.select(["key", "hash", "size"]).take(chosen)
+    return found.append_column("n", pa.array(changes[changes != 0]))
 
 
 def apply_entries(
@@ -130,17 +144,17 @@ class _Ends:
     def _next_entries(self, lost: np.ndarray, old: pa.Array, gone: pa.Array) -> pa.Array:
         """For each lost entry the next one as of the epoch before that was not deleted."""
         left_out = frozenset(gone.to_pylist())
-        groups, starts = self._groups.to_pylist(), old.to_pylist()
-        nexts: list[bytes | None] = [None] * len(groups)
-        for partition in np.unique(self._partitions[lost]).tolist():
-            mine = lost[self._partitions[lost] == partition].tolist()
-            ranges = [(groups[i], starts[i]) for i in mine]
-            found = self._applier.store.next_keys(
-                partition, self._entries.table, ranges, left_out, self._applier.epoch, reverse=self._is_last
+        chosen = pa.array(lost)
+        ranges = list(zip(self._groups.take(chosen).to_pylist(), old.take(chosen).to_pylist(), strict=True))
+        partitions, nexts = self._partitions[lost], list[bytes | None]()
+        for partition in np.unique(partitions).tolist():
+            start, stop = np.searchsorted(partitions, [partition, partition + 1])
+            nexts += self._applier.store.next_keys(
+                partition, self._entries.table, ranges[start:stop], left_out, self._applier.epoch, reverse=self._is_last
             )
-            for i, key in zip(mine, found, strict=True):
-                nexts[i] = key
-        return pa.array(nexts, pa.binary())
+        places = np.full(len(self._groups), -1)
+        places[lost] = np.arange(len(lost))
+        return pa.array(nexts, pa.binary()).take(pa.array(places, mask=places < 0))
 
     def _values(self, keys: pa.Array) -> pa.Array:
         """The value at the end of each entry's key."""

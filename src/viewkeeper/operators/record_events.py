@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.model.keyorder import order_of_keys
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.keyorder import last_of_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.operators.duck import as_type, run_sql
@@ -22,11 +23,14 @@ _SHARE_WORTH_IT = 0.75  # of events that would be left
 
 
 def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Column, ...]) -> pa.Table:
-    """An event for each row of `passed` (`ord`, `sign`, `v0…`), under the given keys."""
+    """An event for each row of `passed` (`ord`, `sign`, `v0…`; inserted ones come first), under the given keys."""
     inserted = np.asarray(passed["sign"]) > 0
-    brought = passed.filter(pa.array(inserted))
+    brought = passed.slice(0, int(np.count_nonzero(inserted)))
+    if not inserted[: len(brought)].all():
+        raise InvariantBroken("a deleted row came before an inserted one")
     values = [as_type(brought[f"v{i}"], column.type.arrow) for i, column in enumerate(row)]
-    rows = encode_rows(row, values, len(brought)).take(pa.array(np.cumsum(inserted) - 1, mask=~inserted))
+    encoded = encode_rows(row, values, len(brought))
+    rows = pa.concat_arrays([encoded, pa.nulls(len(passed) - len(brought), encoded.type)])
     return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})
 
 
@@ -46,8 +50,6 @@ def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
 def last_events(parts: Sequence[pa.Table], partitions: int) -> pa.Table:
     """The last event of each record, ordered by partition and, within it, by key."""
     events = pa.concat_tables(parts).combine_chunks()
-    by_key, is_last = order_of_keys(events["key"].combine_chunks(), np.asarray(events["ord"]))
-    by_key = by_key[is_last]
-    at = (np.asarray(events["hash"]) % partitions).astype(np.min_scalar_type(partitions))[by_key]
-    by_partition = by_key[np.argsort(at, kind="stable")]
-    return events.take(pa.array(by_partition)).combine_chunks()
+    at = (np.asarray(events["hash"]) % partitions).astype(np.int64)
+    chosen = last_of_keys(events["key"].combine_chunks(), np.asarray(events["ord"]), groups=at)
+    return events.take(pa.array(chosen)).combine_chunks()

@@ -120,6 +120,9 @@ def unchanged_rows(
     applier: Applier, node: JoinNode, side: int, under: JoinKeys, changed: ChangedRows
 ) -> Iterator[SideRows]:
     """The unchanged rows of a side under join keys, in pieces."""
+    if not node.sides[side].key:
+        yield from _looked_up_rows(applier, node, side, under, changed)
+        return
     partitions = under.hashes % applier.store.partitions
     (tail,) = encode_keys((SIDE,), [pa.array([side], pa.int32())], 1)[0].to_pylist()
     waiting: list[SideRows] = []
@@ -139,6 +142,25 @@ def unchanged_rows(
             waiting.append(SideRows(pa.table({"row": rows}), keys, hashes))
     if any(map(len, waiting)):
         yield _stored_rows(node, side, waiting)
+
+
+def _looked_up_rows(
+    applier: Applier, node: JoinNode, side: int, under: JoinKeys, changed: ChangedRows
+) -> Iterator[SideRows]:
+    """The same where the entry under a join key is known by it: no more than there are keys, so in one piece."""
+    order = pc.sort_indices(under.keys)
+    tail, _ = encode_keys((SIDE,), [pa.array(np.full(len(under), side, np.int32))], len(under))
+    keys = join([Ragged.from_arrow(under.keys.take(order)), Ragged.from_arrow(tail)]).to_arrow()
+    hashes = under.hashes[np.asarray(order)]
+    found = applier.find(node.table, pa.table({"key": keys, "hash": pa.array(hashes)}))
+    keys = found.input["key"].combine_chunks()
+    stays = np.asarray(found.rows.is_valid()) & ~np.asarray(pc.is_in(keys, value_set=changed.touched))
+    if stays.any():
+        chosen = pa.array(stays)
+        part = SideRows(
+            pa.table({"row": found.rows.filter(chosen)}), keys.filter(chosen), np.asarray(found.input["hash"])[stays]
+        )
+        yield _stored_rows(node, side, [part])
 
 
 def _stored_rows(node: JoinNode, side: int, parts: Sequence[SideRows]) -> SideRows:

@@ -20,6 +20,7 @@ from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, INT
 from viewkeeper.plan.aggregate_layout import lay_out_aggregation
 from viewkeeper.plan.aggregate_nodes import aggregate_node
 from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
+from viewkeeper.plan.lookups import looked_up
 from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
 from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
 from viewkeeper.plan.rules.sharing import mark_of
@@ -73,16 +74,20 @@ class Lowered:
         return last
 
 
-def lower_view(relation: Relation) -> Lowered:
-    """The nodes of the view whose text means `relation`."""
-    lowering = _Lowering()
+def lower_view(relation: Relation, *, whole_keys: bool = False) -> Lowered:
+    """The nodes of the view whose text means `relation`.
+
+    `whole_keys`: rows of joins have the row keys of all sides, as in stores whose views were made when all did.
+    """
+    lowering = _Lowering(whole_keys=whole_keys)
     return lowering.lowered(*lowering.root(relation), relation)
 
 
 class _Lowering:
     """Collects the nodes of one view."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole_keys: bool) -> None:
+        self._whole_keys = whole_keys
         self._nodes: dict[str, Node] = {}  # by canonical text
         self._texts: dict[TableId, str] = {}
         self._relations: dict[Relation, list[str]] = {}
@@ -282,10 +287,12 @@ class _Lowering:
             for side, own, keys in zip(join.sides, kept, join.keys, strict=True)
         ]
         behind = sum(len(side.columns) for side in join.sides)
+        lookups = frozenset[int]() if self._whole_keys else looked_up(join)
         sides: list[Side] = []
         for number, side in enumerate(rows):
-            sides.append(self._side(join, number, side, kept[number], starts[number], behind))
-            behind += len(side[0].key)
+            is_lookup = number in lookups
+            sides.append(self._side(join, number, side, kept[number], starts[number], behind, is_lookup=is_lookup))
+            behind += len(sides[-1].key)
         outer = join.kind != "inner"
         tagged = join.kind == "full" and all(all(part.nullable for part in side[0].key) for side in rows)
         node = JoinNode(
@@ -309,17 +316,27 @@ class _Lowering:
         at = 1 if tagged else 0
         key_of: dict[int, int] = {}
         for number in range(len(node.shown_sides)):
-            side_keys = rows[number][0].key_of if len(rows[number]) == 1 else {}
+            side_keys = rows[number][0].key_of if len(rows[number]) == 1 and number not in lookups else {}
             key_of |= {place + starts[number]: at + part for place, part in side_keys.items()}
-            at += len(rows[number][0].key)
+            at += len(sides[number].key)
         return output_rows(node.table, key, node.given_key, digest(self._texts[node.table]), key_of)
 
     def _side(
-        self, join: Join, number: int, rows: Sequence[Rows], kept: tuple[int, ...], start: int, behind: int
+        self,
+        join: Join,
+        number: int,
+        rows: Sequence[Rows],
+        kept: tuple[int, ...],
+        start: int,
+        behind: int,
+        *,
+        is_lookup: bool,
     ) -> Side:
         preserved = join.kind == "full" or (join.kind != "inner" and number == 0)
         keys = join.keys[number]
-        key_copies, on_copies = _copies(rows, keys, kept)
+        key = () if is_lookup else rows[0].key
+        key_of = rows[0].key_of if len(rows) == 1 and not is_lookup else {}
+        key_copies, on_copies = _copies(key, key_of, keys, kept)
         kept = tuple(place for place in kept if place not in key_copies and place not in on_copies)
         wanted: list[Wanted] = [(f"j{i}", part, group_key(emit(part), part.type)) for i, part in enumerate(keys)]
         columns = column_refs(join.sides[number])
@@ -327,13 +344,15 @@ class _Lowering:
         # a row that can match nothing and is not preserved is no row of the join
         absent = [f"j{i} IS NOT NULL" for i, part in enumerate(keys) if part.nullable or part.fallible]
         keep = "" if preserved else " AND ".join(absent)
-        edges = tuple(one.edge([*wanted, *key_wanted(one), *shown], self._aside(one, keys), keep=keep) for one in rows)
+        keyed = [[*wanted, *([] if is_lookup else key_wanted(one)), *shown] for one in rows]
+        pairs = zip(rows, keyed, strict=True)
+        edges = tuple(one.edge(asked, self._aside(one, keys), keep=keep) for one, asked in pairs)
         return Side(
             edges=edges,
-            key=rows[0].key,
+            key=key,
             row=_columns_at(join.sides[number], kept),
             places=tuple(place + start for place in kept),
-            key_places=tuple(range(behind, behind + len(rows[0].key))),
+            key_places=tuple(range(behind, behind + len(key))),
             key_copies=tuple((place + start, part) for place, part in key_copies.items()),
             on_copies=tuple((place + start, part) for place, part in on_copies.items()),
             preserved=preserved,
@@ -406,11 +425,10 @@ def _join_key(join: Join) -> tuple[Column, ...]:
 
 
 def _copies(
-    rows: Sequence[Rows], keys: Sequence[Expression], kept: tuple[int, ...]
+    key: Sequence[Column], key_of: Mapping[int, int], keys: Sequence[Expression], kept: tuple[int, ...]
 ) -> tuple[dict[int, int], dict[int, int]]:
     """The columns of a side held by its row key, and those held by the join key; a key of DOUBLE is not the value."""
-    key_of = rows[0].key_of if len(rows) == 1 else {}
-    in_key = {place: key_of[place] for place in kept if place in key_of and rows[0].key[key_of[place]].type != DOUBLE}
+    in_key = {place: key_of[place] for place in kept if place in key_of and key[key_of[place]].type != DOUBLE}
     in_on = {key.position: i for i, key in enumerate(keys) if isinstance(key, ColumnRef) and key.type != DOUBLE}
     return in_key, {place: in_on[place] for place in kept if place in in_on and place not in in_key}
 

@@ -244,8 +244,8 @@ class Side:
 
     `places` are the positions of the `v…` in the join's output, `key_places` those of the `k…`. A column that is in the
     entry's key is not stored again: `key_copies` and `on_copies` are the positions of such columns, each with its index
-    in the row key or in the join key. `preserved`: each of its rows is in the result, matched or not. Only a preserved
-    side has NULLs in the join key.
+    in the row key or in the join key. A side that is looked up, because its row key is in the join key, has no `key`.
+    `preserved`: each of its rows is in the result, matched or not. Only a preserved side has NULLs in the join key.
     """
 
     edges: tuple[Edge, ...]
@@ -260,7 +260,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class JoinNode(StatefulNode):
-    """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side.
+    """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side; a side that is
+    looked up has no row key there, nor in the row key of the output.
 
     `on` are the columns of the join key. `kind` is that of `sql.relations.Join`. `residual` is a further condition for
     a match, over the `c…` of the join's output. To know which rows have no match, a join that is not inner keeps the

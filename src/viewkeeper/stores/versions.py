@@ -48,13 +48,26 @@ def version_at(chain: bytes, epoch: int, aborted: tuple[int, ...]) -> bytes | No
     return None
 
 
+def was_there(chain: bytes, epoch: int, aborted: tuple[int, ...]) -> bool:
+    """Whether the record existed before `epoch`; mostly its newest version tells."""
+    written, size = _VERSION.unpack_from(chain)
+    if written < epoch and written not in aborted:
+        return size != TOMBSTONE
+    if written > epoch:
+        raise Fenced(f"a record was written by a later epoch than {epoch}")
+    return version_at(chain, epoch - 1, aborted) is not None
+
+
 def newest_epoch(chain: bytes) -> int:
     return _VERSION.unpack_from(chain)[0]
 
 
 def is_dead(chain: bytes, floor: int, aborted: tuple[int, ...]) -> bool:
     """Whether the record is a tombstone that no reader and no re-run needs."""
-    return newest_epoch(chain) <= floor and version_at(chain, floor, aborted) is None
+    written, size = _VERSION.unpack_from(chain)
+    if written > floor or written not in aborted:
+        return written <= floor and size == TOMBSTONE
+    return version_at(chain, floor, aborted) is None
 
 
 def rows_before(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> tuple[pa.Array, np.ndarray, pa.Array]:

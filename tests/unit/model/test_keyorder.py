@@ -1,4 +1,4 @@
-"""Keys are put in the order of their bytes, whatever their widths."""
+"""The last of each key is found, and keys are put in the order of their bytes, whatever their widths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.model.keyorder import order_of_keys
+from viewkeeper.model.keyorder import last_of_keys
 
 TAILS = st.sampled_from((b"", b"\x00", b"\x00\x00", b"\xff", b"a", b"ab"))
 SHORT = st.builds(
@@ -16,19 +16,21 @@ SHORT = st.builds(
 )
 LONG = st.builds(lambda tail: b"m" * 130 + tail, TAILS)
 WIDE = st.binary(min_size=20, max_size=20)
+DIGITS = st.integers(0, 10**9).map(lambda number: b"k%017d" % (number * 999_999_937))
 
 
-@pytest.mark.parametrize("kind", [SHORT, WIDE, SHORT | LONG])
-def test_the_order_is_that_of_the_bytes_then_of_the_second_number(kind: st.SearchStrategy[bytes]) -> None:
+@pytest.mark.parametrize("kind", [SHORT, WIDE, DIGITS, SHORT | LONG])
+def test_the_last_of_each_key_in_the_order_of_groups_and_bytes(kind: st.SearchStrategy[bytes]) -> None:
     @given(st.lists(kind, max_size=12), st.data())
     def check(keys: list[bytes], data: st.DataObject) -> None:
-        keys = keys + data.draw(st.lists(st.sampled_from(keys), max_size=4)) if keys else keys
-        within = data.draw(st.permutations(range(len(keys))))
-        order, is_last = order_of_keys(pa.array(keys, pa.binary()), np.array(within, np.int64))
-        expected = sorted(range(len(keys)), key=lambda place: (keys[place], within[place]))
+        keys = keys + data.draw(st.lists(st.sampled_from(keys), max_size=8)) if keys else keys
+        within = data.draw(st.permutations(range(-2, len(keys) - 2)))
+        groups = [sum(key) % 3 for key in keys]
+        found = last_of_keys(pa.array(keys, pa.binary()), np.array(within, np.int64), groups=np.array(groups, np.int64))
+        last: dict[bytes, int] = {}
+        for place in sorted(range(len(keys)), key=within.__getitem__):
+            last[keys[place]] = place
 
-        assert order.tolist() == expected
-        ordered = [keys[place] for place in expected]
-        assert is_last.tolist() == [key not in ordered[place + 1 :] for place, key in enumerate(ordered)]
+        assert found.tolist() == sorted(last.values(), key=lambda place: (groups[place], keys[place]))
 
     check()

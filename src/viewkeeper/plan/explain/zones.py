@@ -10,6 +10,7 @@ from collections import Counter
 
 from viewkeeper.plan.explain.lines import ENTRIES, Line
 from viewkeeper.plan.explain.names import names_of, order_text, text_over, told_apart
+from viewkeeper.plan.lookups import key_sides, looked_up
 from viewkeeper.sql.relations import Aggregation, Index, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
 
 JOIN_SYMBOLS = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗", "semi": "⋉", "anti": "▷"}
@@ -22,8 +23,8 @@ def zone_of(relation: Relation) -> str:
             return f"{table.name}({', '.join(table.key)})"
         case Aggregation(input=source):
             return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
-        case Join(sides=sides):
-            return " × ".join(map(_part_of_zone, sides)) if not relation.keeps_first else zone_of(sides[0])
+        case Join():
+            return " × ".join(map(_part_of_zone, key_sides(relation)))
         case Union(inputs=inputs):
             return "(branch, key) of " + " ∪ ".join(map(_part_of_zone, inputs))
         case Top(input=source, order=order):
@@ -81,13 +82,14 @@ def join_key_text(join: Join) -> str:
 
 
 def _key_of_sides(join: Join) -> tuple[str, ...]:
-    """The keys of all sides, named like the columns of the join."""
+    """The keys of all sides that are not looked up, named like the columns of the join."""
     keys = [key_of(side) for side in join.sides]
     names = [{name.text for name in names_of(side)} for side in join.sides]
     every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
     often = Counter(name for each in every for name in each)
     owners = [_key_owners(side) for side in join.sides]
-    sides = [list(zip(*pair, strict=True)) for pair in zip(owners, keys, strict=True)]
+    pairs, lookups = zip(owners, keys, strict=True), looked_up(join)
+    sides = [[] if number in lookups else list(zip(*pair, strict=True)) for number, pair in enumerate(pairs)]
     return tuple(told_apart(join, sides, often))
 
 
@@ -97,15 +99,15 @@ def _key_owners(relation: Relation) -> tuple[str, ...]:
     if isinstance(root, Scan):
         return (root.table.name,) * len(root.table.key)
     if isinstance(root, Join):
-        return tuple(owner for side in root.shown_sides for owner in _key_owners(side))
+        return tuple(owner for side in key_sides(root) for owner in _key_owners(side))
     return ("",) * len(key_of(relation))
 
 
 def _part_of_zone(relation: Relation) -> str:
     """The zone of one side, in a form that can precede or follow ×."""
     root = _root(relation)
-    if isinstance(root, Join) and root.keeps_first:
-        return _part_of_zone(root.sides[0])
+    if isinstance(root, Join) and len(sides := key_sides(root)) == 1:
+        return _part_of_zone(sides[0])
     return zone_of(root) if isinstance(root, Scan | Join) else f"[{zone_of(root)}]"
 
 

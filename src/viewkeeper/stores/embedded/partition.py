@@ -8,7 +8,6 @@ the floor has passed them; so are the writes of an indexed epoch, so that they c
 from __future__ import annotations
 
 import hashlib
-import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +20,6 @@ from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Borders
-from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.stores import versions
 from viewkeeper.stores.embedded import tree
@@ -63,33 +61,15 @@ class Partition:
         reverse: bool,
     ) -> list[bytes | None]:
         prefix = tree.table_prefix(table)
-        with self.environment.read("records") as transaction:
-            return [
-                self._next_key(transaction, prefix, group, start, left_out, epoch, reverse=reverse)
-                for group, start in ranges
-            ]
+        bounds = [(prefix + group, prefix + start) for group, start in ranges]
 
-    def _next_key(
-        self,
-        transaction: lmdb.Transaction,
-        prefix: bytes,
-        group: bytes,
-        start: bytes,
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> bytes | None:
-        low, high = (group, start) if reverse else (start, after_prefix(group))
-        stop = after_prefix(prefix) if high is None else prefix + high
-        for key, chain in tree.scan(transaction, prefix + low, stop, reverse=reverse):
-            if versions.newest_epoch(chain) > epoch.epoch:
-                raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
-            entry = key[len(prefix) :]
-            is_there = entry != start and entry not in left_out
-            if is_there and versions.version_at(chain, epoch.epoch - 1, epoch.aborted) is not None:
-                return entry
-        return None
+        def is_right(key: bytes, chain: bytes) -> bool:
+            is_left_out = key[tree.TABLE_BYTES :] in left_out
+            return not is_left_out and versions.was_there(chain, epoch.epoch, epoch.aborted)
+
+        with self.environment.read("records") as transaction:
+            found = tree.next_keys(transaction, bounds, is_right, reverse=reverse)
+            return [key and key[tree.TABLE_BYTES :] for key in found]
 
     def scan_prefixes(
         self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
@@ -160,29 +140,16 @@ class Partition:
 
     def _purge(self, epoch: Inflight) -> None:
         """Delete records whose tombstone the floor has passed; a record written again since is left alone."""
-        while self._passed("written", epoch.floor, limit=1):
-            environment = self.environment
-            with environment.write("written") as transaction:
-                self._require_fence(transaction, environment.database("info"), epoch.epoch)
-                for entry, _ in self._passed("written", epoch.floor, limit=_PURGE_BATCH):
-                    transaction.delete(entry)
-        while self._passed("tombstones", epoch.floor, limit=1):
-            environment = self.environment
-            with environment.write("records") as transaction:
-                self._require_fence(transaction, environment.database("info"), epoch.epoch)
-                for entry, key in self._passed("tombstones", epoch.floor, limit=_PURGE_BATCH):
-                    chain = tree.get(transaction, key)
-                    if chain is not None and versions.is_dead(chain, epoch.floor, epoch.aborted):
-                        tree.delete(transaction, key)
-                    transaction.delete(entry, db=environment.database("tombstones"))
-                failpoint("partition.purge.before_commit")
-            failpoint("partition.purge.committed")
-
-    def _passed(self, database: str, floor: int, *, limit: int) -> list[tuple[bytes, bytes]]:
-        """Entries by epoch that the floor has passed, with the keys that they name."""
-        with self.environment.read(database) as transaction:
-            entries = itertools.islice(transaction.cursor().iternext(), limit)
-            return [(entry, key) for entry, key in entries if _EPOCH.unpack_from(entry)[0] <= floor]
+        environment = self.environment
+        for database in ("written", "tombstones"):
+            is_over = False
+            while not is_over:
+                with environment.write("records") as transaction:
+                    self._require_fence(transaction, environment.database("info"), epoch.epoch)
+                    index = transaction.cursor(environment.database(database))
+                    is_over = _purge_some(transaction, index, epoch, with_records=database == "tombstones")
+                    failpoint("partition.purge.before_commit")
+                failpoint("partition.purge.committed")
 
     def written_between(
         self, transaction: lmdb.Transaction, table: int, since: int, epoch: int
@@ -242,6 +209,23 @@ class Partition:
         fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]
         if fence != epoch:
             raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
+
+
+def _purge_some(transaction: lmdb.Transaction, index: lmdb.Cursor, epoch: Inflight, *, with_records: bool) -> bool:
+    """Delete entries of an index by epoch that the floor has passed, and the dead records they name; whether all went."""
+    records, floor, aborted = transaction.cursor(), epoch.floor, epoch.aborted
+    more = index.first()
+    for _ in range(_PURGE_BATCH):
+        entry, key = index.item()
+        if not more or not entry or _EPOCH.unpack_from(entry)[0] > floor:  # past the last entry there is no key
+            return True
+        if with_records and len(key) < tree.LIMIT:
+            if records.set_key(key) and versions.is_dead(records.value(), floor, aborted):
+                records.delete()
+        elif with_records and (chain := tree.get(transaction, key)) and versions.is_dead(chain, floor, aborted):
+            tree.delete(transaction, key)
+        more = index.delete()
+    return False
 
 
 def _has_records(transaction: lmdb.Transaction, table: int) -> bool:

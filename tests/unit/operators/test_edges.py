@@ -1,0 +1,51 @@
+"""An edge that only moves columns is done by Arrow, to what DuckDB returns for its SQL."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from viewkeeper.operators import edges
+from viewkeeper.operators.duck import run_sql
+
+DELTA = pa.table(
+    {
+        "ord": pa.array([5, 6, 1, 2, 9]),
+        "sign": pa.array([1, 1, 1, -1, -1], pa.int32()),
+        "c0": ["a", None, "c", None, ""],
+        "c1": pa.array([1, 2, None, None, 5], pa.int32()),
+        "c12": [b"x", b"", b"\x00", b"y", b"z"],
+    }
+)
+NAMES = "SELECT ord, sign, c1 AS j0, c0 AS k0, c12 AS v0 FROM delta"
+MOVES = [
+    "SELECT ord, sign FROM delta",
+    NAMES,
+    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL",
+    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL AND k0 IS NOT NULL",
+    f"SELECT * FROM ({NAMES}) WHERE v0 IS NOT NULL",
+    f"SELECT ord, sign, v0 AS k0, j0 AS c7, v0 AS c8 FROM ({NAMES})",
+    f"SELECT ord, sign, k0 AS v1 FROM (SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL)",
+    "SELECT * FROM (SELECT ord, sign, h0 AS j0 FROM (SELECT ord, sign, c1 AS h0, c0 AS c0 FROM delta)) "
+    "WHERE j0 IS NOT NULL",
+]
+OTHERS = [
+    "SELECT ord, sign, 1 AS k0 FROM delta",
+    "SELECT ord, sign, NULL AS k0 FROM delta",
+    "SELECT ord, sign, c1 AS k0, (c1 + 1) AS v0 FROM delta",
+    "SELECT ord, sign, c1 AS k0 FROM delta WHERE c1 > 1",
+    "SELECT ord, sign, h0 AS k0 FROM (SELECT ord, sign, (c1 + 1) AS h0 FROM delta)",
+    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL OR k0 IS NOT NULL",
+    f"SELECT * FROM ({NAMES}) WHERE j0 IS NOT NULL AND k0 > 'a'",
+]
+
+
+@pytest.mark.parametrize("sql", MOVES + OTHERS)
+def test_the_rows_are_those_of_duckdb(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(edges, "run_sql", lambda sql, **tables: asked.append(sql) or run_sql(sql, **tables))
+    expected = run_sql(sql, delta=DELTA)
+    found = edges.run_edge(sql, DELTA)
+
+    assert found.schema == expected.schema and found.to_pylist() == expected.to_pylist()
+    assert asked == ([] if sql in MOVES else [sql])
