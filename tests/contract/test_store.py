@@ -383,3 +383,11 @@ def test_a_plan_is_kept_for_the_epoch_in_flight_and_goes_with_the_next_one(subje
     for digest in ("first", "second"):
         with pytest.raises(CorruptStore, match=f"the plan {digest} of an epoch is not there"):
             store.read_plan(digest)
+
+
+def test_what_epochs_measured_is_kept_until_it_is_replaced(subject: Subject) -> None:
+    assert subject.store.read_measured() == {}
+    subject.store.keep_measured({"epochs": 1})
+    subject.store.keep_measured({"epochs": 2, "seen": {"7": 3}})
+
+    assert subject.store.read_measured() == {"epochs": 2, "seen": {"7": 3}}

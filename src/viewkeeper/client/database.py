@@ -179,10 +179,13 @@ class Database(Connection):
 
     def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "dot", "svg"] = "text") -> str:
         """The plan of a view, or of all: as text, as a Mermaid flowchart, as a graph for Graphviz, or drawn by it."""
+        from viewkeeper.client.costs import read_costs
         from viewkeeper.client.drawing import draw_svg
         from viewkeeper.plan.explain.explain import explain
 
-        told = explain(self.catalog(), name, form="dot" if form == "svg" else form)
+        catalog = self.catalog()
+        costs = read_costs(self.store, catalog, name) if form == "text" else None
+        told = explain(catalog, name, form="dot" if form == "svg" else form, costs=costs)
         return draw_svg(told) if form == "svg" else told
 
     def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:

@@ -15,6 +15,7 @@ from viewkeeper.catalog.create_text import create_text
 from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.catalog.optimize_views import optimize_views
 from viewkeeper.client.connection import Connection
+from viewkeeper.client.costs import read_costs
 from viewkeeper.client.result import Result
 from viewkeeper.client.tables import Table
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
@@ -243,10 +244,11 @@ def _describe(database: Connection, name: str) -> Result:
 def _explain(database: Connection, name: str | None, query: str | None) -> Result:
     catalog = database.catalog()
     if query is None:
-        text = explain(catalog, name)
+        text = explain(catalog, name, costs=read_costs(database.store, catalog, name))
     else:
-        view, nodes = define_view(catalog, "explained", query)
-        text = explain_view(catalog.with_explained(view, nodes), view)
+        view, nodes = define_view(catalog, "explained", query, without=database.store.read_epoch_record().stopped)
+        catalog = catalog.with_explained(view, nodes)
+        text = explain_view(catalog, view, costs=read_costs(database.store, catalog))
     return Result(("plan",), tuple((line,) for line in text.splitlines()))
 
 

@@ -10,18 +10,20 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
-from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, ViewFailed
+from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, StoreError, ViewFailed
 from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.measured import Measured
 from viewkeeper.model.positions import Positions, covers
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
@@ -55,6 +57,7 @@ class Coordinator:
         self._runner = runner
         self._state = steps.State(uuid.uuid4().hex, limits or EpochLimits())
         self._planned: tuple[str, PhysicalPlan] | None = None  # the newest plan, and its digest
+        self._bases: tuple[PhysicalPlan, dict[int, frozenset[int]]] | None = None  # of the newest plan's nodes
         self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
         self._clock = clock
         self._started = clock()
@@ -93,6 +96,8 @@ class Coordinator:
 
     def close(self) -> None:
         """Shut down in order after the last step; recovery from a crash does not need this."""
+        if self._state.measured_kept_at is not None:
+            self._keep_measured(self._state.measured)
         self._store.close_views(self._state.owner)
 
     def _follow(self, fact: steps.Fact) -> Committed | None:
@@ -122,6 +127,8 @@ class Coordinator:
                 return self._commit(ran)
             case steps.ReplaceViews(record):
                 self._replace_views(record)
+            case steps.KeepMeasured(measured):
+                self._keep_measured(measured)
             case event:
                 self.tell(event)
         return None
@@ -130,7 +137,8 @@ class Coordinator:
         owner = self._state.owner
         record = swap_record(self._store, lambda record: epochs.take_over(record, owner))
         self._store.open_views()
-        return steps.Claimed(record, *self._store.written_epochs())
+        measured = Measured.from_json(self._store.read_measured())
+        return steps.Claimed(record, *self._store.written_epochs(), measured)
 
     def _plan(self, record: EpochRecord, limits: EpochLimits) -> steps.Planned:
         """Where the next epoch ends, what it runs, and the tables of the views that it maintains.
@@ -173,12 +181,13 @@ class Coordinator:
         failpoint("run.synced")
         self._store.admit(epoch)
         failpoint("run.fenced")
+        plan = self._plan_of(epoch)
         try:
-            counts = self._runner.run(self._plan_of(epoch), epoch)
+            counts = self._runner.run(plan, epoch)
         except EpochFailed as error:
             return steps.RunFailed(epoch, error, self._size(epoch))
         failpoint("run.receipts")
-        return steps.Ran(epoch, counts)
+        return steps.Ran(epoch, counts, Measured() if epoch.chunks else self._measure(plan, counts))
 
     def _give_up(self, failed: steps.RunFailed) -> steps.GivenUp:
         owner = self._state.owner
@@ -199,7 +208,8 @@ class Coordinator:
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
-        return steps.CommittedInRecord(ran, record, self._clock() - self._started)
+        now = self._clock()
+        return steps.CommittedInRecord(ran, record, now - self._started, now)
 
     def _replace_views(self, record: EpochRecord) -> None:
         """Between two epochs: replace views by their replacements that are filled."""
@@ -208,6 +218,19 @@ class Coordinator:
             failpoint("replace.ready")
             swap_catalog(self._store, lambda catalog: catalog.with_replaced(record.filled, record.committed))
             failpoint("replace.swapped")
+
+    def _measure(self, plan: PhysicalPlan, counts: Counts) -> Measured:
+        if self._bases is None or self._bases[0] is not plan:
+            self._bases = plan, plan.bases
+        return Measured.of_epoch(counts, self._bases[1])
+
+    def _keep_measured(self, measured: Measured) -> None:
+        """Keep what epochs cost; a store that is full or busy loses it, and no view depends on it."""
+        with suppress(StoreError, OSError):
+            catalog = Catalog.from_json(self._store.read_catalog())
+            tables = {number for table in catalog.tables for number in table.tables}
+            tables |= {number for node in catalog.nodes for number in node.tables}
+            self._store.keep_measured(measured.only(tables).to_json())
 
     def _keep_plan(self, plan: PhysicalPlan) -> None:
         """Store the plan, unless it is that of the epoch before."""

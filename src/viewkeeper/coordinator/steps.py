@@ -7,7 +7,7 @@ whoever began it; an epoch is committed only after a run with all receipts (R18a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
@@ -15,8 +15,11 @@ from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Too
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Chunk
+from viewkeeper.model.measured import Measured
 from viewkeeper.model.positions import Cut
 from viewkeeper.settings import EpochLimits
+
+KEEP_MEASURED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class State:
     share: float = 1.0  # of the limits; smaller after an epoch that could not finish
     given_up: Inflight | None = None  # the last one
     attempts: int = 0  # at the epoch in flight
+    measured: Measured = field(default_factory=Measured)
+    measured_kept_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Claimed:
     record: EpochRecord
     oldest: int
     newest: int
+    measured: Measured = field(default_factory=Measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class Ran:
 
     epoch: Inflight
     counts: Counts
+    measured: Measured = field(default_factory=Measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,7 @@ class CommittedInRecord:
     ran: Ran
     record: EpochRecord
     seconds: float
+    now: float = 0.0
 
 
 Fact = Claimed | Found | Planned | Begun | Ran | RunFailed | GivenUp | CommittedInRecord
@@ -145,7 +153,14 @@ class ReplaceViews:
     record: EpochRecord
 
 
-Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | Event
+@dataclass(frozen=True, slots=True)
+class KeepMeasured:
+    """Keep in the store what epochs cost so far."""
+
+    measured: Measured
+
+
+Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | KeepMeasured | Event
 Decision = tuple[State, tuple[Action, ...]]
 
 
@@ -156,7 +171,7 @@ def step(fact: Fact, state: State) -> Decision:
     """
     match fact:
         case Claimed():
-            return state, _claimed(fact, state.owner)
+            return replace(state, measured=fact.measured), _claimed(fact, state.owner)
         case Found(record):
             if record.owner != state.owner:
                 raise _taken_over()
@@ -177,7 +192,8 @@ def step(fact: Fact, state: State) -> Decision:
         case GivenUp():
             return _given_up(fact, state)
         case CommittedInRecord():
-            return replace(state, share=min(1.0, 2 * state.share)), _committed(fact)
+            state, kept = _measured(fact, replace(state, share=min(1.0, 2 * state.share)))
+            return state, (*_committed(fact), *kept)
         case _:
             assert_never(fact)
 
@@ -230,6 +246,16 @@ def _committed(fact: CommittedInRecord) -> tuple[Action, ...]:
     fills = fact.record.filling.values()
     filling = Backfilling(len(fills), sum(fill.rows for fill in fills), sum(fill.total for fill in fills))
     return (ReplaceViews(fact.record), done, *((filling,) if fills else ()))
+
+
+def _measured(fact: CommittedInRecord, state: State) -> Decision:
+    """Add what the epoch measured; every few seconds all of it is kept."""
+    if not fact.ran.measured.epochs:
+        return state, ()
+    state = replace(state, measured=state.measured.plus(fact.ran.measured))
+    if state.measured_kept_at is not None and fact.now < state.measured_kept_at + KEEP_MEASURED_SECONDS:
+        return state, ()
+    return replace(state, measured_kept_at=fact.now), (KeepMeasured(state.measured),)
 
 
 _WHOLE = "restore the whole store, not a part of it"

@@ -1,27 +1,92 @@
 """Counts: how much work an epoch, or a task of one, did.
 
-In: counts of parts. Out: their total. Always: only what costs is counted: rows, records, bytes and CPU time.
+In: counts of parts. Out: their total. Always: only what costs is counted: rows, records, bytes and CPU time; counted by
+the call, never by the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+Counted = TypeVar("Counted")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """The changes of one base table. A log without before-images does not show inserts: they count as updates."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done for one table of a node: records read by key (`gets`) and in key order (`scanned`), written and deleted.
+
+    `bytes` are those of the keys and rows written. `inputs` are the events and contributions that reached the node,
+    counted at the node's own table.
+    """
+
+    inputs: int = 0
+    gets: int = 0
+    scanned: int = 0
+    puts: int = 0
+    deletes: int = 0
+    bytes: int = 0
+
+    @property
+    def reads(self) -> int:
+        return self.gets + self.scanned
+
+    @property
+    def writes(self) -> int:
+        return self.puts + self.deletes
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much work was done; `read_seconds` and `apply_seconds` are CPU time."""
+    """How much work was done; all seconds are CPU time.
+
+    `get_seconds` and `put_seconds` are those that the store took of `apply_seconds`. `changes` are by base table, `tables`
+    by table of a node.
+    """
 
     rows_read: int = 0  # changes of the log, and rows of backfills
-    records_read: int = 0
-    records_written: int = 0
-    bytes_written: int = 0
     read_seconds: float = 0.0
     apply_seconds: float = 0.0
+    get_seconds: float = 0.0
+    put_seconds: float = 0.0
+    changes: dict[int, ChangeCounts] = field(default_factory=dict)
+    tables: dict[int, Work] = field(default_factory=dict)
+
+    @property
+    def records_written(self) -> int:
+        return sum(work.writes for work in self.tables.values())
 
     @staticmethod
     def total(parts: Iterable[Counts]) -> Counts:
-        together = list(parts)
-        return Counts(*(sum(map(attrgetter(field.name), together)) for field in fields(Counts)))
+        return add_up([Counts(), *parts])
+
+
+def add_up(parts: Sequence[Counted]) -> Counted:
+    """The sum of numbers, of dicts by their keys, of dataclasses by their fields."""
+    first: Any = parts[0]
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(first, dict):
+        found: dict[Any, list[Any]] = {}
+        for part in parts:
+            for key, value in part.items():  # type: ignore[attr-defined]
+                found.setdefault(key, []).append(value)
+        return {key: add_up(values) for key, values in found.items()}  # type: ignore[return-value]
+    if isinstance(first, (int, float)):
+        return sum(parts)  # type: ignore[arg-type, return-value]
+    names = [one.name for one in fields(first)]
+    return type(first)(*(add_up([getattr(part, name) for part in parts]) for name in names))

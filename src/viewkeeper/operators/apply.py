@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
+from viewkeeper.operators.measuring import MeasuredTables
 from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
 from viewkeeper.settings import WorkSettings
 
@@ -67,12 +67,11 @@ class Applier:
 
     def __init__(self, store: VersionedTables, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
         failpoint("apply.start")
-        self.store = store
+        self.store = MeasuredTables(store)
         self.epoch = epoch
         self.settings = settings
         self._owned = owned
         self._writes: list[VersionWrite] = []
-        self._found = 0
 
     def find(self, table: int, keyed: pa.Table) -> Found:
         """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
@@ -85,7 +84,6 @@ class Applier:
             if partition not in self._owned:
                 raise InvariantBroken(f"a record of partition {partition} reached a manager that does not own it")
         versions = self.store.read_versions(table, input_["key"].combine_chunks(), partitions, self.epoch)
-        self._found += len(input_)
         failpoint("apply.read")
         return Found(table, input_, versions)
 
@@ -120,13 +118,6 @@ class Applier:
         failpoint("apply.computed")
         self.store.write_versions(self._writes, self.epoch)
         failpoint("apply.written")
-
-    @property
-    def counts(self) -> Counts:
-        """How many records were found, and how many of them change."""
-        written = sum(len(write.chosen) for write in self._writes)
-        size = sum(write.rows.nbytes for write in self._writes)
-        return Counts(records_read=self._found, records_written=written, bytes_written=size)
 
 
 def differs(left: pa.Array, right: pa.Array) -> np.ndarray:

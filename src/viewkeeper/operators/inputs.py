@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.counts import ChangeCounts, Counts, add_up
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.operators.apply import Changes
@@ -93,16 +94,16 @@ class DeltaCollector:
 
 def read_split(
     store: Store, plan: PhysicalPlan, epoch: Inflight, split: Split, settings: WorkSettings
-) -> tuple[list[Input], int]:
-    """The input that a split gives (log changes for nodes or DELTAs, rows for nodes), and how many rows were read."""
+) -> tuple[list[Input], Counts]:
+    """The input that a split gives (log changes for nodes or DELTAs, rows for nodes), and what was read for it."""
     failpoint("split.start")
     collector = DeltaCollector(plan, epoch, settings)
     reader = _SplitReader(store, plan, epoch, split, collector)
-    count = reader.read_changes() if split.chunk is None else reader.read_rows(epoch.chunks[split.chunk])
+    counts = reader.read_changes() if split.chunk is None else reader.read_rows(epoch.chunks[split.chunk])
     failpoint("split.read")
     inputs = collector.inputs()
     forget_relations()
-    return inputs, count
+    return inputs, counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +114,20 @@ class _SplitReader:
     split: Split
     collector: DeltaCollector
 
-    def read_changes(self) -> int:
+    def read_changes(self) -> Counts:
         """The changes of a range of the log."""
-        count = 0
+        found: dict[int, ChangeCounts] = {}
         for source, batch in self.store.read_log(self.split.stream, self.split.start, self.split.stop):
-            count += len(batch)
-            if (delta := self.plan.delta_of(source)) is not None:
+            delta = self.plan.delta_of(source)
+            counted = _counted(batch, has_befores=delta is None)
+            found[source] = add_up([found.get(source, ChangeCounts()), counted])
+            if delta is not None:
                 self.collector.add(delta.table, ROWS, log_events(delta, batch))
                 continue
             for chunk, readers in _readers(self.plan, self.epoch, source):
                 flowing = batch if chunk is None else self._filled(batch, self.epoch.chunks[chunk])
                 self.collector.add_changes(source, flowing, readers)
-        return count
+        return Counts(rows_read=sum(one.total for one in found.values()), changes=found)
 
     def _filled(self, changes: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
         """The changes of rows that a backfill had before this chunk."""
@@ -133,7 +136,7 @@ class _SplitReader:
             return changes
         return changes.filter(pc.less_equal(changes["key"], pa.scalar(borders[0], pa.binary())))
 
-    def read_rows(self, chunk: Chunk) -> int:
+    def read_rows(self, chunk: Chunk) -> Counts:
         """Rows of a chunk: as of the epoch's end from the base, as of the epoch before from records (R12)."""
         plan, split, epoch, count = self.plan, self.split, self.epoch, 0
         readers = [(node, number) for node, number in plan.readers(chunk.source) if node.backfill in chunk.tables]
@@ -149,7 +152,7 @@ class _SplitReader:
         for node in plan.nodes if split.opens else ():
             if isinstance(node, AggregateNode) and node.always and opening_chunk(epoch, node.backfill) == split.chunk:
                 self.collector.add(node.table, GROUPS, first_contribution(node))
-        return count
+        return Counts(rows_read=count)
 
 
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:
@@ -158,6 +161,11 @@ def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple
     for node, number in plan.readers(source):
         found.setdefault(chunk_of(epoch, node.backfill, source), []).append((node, number))
     yield from found.items()
+
+
+def _counted(changes: pa.RecordBatch, *, has_befores: bool) -> ChangeCounts:
+    inserts, deletes = changes["before"].null_count if has_befores else 0, changes["after"].null_count
+    return ChangeCounts(inserts, len(changes) - inserts - deletes, deletes)
 
 
 def _wanted(readers: Sequence[Reader]) -> list[int]:

@@ -83,8 +83,8 @@ class EpochProgram:
 
     def _read(self, open_store: OpenStore, split: Split) -> Iterator[Message]:
         started = time.thread_time()
-        inputs, rows = read_split(open_store(), self.plan, self.epoch, split, self.settings)
-        counts = Counts(rows_read=rows, read_seconds=time.thread_time() - started)
+        inputs, counts = read_split(open_store(), self.plan, self.epoch, split, self.settings)
+        counts = replace(counts, read_seconds=time.thread_time() - started)
         yield from self._addressed(inputs)
         del inputs
         failpoint("task.read")
@@ -151,12 +151,13 @@ class StagePart:
         applier = Applier(self.store, self.owned, self.epoch, self.settings)
         for node in self.nodes:
             if channels := _by_channel(one for one in inputs if one.table == node.table):
+                applier.store.add_input(node.table, sum(len(rows) for tables in channels.values() for rows in tables))
                 with nullcontext() if isinstance(node, DeltaNode) else blamed(node.table):
                     yield from self._apply_node(applier, node, channels, collector)
         yield collector.inputs()
         forget_relations()
         applier.write()
-        self.counts = applier.counts
+        self.counts = applier.store.counts
         failpoint("stage.applied")
 
     def _apply_node(

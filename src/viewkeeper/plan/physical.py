@@ -82,6 +82,15 @@ class PhysicalPlan:
         return tuple(sorted(found))
 
     @property
+    def bases(self) -> dict[int, frozenset[int]]:
+        """The base tables that each node is computed from, by its table."""
+        found: dict[int, frozenset[int]] = {delta.table: frozenset((delta.source.id,)) for delta in self.deltas}
+        for node in self.nodes:
+            sources = (edge.source for edge in node.edges)
+            found[node.table] = frozenset().union(*(found.get(source, {source}) for source in sources))
+        return found
+
+    @property
     def backfills(self) -> tuple[int, ...]:
         """The backfills that fill, or filled, the nodes."""
         return tuple(dict.fromkeys(node.backfill for node in self.nodes))

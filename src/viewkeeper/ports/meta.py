@@ -23,7 +23,7 @@ class Claim(Protocol):
 
 
 class Meta(Protocol):
-    """Epoch record, catalog and plans."""
+    """Epoch record, catalog, plans, and what epochs measured."""
 
     def read_epoch_record(self) -> EpochRecord:
         """The epoch record as last swapped in."""
@@ -66,6 +66,14 @@ class Meta(Protocol):
 
     def read_plan(self, digest: str) -> dict:
         """The plan stored for the epoch in flight; CorruptStore when it is missing."""
+        ...
+
+    def keep_measured(self, measured: dict) -> None:
+        """Replace what epochs measured, as JSON. It may be lost, and readers need not see it at once."""
+        ...
+
+    def read_measured(self) -> dict:
+        """What epochs measured; empty when there is nothing."""
         ...
 
     def claim(self, *, take_over: bool) -> Claim:

@@ -106,6 +106,10 @@ class Meta(Protocol):
 
     def read_plan(self, digest: str) -> dict: ...
 
+    def keep_measured(self, measured: dict) -> None: ...
+
+    def read_measured(self) -> dict: ...
+
 
 class NodeStore(Protocol):
     """A store whose rows are on nodes, by the hash of their keys, and whose records are in partitions."""
@@ -292,6 +296,12 @@ class NodeStore(Protocol):
 
     def read_plan(self, digest: str) -> dict:
         return self.meta.read_plan(digest)
+
+    def keep_measured(self, measured: dict) -> None:
+        self.meta.keep_measured(measured)
+
+    def read_measured(self) -> dict:
+        return self.meta.read_measured()
 
     # view tables
 

@@ -428,5 +428,5 @@ def test_a_query_may_be_explained_while_what_it_reads_is_being_replaced(db: vk.D
     replace(db)
 
     assert any("sum(x)" in line for (line,) in db.execute(f"EXPLAIN {NEW}").rows)
-    assert db.execute("EXPLAIN SELECT n + 1 AS more FROM v").rows[-1][0].endswith("→ more")
+    assert any(line.endswith("→ more") for (line,) in db.execute("EXPLAIN SELECT n + 1 AS more FROM v").rows)
     assert state(db) == "ready, being replaced"

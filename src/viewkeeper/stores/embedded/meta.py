@@ -20,6 +20,7 @@ from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.stores.embedded.environment import Environment
 
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
+_MEASURED = b"measured"
 _PLAN = b"plan "  # and its digest
 
 
@@ -103,6 +104,13 @@ class Meta:
         if plan is None:
             raise CorruptStore(f"the plan {digest} of an epoch is not there", "restore the whole store from a backup")
         return plan
+
+    def keep_measured(self, measured: dict) -> None:
+        with self.environment.write("meta") as transaction:
+            transaction.put(_MEASURED, _dump(measured))
+
+    def read_measured(self) -> dict:
+        return self._read(_MEASURED) or {}
 
     def sync(self) -> None:
         self.environment.sync()

@@ -24,6 +24,7 @@ class Meta:
         self._catalog = "{}"
         self._horizon = horizon_bytes(record_to_json(record), {})
         self._plans: dict[str, str] = {}
+        self._measured = "{}"
         self._changes = 0
 
     def read_epoch_record(self) -> EpochRecord:
@@ -57,6 +58,12 @@ class Meta:
         if digest not in self._plans:
             raise CorruptStore(f"the plan {digest} of an epoch is not there", "make a new store")
         return json.loads(self._plans[digest])
+
+    def keep_measured(self, measured: dict) -> None:
+        self._measured = json.dumps(measured)
+
+    def read_measured(self) -> dict:
+        return json.loads(self._measured)
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         with self._lock:

@@ -1,0 +1,55 @@
+"""Costs of a database's plan: the statistics that its store has, and what the model makes of them.
+
+In: an open database. Out: estimates and measurements for EXPLAIN. Always: read without a lock; records are counted, and
+some rows of each base table are looked at, so a large store takes a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.model.measured import Measured
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.plan.cost.statistics import TEXT_BYTES, Statistics, row_bytes
+from viewkeeper.plan.explain.cost_text import Costs
+from viewkeeper.ports.store import Store
+
+_SAMPLE_ROWS = 1_000
+_SAMPLE_BYTES = 1 << 20
+
+
+def read_costs(store: Store, catalog: Catalog, name: str | None = None) -> Costs:
+    """What all views of a catalog cost, some of which the store may not have yet; records are counted for those that the
+    view `name` needs, or for all.
+    """
+    views = catalog.views if name is None else (catalog.view(name),)
+    return Costs.of(catalog, read_statistics(store, catalog, views))
+
+
+def read_statistics(store: Store, catalog: Catalog, views: Sequence[ViewDefinition]) -> Statistics:
+    """What the store knows of the tables that views read, and of their nodes that are filled."""
+    record = store.read_epoch_record()
+    nodes = {node.table: node for view in views for node in catalog.stored(view)}
+    filled = [one for one in nodes.values() if one.backfill in record.filled and one.table not in record.stopped]
+    read = {base for view in views for base in catalog.bases_of(view)}
+    tables = [table for table in catalog.tables if table.id in read]
+    kept = [*(table.delta for table in tables), *(number for node in filled for number in node.tables)]
+    return Statistics(
+        rows={table.id: store.count_rows(table.id) for table in tables},
+        records={table: store.count_records(table) for table in kept if table is not None},
+        text_bytes={table.id: _text_bytes(store, table) for table in tables},
+        measured=Measured.from_json(store.read_measured()),
+    )
+
+
+def _text_bytes(store: Store, table: TableSchema) -> float:
+    """The average length of a table's texts, from its first rows."""
+    texts = sum(column.type.width is None for column in table.value_columns)
+    if not texts:
+        return TEXT_BYTES
+    rows = size = 0
+    for part in store.parts(table.id):
+        found = store.row_borders(table.id, part, b"", rows_max=_SAMPLE_ROWS, bytes_max=_SAMPLE_BYTES, pieces=1)
+        rows, size = rows + found.rows, size + found.bytes
+    return max(0.0, size / rows - row_bytes(table.value_columns, 0.0)) / texts if rows else TEXT_BYTES

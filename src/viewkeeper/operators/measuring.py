@@ -1,0 +1,94 @@
+"""Measuring: the tables of a store as view programs use them, with counts of what they ask for.
+
+In: a store. Out: its answers, and the work by table. Always: the store is asked the same as without it; counted by the
+call, never by the row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.model.counts import Counts, Work
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
+
+
+class MeasuredTables:
+    """The part of `VersionedTables` that view programs use."""
+
+    def __init__(self, store: VersionedTables) -> None:
+        self._store = store
+        self.partitions = store.partitions
+        self._found: dict[int, Counter[str]] = {}
+        self._get_seconds = self._put_seconds = 0.0
+
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
+        started = time.thread_time()
+        found = self._store.read_versions(table, keys, partitions, epoch)
+        self._get_seconds += time.thread_time() - started
+        self._add(table, gets=len(keys))
+        return found
+
+    def next_keys(
+        self,
+        partition: int,
+        table: int,
+        ranges: Sequence[tuple[bytes, bytes]],
+        left_out: frozenset[bytes],
+        epoch: Inflight,
+        *,
+        reverse: bool,
+    ) -> list[bytes | None]:
+        self._add(table, scanned=len(ranges))
+        started = time.thread_time()
+        found = self._store.next_keys(partition, table, ranges, left_out, epoch, reverse=reverse)
+        self._get_seconds += time.thread_time() - started
+        return found
+
+    def scan_prefixes(
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        started = time.thread_time()
+        for batch in self._store.scan_prefixes(partition, table, prefixes, epoch, rows_max=rows_max):
+            self._get_seconds += time.thread_time() - started
+            self._add(table, scanned=len(batch))
+            yield batch
+            started = time.thread_time()
+        self._get_seconds += time.thread_time() - started
+
+    def has_records(self, partition: int, table: int) -> bool:
+        return self._store.has_records(partition, table)
+
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        for write in writes:
+            gone = write.rows.null_count
+            self._add(write.table, puts=len(write.rows) - gone, deletes=gone, bytes=_bytes(write))
+        started = time.thread_time()
+        self._store.write_versions(writes, epoch)
+        self._put_seconds += time.thread_time() - started
+
+    def add_input(self, table: int, rows: int) -> None:
+        """Rows that reached the node whose own table this is."""
+        self._add(table, inputs=rows)
+
+    @property
+    def counts(self) -> Counts:
+        tables = {table: Work(**found) for table, found in self._found.items()}
+        return Counts(get_seconds=self._get_seconds, put_seconds=self._put_seconds, tables=tables)
+
+    def _add(self, table: int, **counts: int) -> None:
+        self._found.setdefault(table, Counter()).update(counts)
+
+
+def _bytes(write: VersionWrite) -> int:
+    """The bytes of the keys and rows that are written."""
+    if not len(write.chosen):
+        return 0
+    keys = np.asarray(pc.binary_length(write.found.keys))[write.chosen].sum()
+    return int(keys) + (pc.sum(pc.binary_length(write.rows)).as_py() or 0)

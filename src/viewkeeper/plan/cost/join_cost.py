@@ -1,0 +1,144 @@
+"""The cost of ⋈: entries of the REVERSE-JOIN, rows met under join keys, and pairs that change.
+
+In: a join, and of each side its rows and changes. Out: its tables, its output and the changes of that. Always: join keys
+are drawn evenly, and those of the side with fewer are among those of the other, as in textbooks. A row that comes under a
+new row key has no partners yet where the join key is the row key: what refers to it comes later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from viewkeeper.model.schema import Column
+from viewkeeper.plan.cost.costs import TableCost
+from viewkeeper.plan.cost.flows import Flow, kept, moved_by, pass_share, sum_of, together
+from viewkeeper.plan.cost.lineage import Tables
+from viewkeeper.plan.cost.statistics import DISTINCT_SHARE, Kinds, alone_share, distinct, net_changes
+from viewkeeper.plan.nodes import SIDE, JoinNode
+from viewkeeper.sql.relations import Join
+
+COUNT_BYTES, COUNTS_BYTES = 11.0, 19.0  # rows of one count, and of two
+
+Size = Callable[[Sequence[Column], Sequence[Column]], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """`moved_by` are the base tables whose updates change the join key; `is_unique`: the join key has the row key."""
+
+    rows: float
+    flow: Flow
+    moved_by: Tables
+    is_unique: bool
+
+    @property
+    def moved(self) -> Flow:
+        return moved_by(self.flow, self.moved_by)
+
+    @property
+    def keys(self) -> float:
+        return self.rows if self.is_unique else self.rows * DISTINCT_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCost:
+    tables: dict[int, TableCost]
+    rows: float
+    flow: Flow
+
+
+def join_cost(node: JoinNode, relation: Join, sides: Sequence[JoinSide], pairs: float | None, size: Size) -> JoinCost:
+    """`pairs`: how many there are, where that is known."""
+    every = math.prod(side.rows for side in sides)
+    keys = max(1.0, *(side.keys for side in sides))
+    if pairs:
+        keys = max(1.0, (every / pairs) ** (1 / (len(sides) - 1)))
+    fans = [every / keys ** (len(sides) - 1) / side.rows if side.rows else 0.0 for side in sides]
+    crossing = [alone_share(side.rows, min(keys, side.keys)) for side in sides]
+    entries = _entries(node, sides, size)
+    touched = [distinct(sum_of(side.moved).total, keys) for side in sides]
+    others = [(sum(side.rows for side in sides) - side.rows) / keys for side in sides]
+    met = [_met(side, count, other) for side, count, other in zip(sides, touched, others, strict=True)]
+    if relation.keeps_first:
+        rows, flow = _first_kept(relation, sides, fans[0], crossing[1], others[1])
+        met = [0.0, met[1] * crossing[1] * _crossing_share(sides[1])] if node.counts is not None else met
+    else:
+        rows, flow = _paired(node, sides, fans, crossing)
+    tables: dict[int, TableCost] = {node.table: replace(entries, scanned=sum(met))}
+    key, _ = size(node.on, ())
+    if node.counts is not None:
+        writes = sum(net_changes(sum_of(side.moved), keys).changed for side in sides)
+        whole = key + COUNTS_BYTES
+        tables[node.counts] = TableCost(sum(touched), 0.0, writes, writes * whole, keys, whole)
+    if node.matches is not None:
+        count = entries.gets + sum_of(flow).total
+        whole = key + COUNT_BYTES
+        tables[node.matches] = TableCost(count, 0.0, count, count * whole, sides[0].rows, whole)
+    return JoinCost(tables, rows, flow)
+
+
+def _entries(node: JoinNode, sides: Sequence[JoinSide], size: Size) -> TableCost:
+    whole = TableCost()
+    for side, one in zip(sides, node.sides, strict=True):
+        whole = whole.plus(kept(sum_of(side.moved), side.rows, *size((*node.on, SIDE, *one.key), one.row)))
+    return whole
+
+
+def _met(side: JoinSide, touched: float, entries: float) -> float:
+    """The other sides' entries under the join keys that changed rows of a side have."""
+    kinds = sum_of(side.moved)
+    new = kinds.inserts / kinds.total if side.is_unique and kinds.total else 0.0
+    return touched * (1.0 - new) * entries
+
+
+def _crossing_share(side: JoinSide) -> float:
+    """Of the join keys that changed rows have, the share whose number of rows changes."""
+    kinds = sum_of(side.moved)
+    return (kinds.inserts + kinds.deletes) / kinds.total if kinds.total else 0.0
+
+
+def _partners(side: JoinSide, kinds: Kinds, fan: float) -> Kinds:
+    """The pairs that changes of a side's rows change."""
+    return Kinds(0.0 if side.is_unique else kinds.inserts * fan, kinds.updates * fan, kinds.deletes * fan)
+
+
+def _paired(
+    node: JoinNode, sides: Sequence[JoinSide], fans: Sequence[float], crossing: Sequence[float]
+) -> tuple[float, Flow]:
+    flows: list[Flow] = []
+    rows = [fans[0] * sides[0].rows]
+    for number, (side, fan) in enumerate(zip(sides, fans, strict=True)):
+        is_kept = node.sides[number].preserved
+        rows += [side.rows] if is_kept else []
+        for base, kinds in side.moved.items():
+            given = _partners(side, kinds, fan)
+            if is_kept:  # every row is in the result
+                given = Kinds(*map(max, zip(_each(given), _each(kinds), strict=True)))
+            if any(one.preserved for place, one in enumerate(node.sides) if place != number):
+                alone = given.times(crossing[number])  # a partner that goes leaves a row without any
+                given = given.plus(Kinds(alone.deletes, 0.0, alone.inserts))
+            flows.append({base: given})
+    return max(rows), together(flows)
+
+
+def _each(kinds: Kinds) -> tuple[float, float, float]:
+    return kinds.inserts, kinds.updates, kinds.deletes
+
+
+def _first_kept(
+    relation: Join, sides: Sequence[JoinSide], fan: float, crossing: float, others: float
+) -> tuple[float, Flow]:
+    """SEMI and ANTI: rows of the first side, which a match lets pass or not."""
+    matched = -math.expm1(-fan) if not sides[1].is_unique else min(1.0, fan)
+    share = matched if relation.kind == "semi" else 1.0 - matched
+    first = {
+        base: pass_share(kinds, share, share if base in sides[0].moved_by else 1.0)
+        for base, kinds in sides[0].flow.items()
+    }
+    second: Flow = {}
+    for base, kinds in sides[1].moved.items():
+        found = _partners(sides[1], Kinds(kinds.inserts, 0.0, kinds.deletes), others * crossing)
+        second[base] = found if relation.kind == "semi" else Kinds(found.deletes, 0.0, found.inserts)
+    return sides[0].rows * share, together([first, second])

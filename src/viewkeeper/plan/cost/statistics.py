@@ -1,0 +1,158 @@
+"""Statistics: what is known of tables, and what is taken for granted where nothing is.
+
+In: numbers of rows and records, and what epochs measured. Out: rates of changes, selectivities, bytes of records. Always:
+pure; a number that is not known is a documented default, those of System R where it has one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from viewkeeper.model.measured import Measured
+from viewkeeper.model.schema import Column
+from viewkeeper.sql.expressions import Call, Expression, Literal, operands
+
+CHANGES_PER_EPOCH = 1_000
+ROWS = 10_000  # of a base table that nothing is known of
+DISTINCT_SHARE = 0.1  # distinct values of a group or of a join key, for each row
+HAVING_SHARE = 1 / 3
+TEXT_BYTES = 16.0
+_EQUAL, _RANGE, _OTHER = 1 / 10, 1 / 3, 1 / 3
+_IN_MAX = 1 / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Changes of one kind of rows in an epoch, as rates: paper 3's i(v), u(v) and d(v)."""
+
+    inserts: float = 0.0
+    updates: float = 0.0
+    deletes: float = 0.0
+
+    @property
+    def delta_rows(self) -> float:
+        """An update is a row deleted and a row inserted."""
+        return self.inserts + 2 * self.updates + self.deletes
+
+    @property
+    def total(self) -> float:
+        return self.inserts + self.updates + self.deletes
+
+    def plus(self, other: Kinds) -> Kinds:
+        return Kinds(self.inserts + other.inserts, self.updates + other.updates, self.deletes + other.deletes)
+
+    def times(self, factor: float) -> Kinds:
+        return Kinds(self.inserts * factor, self.updates * factor, self.deletes * factor)
+
+    def moved(self, share: float = 1.0) -> Kinds:
+        """With that share of the updates as a row that goes and another that comes."""
+        moved = self.updates * share
+        return Kinds(self.inserts + moved, self.updates - moved, self.deletes + moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """`rows` are those of base tables, `records` those of tables of filled nodes, both by table.
+
+    `text_bytes`: how long the texts of a base table are on average.
+    """
+
+    rows: Mapping[int, float] = field(default_factory=dict)
+    records: Mapping[int, float] = field(default_factory=dict)
+    text_bytes: Mapping[int, float] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
+
+    @property
+    def changes_per_epoch(self) -> float:
+        changes = sum(one.total for one in self.measured.counts.changes.values())
+        return max(1.0, changes / self.measured.epochs) if changes else CHANGES_PER_EPOCH
+
+    def rates(self, bases: Sequence[int]) -> dict[int, Kinds]:
+        """The changes of each base table in an epoch: as measured, else equally many updates of each.
+
+        A table that had no change while others had counts as if it had had one.
+        """
+        seen = self.measured.counts.changes
+        shares = {base: float(seen[base].total) if base in seen else 1.0 for base in bases}
+        whole = sum(shares.values()) or 1.0
+        return {base: self._kinds(base).times(self.changes_per_epoch * shares[base] / whole) for base in bases}
+
+    def _kinds(self, base: int) -> Kinds:
+        seen = self.measured.counts.changes.get(base)
+        if seen is None or not seen.total:
+            return Kinds(updates=1.0)
+        return Kinds(seen.inserts, seen.updates, seen.deletes).times(1 / seen.total)
+
+
+def selectivity(condition: Expression) -> float:
+    """The share of rows for which a condition is true, from its form alone."""
+    match condition:
+        case Literal(value=value):
+            return 1.0 if value is True else 0.0
+        case Call(name="and"):
+            return math.prod(map(selectivity, operands(condition, "and")))
+        case Call(name="or"):
+            return 1.0 - math.prod(1.0 - selectivity(part) for part in operands(condition, "or"))
+        case Call(name="not", args=(arg,)):
+            return 1.0 - selectivity(arg)
+        case Call(name="in", args=args):
+            return min(_IN_MAX, _EQUAL * (len(args) - 1))
+        case Call(name="=" | "<=>" | "is null" | "like"):
+            return _EQUAL
+        case Call(name="<>"):
+            return 1.0 - _EQUAL
+        case Call(name="<" | "<=" | ">" | ">="):
+            return _RANGE
+    return _OTHER
+
+
+def distinct(picks: float, among: float) -> float:
+    """How many of `among` equally likely things are expected to be picked at least once (Cardenas)."""
+    if among <= 1.0:
+        return min(picks, max(among, 0.0))
+    return min(picks, among * -math.expm1(picks * math.log1p(-1.0 / among)))
+
+
+def alone_share(rows: float, groups: float) -> float:
+    """How likely a row is the only one of its group, where rows fall into groups at random.
+
+    Groups then have a Poisson number of rows, of which those without any are not seen: rows / groups = x / (1 - e^-x).
+    """
+    size = rows / groups if groups > 0 else 1.0
+    low, high = 0.0, max(size, 1e-9)
+    for _ in range(40):
+        x = (low + high) / 2
+        low, high = (x, high) if x / -math.expm1(-x) < size else (low, x)
+    return math.exp(-low)
+
+
+@dataclass(frozen=True, slots=True)
+class Netted:
+    """Of counters that rows come to and go from: how many are met, and how many of these have another count then."""
+
+    met: float
+    changed: float
+
+
+def net_changes(kinds: Kinds, counters: float) -> Netted:
+    """What comes to a counter and goes from it in one epoch may cancel out (Skellam's distribution)."""
+    met = distinct(kinds.inserts + kinds.deletes, counters)
+    come, gone = (count / counters if counters else 0.0 for count in (kinds.inserts, kinds.deletes))
+    term, bessel, quarter = 1.0, 1.0, come * gone
+    for k in range(1, 40):
+        term *= quarter / (k * k)
+        bessel += term
+    return Netted(met, max(0.0, met - counters * math.exp(-come - gone) * (bessel - 1.0)))
+
+
+def key_bytes(key: Sequence[Column], text_bytes: float) -> float:
+    """The bytes of a key: a tag for each part, and two that end a text."""
+    return sum(1 + (text_bytes + 2 if one.type.width is None else one.type.width) for one in key)
+
+
+def row_bytes(row: Sequence[Column], text_bytes: float) -> float:
+    """The bytes of a row: how many columns, which are NULL, values, and where each text ends."""
+    values = (4 + text_bytes if one.type.width is None else one.type.width for one in row)
+    return 2 + (len(row) + 7) // 8 + sum(values)
