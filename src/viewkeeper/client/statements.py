@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import cast
 
 from viewkeeper.catalog.catalog import Catalog
@@ -145,9 +144,16 @@ def _replace_view(database: Connection, statement: sql.CreateView) -> Result:
 
 
 def _optimize(database: Connection) -> Result:
-    record = database.store.read_epoch_record()
     before = {view.id for view in database.catalog().kept}
-    change = partial(optimize_views, epoch=record.committed, filled=record.filled, stopped=record.stopped)
+
+    def change(catalog: Catalog) -> Catalog:
+        while True:
+            record = database.store.read_epoch_record()
+            changed = optimize_views(catalog, record.committed, filled=record.filled, stopped=record.stopped)
+            # a view that an epoch has filled meanwhile can be read, so it must not be replaced at once
+            if database.store.read_epoch_record().filled == record.filled:
+                return changed
+
     changed = [view for view in database.change_catalog(change).kept if view.id not in before]
     if not changed:
         return Result(message="no view would gain from being computed with others")
