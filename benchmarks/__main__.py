@@ -35,7 +35,7 @@ QUESTIONS = {
     "memory": "peak memory for a backlog of 1,000,000 and of 5,000,000 changes",
     "epoch_steps": "where does the time of an epoch go, in one process and on Spark?",
     "chain": "what does one more view over a view cost?",
-    "dashboards": "what do 1, 10, 100 and 300 views over one table cost, optimized and not?",
+    "dashboards": "what do 1, 10, 100 and 300 views over one table or join cost, optimized and not?",
     "visibility": "how long until a single put is seen in a view?",
     "idle_cost": "what does a pipeline use that has nothing to do?",
 }
@@ -109,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     sizes.add_argument("--backlogs", type=int, nargs=2, default=full.backlogs, metavar="N", help="of memory")
     sizes.add_argument("--sizes", type=int, nargs="+", default=full.sizes, metavar="N", help="of join_growth, in rows")
     sizes.add_argument("--matches", type=int, nargs="+", default=full.matches, metavar="N", help="of join_memory")
+    sizes.add_argument(
+        "--counts", type=int, nargs="+", default=full.counts, metavar="N", help="of views, in dashboards"
+    )
     cases = parser.add_argument_group("cases of single_table, first_speed and epoch_steps")
     cases.add_argument("--distributions", nargs="+", choices=DISTRIBUTIONS, default=full.distributions)
     cases.add_argument("--views", nargs="+", choices=list(VIEW_SETS), default=full.views)
@@ -127,9 +130,12 @@ _SIZES = {
     "changes_per_epoch": "of the pipeline",
     "refreshes": "of refresh and tpch",
     "changes_per_refresh": "of refresh",
-    "changes_per_size": "of join_growth, at each size",
+    "changes_per_size": "of join_growth, at each size, and of dashboards over a table",
+    "join_rows": "of dashboards over a join",
+    "join_changes": "of dashboards over a join",
+    "ratio_changes": "of dashboards, many views against one",
     "scale": "of tpch",
-    "puts": "of visibility",
+    "puts": "of visibility and dashboards",
     "gets": "of reads, in each round",
     "rounds": "of reads",
     "seconds": "of idle_cost, and of each part of put_latency",

@@ -35,6 +35,10 @@ class Options:
     changes_per_size: int = 100_000
     matches: tuple[int, ...] = (10_000, 1_000_000)
     scale: float = 0.1
+    counts: tuple[int, ...] = (1, 10, 100, 300)
+    join_rows: int = 100_000
+    join_changes: int = 20_000
+    ratio_changes: int = 200_000
     quick: bool = False
 
     def workload(self, distribution: str = "uniform") -> Workload:
@@ -58,5 +62,9 @@ class Options:
             changes_per_size=min(self.changes_per_size, 5_000),
             matches=(1_000, 20_000),
             scale=min(self.scale, 0.01),
+            counts=(1, 12),
+            join_rows=min(self.join_rows, 2_000),
+            join_changes=min(self.join_changes, 1_000),
+            ratio_changes=min(self.ratio_changes, 5_000),
             quick=True,
         )

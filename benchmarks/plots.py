@@ -229,6 +229,36 @@ def _epoch_steps(figures: Mapping) -> Figure:
     return picture
 
 
+def _dashboards(figures: Mapping) -> Figure:
+    """Throughput and stored bytes by the number of views."""
+    unsized = {name: value for name, value in figures.items() if name != "rows"}  # the legend has them
+    picture, panels = _new("Many views over one table, and over one join", unsized, 12, 4.6, panels=3)
+    sources = {"table": ("pipeline", "rows", "changes_per_size"), "join": ("each", "join_rows", "join_changes")}
+    measures = {
+        "changes_per_cpu_second": ("changes for each CPU second (log scale, higher is better)", 1),
+        "changes_per_second": ("changes for each second (log scale, higher is better)", 1),
+        "view_bytes": ("MiB of the views' records (log scale, lower is better)", 2**20),
+    }
+    for axes, (measure, (title, unit)) in zip(panels, measures.items(), strict=True):
+        for source, (colour, rows, changes) in sources.items():
+            for way, style in (("optimized", "-"), ("unoptimized", ":")):
+                counts = figures["sweep"][source][way]
+                label = f"{source} of {figures[rows]:,} rows, {figures[changes]:,} changes, {way}"
+                values = [one[measure] / unit for one in counts.values()]
+                axes.plot([int(n) for n in counts], values, style, marker="o", color=_COLOURS[colour], label=label)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        _plain_numbers(axes)
+        axes.minorticks_off()
+        axes.set_xticks([int(count) for count in counts], list(counts))
+        axes.set_xlabel("views")
+        axes.set_ylabel(title, fontsize=9)
+        axes.grid(alpha=0.3)
+    handles, labels = panels[0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return picture
+
+
 def _grouped_bars(
     axes: Axes,
     groups: Sequence[str],
@@ -267,4 +297,5 @@ _DRAWINGS: dict[str, Callable[[Mapping], Figure]] = {
     "put_latency": _put_latency,
     "memory": _memory,
     "epoch_steps": _epoch_steps,
+    "dashboards": _dashboards,
 }
