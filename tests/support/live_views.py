@@ -115,10 +115,14 @@ def run_epochs(url: str, folder: Path) -> None:
                 time.sleep(POLL_SECONDS)
             else:
                 told.write(f"{done.epoch} {done.changes} {int(is_waited_for)}\n")
-            while (folder / "hold").exists() and db.store.read_epoch_record().filling:
+            while _is_held(folder) and db.store.read_epoch_record().filling:
                 (folder / "held").touch()
                 time.sleep(POLL_SECONDS)
             collect_garbage(db.store)
+
+
+def _is_held(folder: Path) -> bool:
+    return (folder / "hold").exists() and not (folder / "stop").exists()
 
 
 class PipelineProcess:

@@ -28,7 +28,6 @@ class Connection:
         self._store = store
         self.read_only = read_only
         self._catalog: Catalog | None = None
-        self._looked_at: tuple[int, Catalog] | None = None  # the catalog, and the store's last change when it was read
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -52,15 +51,12 @@ class Connection:
 
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""
-        last_change, looked_at = self.store.last_meta_change(), self._looked_at
-        if looked_at is None or looked_at[0] != last_change:
-            looked_at = last_change, self._catalog_at(self.store.read_horizon().catalog_version)
-            self._looked_at = looked_at
-        return looked_at[1]
+        # not by `last_meta_change`: LMDB tells the number of a commit shortly before a read transaction sees it
+        return self._catalog_at(self.store.read_horizon().catalog_version)
 
     def forget_catalog(self) -> None:
         """Read the catalog again at the next use."""
-        self._catalog = self._looked_at = None
+        self._catalog = None
 
     def change_catalog(self, change: Callable[[Catalog], Catalog]) -> Catalog:
         """Swap in the catalog that `change` returns; repeated while others swap theirs in between."""

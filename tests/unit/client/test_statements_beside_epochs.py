@@ -1,7 +1,9 @@
-"""Statements that an epoch overtakes: what they decided by the epoch record is decided anew."""
+"""Statements and reads beside other processes: what they decided by the epoch record or catalog of before is not kept."""
 
 from __future__ import annotations
 
+import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,28 @@ def test_a_view_that_is_filled_meanwhile_is_read_until_its_grouping_is_filled(
         keep_up(db)
         assert db.view("low").get(1) == {"x": 1, "n": 2}
         assert db.catalog().view("low").sharing is not None
+
+
+CONTEXT = multiprocessing.get_context("spawn")
+CATALOGS = 500
+
+
+def change_catalogs(url: str) -> None:
+    with vk.connect(url) as db:
+        for _ in range(CATALOGS):
+            db.change_catalog(lambda catalog: replace(catalog, version=catalog.version + 1))
+
+
+def test_a_catalog_is_never_older_than_the_horizon_read_before(tmp_path: Path) -> None:
+    """LMDB tells the number of a commit shortly before a read transaction sees it."""
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
+        db.execute("CREATE TABLE r (k INT PRIMARY KEY)")
+        other = CONTEXT.Process(target=change_catalogs, args=(db.url,))
+        other.start()
+        late = 0
+        while other.is_alive():
+            now = db.store.read_horizon().catalog_version
+            late += db.catalog().version < now
+        assert other.exitcode == 0
+        assert late == 0
+        assert db.catalog().version > CATALOGS
