@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded import epochindex, tree
 from viewkeeper.stores.versions import versions_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def tombstone_index(store: EmbeddedStore) -> list[tuple[int, bytes]]:
     found = []
     for number in range(store.partitions):
         with store.partition(number).environment.read("tombstones") as transaction:
-            found += [(int.from_bytes(entry[:8], "big"), key) for entry, key in transaction.cursor().iternext()]
+            pairs = list(transaction.cursor().iternext())
+            found += sorted(
+                (epochindex.epoch_of(entry), key) for entry, value in pairs for key in epochindex.keys_of(value)
+            )
     return found
 
 

@@ -43,10 +43,13 @@ def hash_all(part: Ragged | np.ndarray) -> np.ndarray:
 def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
     if matrix.shape[1] > _COLUMNS_MAX:
         return matrix.astype(np.uint64) @ _powers(matrix.shape[1])
-    sums = np.zeros(len(matrix), np.uint64)
-    for place, power in enumerate(_powers(matrix.shape[1])):
-        sums += matrix[:, place] * power
-    return sums
+    sums, same = np.zeros(len(matrix), np.uint64), np.uint64(0)
+    for column, power in zip(matrix.T, _powers(matrix.shape[1]), strict=True):
+        if (column == column[:1]).all():  # most bytes of a key are: tags, and the leading ones
+            same += column[:1].sum(dtype=np.uint64) * power
+        else:
+            sums += column * power
+    return sums + same
 
 
 def _sums_of_strings(part: Ragged) -> np.ndarray:
@@ -207,6 +210,10 @@ def _decode_fixed(column: Column, body: np.ndarray, valid: np.ndarray) -> pa.Arr
 
 
 def _decode_text(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    if (alike := _texts_of_one_length(whole, start)) is not None and valid.all():
+        end = start + alike.shape[1]
+        body = Ragged(alike.reshape(-1), np.arange(len(alike) + 1, dtype=np.int64) * alike.shape[1])
+        return body.to_arrow(text=kind == "STRING"), end + 2
     zeros = np.flatnonzero(whole.data == 0)
     first = np.where(valid, start, 0)
     if len(zeros):
@@ -218,6 +225,19 @@ def _decode_text(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray)
         return _decode_escaped(kind, whole, start, valid)
     body = gather(whole.data, first, np.where(valid, end - first, 0))
     return body.to_arrow(valid=valid, text=kind == "STRING"), np.where(valid, end + 2, start)
+
+
+def _texts_of_one_length(whole: Ragged, start: np.ndarray) -> np.ndarray | None:
+    """The texts that begin at `start`, if all keys are as long as each other, and all texts too."""
+    matrix = whole.as_matrix()
+    if not isinstance(matrix, np.ndarray) or (start - whole.offsets[:-1] != start[0]).any():
+        return None
+    first = int(start[0])
+    length = matrix[0, first:].tobytes().find(b"\x00\x00")
+    texts = np.ascontiguousarray(matrix[:, first : first + length])
+    if length < 0 or matrix[:, first + length : first + length + 2].any() or not texts.all():
+        return None
+    return texts
 
 
 def _decode_escaped(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:

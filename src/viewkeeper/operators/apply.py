@@ -96,7 +96,8 @@ class Applier:
                 f"epoch {self.epoch.epoch} computed another row for table {table} than it wrote before"
             )
         chosen = np.flatnonzero(differs(versions.rows, rows) & ~versions.applied)
-        self._writes.append(VersionWrite(table, versions, chosen, rows.take(pa.array(chosen))))
+        written = rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))
+        self._writes.append(VersionWrite(table, versions, chosen, written))
         return Changes(found, rows)
 
     def put_events(self, table: int, events: pa.Table) -> Changes:

@@ -9,6 +9,7 @@ no scan. A sum changes by the values whose entries came into being or went.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -58,9 +59,10 @@ def apply_entries(
     if facts.counted:
         change = np.bincount(owners, inserted.astype(np.int64) - deleted.astype(np.int64), minlength=len(group_keys))
         after.append(pc.add(known[0], pa.array(change.astype(np.int64))))
+    changes = _Changed(keys, owners, inserted, deleted)
     for is_last in [end for end, wanted in ((False, facts.first), (True, facts.last)) if wanted]:
         ends = _Ends(applier, entries, groups, is_last=is_last)
-        after.append(ends.after(was[len(after)], keys, owners, inserted, deleted))
+        after.append(ends.after(was[len(after)], changes))
     if facts.sums or facts.exact_sums:
         changed = inserted | deleted
         values = _values_of(entries, keys.filter(pa.array(changed)), sizes[changed])
@@ -99,6 +101,30 @@ def _values_of(entries: Entries, keys: pa.Array, sizes: np.ndarray) -> pa.Array:
     return decode_keys(entries.values, whole.cut(sizes, whole.lengths - sizes).to_arrow())[0]
 
 
+class _Changed:
+    """The entries whose multiplicity changed, in key order within each group: the groups they belong to, by index, and
+    which of them came into being or went."""
+
+    def __init__(self, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray, deleted: np.ndarray) -> None:
+        self.keys = keys
+        self.owners = owners
+        self.inserted = np.flatnonzero(inserted)
+        self._gone = keys.filter(pa.array(deleted))
+        self._owners_of_gone = owners[deleted]
+
+    @cached_property
+    def left_out(self) -> frozenset[bytes]:
+        """The keys of the entries that went."""
+        return frozenset(self._gone.to_pylist())
+
+    def lost(self, ends: pa.Array) -> np.ndarray:
+        """Which groups' entry in `ends` went."""
+        lost = np.zeros(len(ends), bool)
+        is_end = pc.equal(self._gone, ends.take(pa.array(self._owners_of_gone)))
+        lost[self._owners_of_gone[np.asarray(is_end.fill_null(False))]] = True
+        return lost
+
+
 class _Ends:
     """The first (or last) entry of each group."""
 
@@ -110,17 +136,14 @@ class _Ends:
         self._is_last = is_last
         self._best = pc.max_element_wise if is_last else pc.min_element_wise
 
-    def after(
-        self, was: pa.Array, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray, deleted: np.ndarray
-    ) -> pa.Array:
+    def after(self, was: pa.Array, changed: _Changed) -> pa.Array:
         """The values at the end after the epoch, NULL where a group has none; `was`: those of the epoch before."""
-        gone = keys.filter(pa.array(deleted))
         old = self._entry_keys(was)
-        lost = np.asarray(pc.is_in(old, value_set=gone)) & np.asarray(old.is_valid())
+        lost = changed.lost(old)
         kept = pc.if_else(pa.array(lost), pa.scalar(None, old.type), old) if lost.any() else old
-        best = self._best(kept, self._first_of(keys, owners, inserted))
+        best = self._best(kept, self._first_of(changed))
         if lost.any():
-            best = self._best(best, self._next_entries(np.flatnonzero(lost), old, gone))
+            best = self._best(best, self._next_entries(np.flatnonzero(lost), old, changed.left_out))
         return self._values(best)
 
     def _entry_keys(self, values: pa.Array) -> pa.Array:
@@ -129,21 +152,15 @@ class _Ends:
         whole = join([Ragged.from_arrow(self._groups), Ragged.from_arrow(parts)])
         return whole.to_arrow(valid=np.asarray(values.is_valid()))
 
-    def _first_of(self, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray) -> pa.Array:
-        """The first (last) of each group's inserted entries; within a group they are in key order."""
-        chosen = np.flatnonzero(inserted)
-        if self._is_last:
-            chosen = chosen[::-1]
-        mine, at = np.unique(owners[chosen], return_index=True)
-        places = np.zeros(len(self._groups), np.int64)
-        places[mine] = chosen[at]
-        there = np.zeros(len(self._groups), bool)
-        there[mine] = True
-        return keys.take(pa.array(places, mask=~there))
+    def _first_of(self, changed: _Changed) -> pa.Array:
+        """The first (last) of each group's inserted entries."""
+        chosen = changed.inserted if self._is_last else changed.inserted[::-1]
+        places = np.full(len(self._groups), -1)
+        places[changed.owners[chosen]] = chosen  # of several for one group the last one stays
+        return changed.keys.take(pa.array(places, mask=places < 0))
 
-    def _next_entries(self, lost: np.ndarray, old: pa.Array, gone: pa.Array) -> pa.Array:
+    def _next_entries(self, lost: np.ndarray, old: pa.Array, left_out: frozenset[bytes]) -> pa.Array:
         """For each lost entry the next one as of the epoch before that was not deleted."""
-        left_out = frozenset(gone.to_pylist())
         chosen = pa.array(lost)
         ranges = list(zip(self._groups.take(chosen).to_pylist(), old.take(chosen).to_pylist(), strict=True))
         partitions, nexts = self._partitions[lost], list[bytes | None]()

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keyorder import last_of_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.model.schema import Column
-from viewkeeper.operators.duck import as_type, run_sql
+from viewkeeper.operators.duck import as_type
 
 _FEW_EVENTS = 50_000
 _SHARE_WORTH_IT = 0.75  # of events that would be left
+_SAMPLED = np.uint32(61)  # one hash in so many tells the share
 
 
 def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Column, ...]) -> pa.Table:
@@ -39,12 +41,12 @@ def fewer_events(parts: Sequence[pa.Table]) -> pa.Table:
     events = pa.concat_tables(parts).combine_chunks()
     if len(events) <= _FEW_EVENTS:  # it is faster to move them than to group them
         return events
-    keyed = events.select(["key", "ord"]).append_column("number", pa.array(np.arange(len(events))))
-    records = run_sql("SELECT approx_count_distinct(key) AS n FROM events", events=keyed)["n"][0].as_py()
-    if records > _SHARE_WORTH_IT * len(events):
+    keys, hashes = events["key"].combine_chunks(), np.asarray(events["hash"])
+    some = keys.filter(pa.array(hashes % _SAMPLED == hashes[0] % _SAMPLED))  # all events of some records
+    if pc.count_distinct(some).as_py() > _SHARE_WORTH_IT * len(some):
         return events
-    chosen = run_sql("SELECT arg_max(number, ord) AS number FROM events GROUP BY key", events=keyed)
-    return events.take(chosen["number"])
+    chosen = last_of_keys(keys, np.asarray(events["ord"]), groups=np.zeros(len(keys), np.int64))
+    return events.take(pa.array(chosen))
 
 
 def last_events(parts: Sequence[pa.Table], partitions: int) -> pa.Table:

@@ -35,13 +35,17 @@ def prepare(write: VersionWrite, epoch: Inflight) -> Iterator[tuple[int, Written
     """What a write stores in each partition."""
     if not len(write.chosen):
         return
-    chosen = pa.array(write.chosen)
-    chains = push(write.found.raw.take(chosen), write.rows, epoch.epoch, epoch.floor, epoch.aborted).to_pylist()
-    keys = write.found.keys.take(chosen).to_pylist()
-    gone = write.rows.is_null().to_pylist() if write.rows.null_count else None
+    found, stored = write.found.raw, write.found.keys
+    if len(write.chosen) < len(stored):
+        chosen = pa.array(write.chosen)
+        found, stored = found.take(chosen), stored.take(chosen)
+    chains = push(found, write.rows, epoch.epoch, epoch.floor, epoch.aborted).to_pylist()
+    keys = stored.to_pylist()
+    gone = np.flatnonzero(np.asarray(write.rows.is_null())) if write.rows.null_count else np.zeros(0, np.int64)
     is_indexed = write.table in epoch.indexed
     for partition, start, stop in runs(write.found.partitions[write.chosen]):
-        tombstones = [keys[i] for i in range(start, stop) if gone[i]] if gone else []
+        first, last = gone.searchsorted((start, stop))
+        tombstones = [keys[i] for i in gone[first:last].tolist()]
         yield partition, Written(write.table, keys[start:stop], chains[start:stop], tombstones, is_indexed)
 
 

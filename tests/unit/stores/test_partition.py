@@ -15,6 +15,8 @@ from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
 from viewkeeper.ports.records import VersionWrite
+from viewkeeper.stores.embedded import partition as partitions
+from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.versionwrites import runs
 
@@ -124,6 +126,24 @@ def test_a_record_written_again_since_its_tombstone_is_left_alone(store: Embedde
     apply(store, at(4, floor=3), {key: None})
     store.admit(at(6, floor=4))
     assert (dump(store), tombstone_index(store)) == ([], [])
+
+
+@pytest.mark.parametrize("tail", [b"", LONG], ids=["short keys", "long keys"])
+def test_of_many_tombstones_those_of_records_written_again_since_purge_nothing(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, tail: bytes
+) -> None:
+    monkeypatch.setattr(partitions, "_PURGE_BATCH", 1_500)
+    keys = [b"%04d" % number + tail for number in range(2_400)]
+    again = keys[5::7]
+    for epoch, rows in ((1, dict.fromkeys(keys, b"1")), (2, dict.fromkeys(keys)), (3, dict.fromkeys(again, b"3"))):
+        store.admit(at(epoch))
+        apply(store, at(epoch), rows)
+    store.admit(at(4, floor=1))
+    assert sorted(tombstone_index(store)) == [(2, tree.table_prefix(TABLE) + key) for key in keys]
+    store.admit(at(5, floor=2))
+
+    assert chain_epochs(store, TABLE) == {key: [3, 2, 1] for key in again}
+    assert tombstone_index(store) == []
 
 
 def test_many_long_keys_that_share_their_first_bytes_are_purged_each_for_itself(store: EmbeddedStore) -> None:

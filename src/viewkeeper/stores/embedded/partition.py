@@ -7,7 +7,6 @@ the floor has passed them; so are the writes of an indexed epoch, so that they c
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +21,7 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.stores import versions
-from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded import epochindex, tree
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.versionwrites import Written
 
@@ -63,13 +62,14 @@ class Partition:
         prefix = tree.table_prefix(table)
         bounds = [(prefix + group, prefix + start) for group, start in ranges]
 
+        size, was_there, number, aborted = tree.TABLE_BYTES, versions.was_there, epoch.epoch, epoch.aborted
+
         def is_right(key: bytes, chain: bytes) -> bool:
-            is_left_out = key[tree.TABLE_BYTES :] in left_out
-            return not is_left_out and versions.was_there(chain, epoch.epoch, epoch.aborted)
+            return key[size:] not in left_out and was_there(chain, number, aborted)
 
         with self.environment.read("records") as transaction:
             found = tree.next_keys(transaction, bounds, is_right, reverse=reverse)
-            return [key and key[tree.TABLE_BYTES :] for key in found]
+            return [key and key[size:] for key in found]
 
     def scan_prefixes(
         self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
@@ -132,9 +132,9 @@ class Partition:
                 tree.put_many(transaction, stored, part.chains)
                 if part.tombstones:
                     gone = [prefix + key for key in part.tombstones]
-                    transaction.cursor(tombstone_index).putmulti(_by_epoch(epoch.epoch, gone))
+                    transaction.cursor(tombstone_index).putmulti(epochindex.packed_pairs(epoch.epoch, gone))
                 if part.is_indexed:
-                    transaction.cursor(index).putmulti(_by_epoch(epoch.epoch, stored))
+                    transaction.cursor(index).putmulti(epochindex.pairs_of_each(epoch.epoch, stored))
             failpoint("partition.write.before_commit")
         failpoint("partition.write.committed")
 
@@ -212,20 +212,31 @@ class Partition:
 
 
 def _purge_some(transaction: lmdb.Transaction, index: lmdb.Cursor, epoch: Inflight, *, with_records: bool) -> bool:
-    """Delete entries of an index by epoch that the floor has passed, and the dead records they name; whether all went."""
-    records, floor, aborted = transaction.cursor(), epoch.floor, epoch.aborted
-    more = index.first()
-    for _ in range(_PURGE_BATCH):
-        entry, key = index.item()
-        if not more or not entry or _EPOCH.unpack_from(entry)[0] > floor:  # past the last entry there is no key
+    """Delete pairs of an index by epoch that the floor has passed, and the dead records they name; whether all went."""
+    records, gone, more = transaction.cursor(), 0, index.first()
+    while more and gone < _PURGE_BATCH:
+        entry, value = index.item()
+        if not entry or epochindex.epoch_of(entry) > epoch.floor:  # past the last pair there is no entry
             return True
-        if with_records and len(key) < tree.LIMIT:
-            if records.set_key(key) and versions.is_dead(records.value(), floor, aborted):
-                records.delete()
-        elif with_records and (chain := tree.get(transaction, key)) and versions.is_dead(chain, floor, aborted):
-            tree.delete(transaction, key)
+        keys = epochindex.keys_of(value)
+        if with_records:
+            _purge_records(transaction, records, keys, epoch)
+        gone += len(keys)
         more = index.delete()
-    return False
+    return not more
+
+
+def _purge_records(transaction: lmdb.Transaction, records: lmdb.Cursor, keys: list[bytes], epoch: Inflight) -> None:
+    """Delete the dead ones of these records; few were written again since, so all go first, and those come back."""
+    if max(map(len, keys)) < tree.LIMIT:
+        found = zip(keys, map(records.pop, keys), strict=True)
+        alive = [pair for pair in found if pair[1] and not versions.is_dead(pair[1], epoch.floor, epoch.aborted)]
+        records.putmulti(alive)
+        return
+    for key in keys:
+        chain = tree.get(transaction, key)
+        if chain and versions.is_dead(chain, epoch.floor, epoch.aborted):
+            tree.delete(transaction, key)
 
 
 def _has_records(transaction: lmdb.Transaction, table: int) -> bool:
@@ -242,13 +253,3 @@ def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, in
     arrays = [pa.array(numbers), keys, rows]
     batch = pa.record_batch(arrays, names=["prefix", "key", "row"])
     return batch.filter(rows.is_valid()) if rows.null_count else batch
-
-
-def _by_epoch(epoch: int, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Entries of an index by epoch; a key that is too long for one is indexed by a digest."""
-    head = _EPOCH.pack(epoch)
-    return ((head + (key if len(key) < tree.LIMIT else _digest(key)), key) for key in keys)
-
-
-def _digest(key: bytes) -> bytes:
-    return key[: tree.LIMIT - 40] + hashlib.blake2b(key, digest_size=32).digest()

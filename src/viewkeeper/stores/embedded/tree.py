@@ -183,11 +183,9 @@ def next_keys(
         more = len(start) < LIMIT and cursor.set_range(start)
         if reverse:
             more = cursor.prev() if more else cursor.last()
-        elif more and cursor.key() == start:
-            more = cursor.next()
         while more:
             key, value = cursor.item()
-            if len(key) >= LIMIT or not key.startswith(prefix) or is_right(key, value):
+            if len(key) >= LIMIT or not key.startswith(prefix) or (key != start and is_right(key, value)):
                 break
             more = step()
         is_short = len(start) < LIMIT and (not more or len(key) < LIMIT)
