@@ -36,6 +36,7 @@ QUESTIONS = {
     "epoch_steps": "where does the time of an epoch go, in one process and on Spark?",
     "chain": "what does one more view over a view cost?",
     "dashboards": "what do 1, 10, 100 and 300 views over one table or join cost, optimized and not?",
+    "cost_ranking": "of two plans for the same views, does the cost model name the cheaper one?",
     "visibility": "how long until a single put is seen in a view?",
     "idle_cost": "what does a pipeline use that has nothing to do?",
 }

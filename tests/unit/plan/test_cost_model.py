@@ -264,5 +264,5 @@ def test_weights_are_fitted_to_what_epochs_took() -> None:
     fitted = Weights.fitted(Measured(epochs=100, seen={7: 10_000}, counts=counts), plan)
     assert fitted.get == pytest.approx(0.3 / 50_000)
     assert fitted.put == default.put  # a thousandth of a second tells nothing
-    assert (fitted.row, fitted.query) == pytest.approx((2 * default.row, 2 * default.query))
+    assert (fitted.row, fitted.step) == pytest.approx((2 * default.row, 2 * default.step))
     assert Weights.fitted(Measured(), plan) == default

@@ -46,13 +46,13 @@ class TableCost:
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """A node: changes of its base tables, delta rows that it computes with, the queries in which it does so, whatever their
-    number, and its tables, its own first.
+    """A node: changes of its base tables, delta rows that it computes with, steps in which it does so, which cost something
+    for however few rows, and its tables, its own first.
     """
 
     changes: float
     computed: float
-    queries: int
+    steps: int
     tables: dict[int, TableCost]
 
     @property
@@ -91,7 +91,7 @@ class PlanCost:
 @dataclass(frozen=True, slots=True)
 class Weights:
     """CPU seconds for a record read by key, one read in key order, one written, a byte written, a row that is computed
-    with, and a query, however small its input.
+    with, and a step, for however few rows.
     """
 
     get: float = 1.3e-6
@@ -99,7 +99,7 @@ class Weights:
     put: float = 1.8e-6
     byte: float = 1e-8
     row: float = 0.5e-6
-    query: float = 3e-3
+    step: float = 3e-3
 
     @staticmethod
     def fitted(measured: Measured, plan: PlanCost) -> Weights:
@@ -122,7 +122,7 @@ class Weights:
             default.put * put,
             default.byte * put,
             default.row * compute,
-            default.query * compute,
+            default.step * compute,
         )
 
     def of_node(self, cost: NodeCost) -> float:
@@ -133,7 +133,7 @@ class Weights:
         return seconds
 
     def of_computing(self, cost: NodeCost) -> float:
-        return min(1.0, cost.computed) * cost.queries * self.query + cost.computed * self.row
+        return min(1.0, cost.computed) * cost.steps * self.step + cost.computed * self.row
 
     def of_plan(self, cost: PlanCost) -> float:
         """The first sum of equation 9, for an epoch; the second one, what is stored, is not weighed against it."""
@@ -143,7 +143,7 @@ class Weights:
         """Filling the tables of some nodes from `rows` rows of their sources: nothing has to be read before it is written."""
         nodes = cost.nodes.values()
         written = sum(one.records * self.put + one.stored_bytes * self.byte for one in nodes)
-        return written + rows * self.row + sum(one.queries for one in nodes) * self.query
+        return written + rows * self.row + sum(one.steps for one in nodes) * self.step
 
 
 def _factor(took: float, expected: float) -> float:

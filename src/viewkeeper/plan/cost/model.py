@@ -64,7 +64,7 @@ class _Estimate:
             computed, tables = self._node(planned)
             bases = {base for source in sources for base in self._flows[source]}
             changes = sum(self._rates[base].total for base in bases)
-            found[node.table] = NodeCost(changes, computed, _queries(node), tables)
+            found[node.table] = NodeCost(changes, computed, _steps(node), tables)
         return PlanCost(sum(one.total for one in self._rates.values()), found)
 
     def _node(self, planned: PlannedNode) -> Estimated:
@@ -211,15 +211,17 @@ class _Estimate:
         return key_bytes(key, self._texts[table]), row_bytes(row, self._texts[table])
 
 
-def _queries(node: Node) -> int:
-    """How many queries an epoch runs for a node that it meets: those of the edges, and those over what they gave."""
+def _steps(node: Node) -> int:
+    """Queries of an epoch that meets a node, as measured: over the edges, and over what these gave. A query takes longer
+    for each state of a group that it computes, and for each relation that it joins.
+    """
     match node:
-        case AggregateNode(edges=edges, entries=entries):  # rows that come, rows that go, their sums, the values shown
-            return 2 * len(edges) + 2 + 2 * len(entries)
+        case AggregateNode(edges=edges, state=state, entries=entries):
+            return 2 * len(edges) + 2 + 2 * len(entries) + len(state)
         case JoinNode(
             edges=edges, sides=sides
-        ):  # the changed rows of each side with changed and unchanged ones of others
-            return len(edges) + (2 ** len(sides) - 1 if node.kind == "inner" else 3)
+        ):  # changed rows of each side meet changed and unchanged ones of the others
+            return len(edges) + (2 ** len(sides) - 1) * (len(sides) - 1)
         case TopNode(edges=edges):
             return len(edges) + 1
     return len(node.edges)
