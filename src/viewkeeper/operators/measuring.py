@@ -7,15 +7,14 @@ call, never by the row.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from viewkeeper.model.counts import Counts, Work
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.ragged import Ragged
 from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
 
 
@@ -25,7 +24,7 @@ class MeasuredTables:
     def __init__(self, store: VersionedTables) -> None:
         self._store = store
         self.partitions = store.partitions
-        self._found: dict[int, Counter[str]] = {}
+        self._found: dict[int, dict[str, int]] = {}
         self._get_seconds = self._put_seconds = 0.0
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
@@ -83,12 +82,14 @@ class MeasuredTables:
         return Counts(get_seconds=self._get_seconds, put_seconds=self._put_seconds, tables=tables)
 
     def _add(self, table: int, **counts: int) -> None:
-        self._found.setdefault(table, Counter()).update(counts)
+        found = self._found.setdefault(table, {})
+        for name, count in counts.items():
+            found[name] = found.get(name, 0) + count
 
 
 def _bytes(write: VersionWrite) -> int:
     """The bytes of the keys and rows that are written."""
     if not len(write.chosen):
         return 0
-    keys = np.asarray(pc.binary_length(write.found.keys))[write.chosen].sum()
-    return int(keys) + (pc.sum(pc.binary_length(write.rows)).as_py() or 0)
+    keys, rows = Ragged.from_arrow(write.found.keys), Ragged.from_arrow(write.rows)
+    return int(keys.lengths[write.chosen].sum() + rows.lengths.sum())

@@ -138,7 +138,8 @@ class _Estimate:
         records = self._known.records.get(entries.table, rows)
         alone = alone_share(rows, records)
         picks, new = kinds.inserts + kinds.deletes, kinds.inserts * alone
-        touched = new + distinct(picks - new, records)
+        # what comes and goes in equal numbers is no change of an entry, which then is not even read
+        touched = new + net_changes(replace(kinds, inserts=kinds.inserts - new), records).changed
         gone = kinds.deletes * alone * (touched / picks if picks else 0.0)
         key, _ = self._size(node.table, (*node.key, *entries.values), ())
         ends = entries.facts.first + entries.facts.last
