@@ -97,7 +97,7 @@ def test_a_text_that_still_holds_is_shown_as_it_was_written(db: vk.Database) -> 
 def test_describe_of_a_view_shows_its_sql(db: vk.Database) -> None:
     described = db.execute("DESCRIBE joined")
 
-    assert [row[0] for row in described] == ["id", "line", "name", "id"]
+    assert [row[0] for row in described] == ["id", "line", "name"]
     assert described.message == f"CREATE MATERIALIZED VIEW joined AS\n{VIEWS['joined']}"
     assert db.execute("DESCRIBE users").message == ""
 

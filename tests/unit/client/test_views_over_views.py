@@ -117,11 +117,12 @@ def test_a_view_over_one_that_is_not_filled_yet_is_filled_with_it(db: vk.Databas
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("SELECT b.k, a.x FROM t a JOIN t b ON a.k = b.g", [("k", "2"), ("x", ""), ("k", "1, not shown")]),
-        ("SELECT a.k, b.x FROM t a JOIN t b ON a.k = b.g", [("k", "1"), ("x", ""), ("k", "2, not shown")]),
-        ("SELECT a.k, b.k AS other FROM t a JOIN t b ON a.k = b.g", [("k", "1"), ("other", "2")]),
-        ("SELECT a.g AS k, b.x FROM t a JOIN t b ON a.k = b.g",
+        ("SELECT b.k, a.x FROM t a JOIN t b ON a.g = b.g", [("k", "2"), ("x", ""), ("k", "1, not shown")]),
+        ("SELECT a.k, b.x FROM t a JOIN t b ON a.g = b.g", [("k", "1"), ("x", ""), ("k", "2, not shown")]),
+        ("SELECT a.k, b.k AS other FROM t a JOIN t b ON a.g = b.g", [("k", "1"), ("other", "2")]),
+        ("SELECT a.g AS k, b.x FROM t a JOIN t b ON a.g = b.g",
          [("k", ""), ("x", ""), ("k", "1, not shown"), ("k", "2, not shown")]),
+        ("SELECT b.k, a.x FROM t a JOIN t b ON a.k = b.g", [("k", "1"), ("x", "")]),
         ("SELECT x AS g, COUNT(*) AS n FROM t GROUP BY g, x", [("g", "2"), ("n", ""), ("g", "1, not shown")]),
     ],
 )  # fmt: skip

@@ -24,12 +24,12 @@ from viewkeeper.plan.explain.zones import key_of, zone_at, zone_of
 from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Select
 
 ZONES = {
-    "inner": "orders(id) × customers(id)",
+    "inner": "orders(id)",
     "by_region": "orders ⋈ customers by (region)",
-    "left": "orders(id) × customers(id)",
+    "left": "orders(id)",
     "self": "orders(id) × orders(id)",
-    "same_key": "orders(id) × items(order_id, line) × payments(id)",
-    "composed": "items(order_id, line) × orders(id) × customers(id)",
+    "same_key": "items(order_id, line)",
+    "composed": "items(order_id, line)",
     "nested": "[orders by (customer)] by (total)",
     "union_all": "(branch, key) of orders(id) ∪ archive(id)",
     "union": "orders ∪ archive by (id, amount)",
@@ -38,11 +38,11 @@ ZONES = {
     "top": "orders ⋈ customers by rank of (amount desc)",
 }
 KEYS = {
-    "inner": ("orders.id", "customers.id"),
+    "inner": ("orders.id",),
     "by_region": ("region",),
     "self": ("side1.id", "side2.id"),
-    "same_key": ("orders.id", "order_id", "line", "payments.id"),
-    "composed": ("order_id", "line", "orders.id", "customers.id"),
+    "same_key": ("order_id", "line"),
+    "composed": ("order_id", "line"),
     "union_all": ("branch", "id"),
     "union": ("id", "amount"),
     "semi": ("id",),

@@ -32,7 +32,7 @@ def test_dot_has_boxes_for_tables_ellipses_for_expressions_and_clusters_for_zone
     assert re.search(r'v3 \[label="⋈\\nleft" .* shape=ellipse\]', text)
     edges = re.findall(r"v(\d+) -> v(\d+)", text)
     assert [(int(source), int(target)) for source, target in edges] == list(picture_of(plan_of("left")).edges)
-    assert text.count("subgraph cluster_") == 4
+    assert text.count("subgraph cluster_") == 3
 
 
 def test_the_edges_of_each_view_have_a_colour_of_their_own() -> None:
@@ -89,7 +89,7 @@ def test_mermaid_has_boxes_for_tables_round_nodes_for_expressions_and_subgraphs_
         "  v2 --> v3",
     ):
         assert line in lines
-    assert lines.count("  end") == sum(line.startswith("  subgraph ") for line in lines) == 4
+    assert lines.count("  end") == sum(line.startswith("  subgraph ") for line in lines) == 3
 
 
 def test_mermaid_tells_who_shares_a_node() -> None:

@@ -45,7 +45,7 @@ TABLES = {
     "left": [
         "REVERSE-JOIN: (customer = id, side, key) → row",
         "match counts: (customer = id) → rows of each side",
-        "view left: (orders.id, customers.id) → name",
+        "view left: (orders.id) → name",
     ],
     "anti": [
         "REVERSE-JOIN: (id = customer, side, key) → row",
@@ -54,7 +54,7 @@ TABLES = {
     ],
     "top": [
         "REVERSE-JOIN: (customer = id, side, key) → row",
-        "TOP-N: (amount desc, orders.id, customers.id) → row",
+        "TOP-N: (amount desc, orders.id) → row",
         "view top: (rank) → amount, name",
     ],
     "union": ["view union: (id, amount)"],
