@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from weakref import WeakSet
 
 import duckdb
@@ -20,8 +18,6 @@ import pyarrow as pa
 
 FEW_ROWS = 64  # it takes DuckDB longer to plan for this many than to run
 _LOCAL = threading.local()  # `own`: the thread's connections
-_NAMED = re.compile(r"\b(c\d+) AS (\w+)")
-_ONLY_NAMES = re.compile(rf"SELECT ord, sign(, {_NAMED.pattern})* FROM delta")
 _SETTINGS = (
     "SET threads = 1",
     "SET enable_external_access = false",
@@ -61,22 +57,6 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     if sum(map(len, relations.values())) <= FEW_ROWS:
         return own.unplanned.reading(relations).execute(sql).to_arrow_table()
     return own.planned.reading(relations).sql(sql).to_arrow_reader().read_all()
-
-
-def run_edge(sql: str, delta: pa.Table) -> pa.Table:
-    """The result of an edge's SQL over `delta`; Arrow does it where columns are only renamed."""
-    named = _renames(sql)
-    if named is None:
-        return run_sql(sql, delta=delta)
-    return pa.table([delta[old] for old, _ in named], names=[new for _, new in named])
-
-
-@lru_cache(maxsize=1024)
-def _renames(sql: str) -> tuple[tuple[str, str], ...] | None:
-    """The columns, as (old, new), that a SELECT of nothing but columns returns."""
-    if not _ONLY_NAMES.fullmatch(sql):
-        return None
-    return (("ord", "ord"), ("sign", "sign"), *_NAMED.findall(sql))
 
 
 def forget_relations() -> None:

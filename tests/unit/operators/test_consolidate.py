@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from viewkeeper.operators import consolidate, exact_sums
-from viewkeeper.operators.duck import run_edge
+from viewkeeper.operators.edges import run_edge
 
 _WIDE = pa.decimal128(38, 0)
 
