@@ -28,8 +28,8 @@ STEPS: dict[str, tuple[str, ...]] = {
     "group (DuckDB)": (
         "viewkeeper.operators.aggregate:run_sql",
         "viewkeeper.operators.contributions:run_sql",
-        "viewkeeper.operators.record_events:run_sql",
-        "viewkeeper.operators.rollup:run_sql",
+        "viewkeeper.operators.aggregate:contribute_directly",
+        "viewkeeper.operators.edges:run_sql",
     ),
     "key encode": (
         "viewkeeper.operators.contributions:encode_keys",

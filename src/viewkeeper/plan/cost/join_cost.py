@@ -112,7 +112,8 @@ def _paired(
     for number, (side, fan) in enumerate(zip(sides, fans, strict=True)):
         is_kept = node.sides[number].preserved
         rows += [side.rows] if is_kept else []
-        for base, kinds in side.moved.items():
+        has_key = all(not one.key for place, one in enumerate(node.sides) if place != number)  # of the output
+        for base, kinds in (side.flow if has_key else side.moved).items():
             given = _partners(side, kinds, fan)
             if is_kept:  # every row is in the result
                 given = Kinds(*map(max, zip(_each(given), _each(kinds), strict=True)))

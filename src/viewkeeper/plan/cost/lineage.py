@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from viewkeeper.plan.canonical import spell
+from viewkeeper.plan.lookups import looked_up
 from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, columns_of, conjuncts
 from viewkeeper.sql.positions import over_columns
 from viewkeeper.sql.relations import (
@@ -96,8 +97,12 @@ def _column_changed_by(relation: Relation, position: int) -> Tables:
         case Aggregation(grouping=grouping):
             return NONE if position < len(grouping.groups) else _bases(relation)
         case Join(sides=sides):
-            number = sum(start <= position for start in starts_of(sides)) - 1
-            return _column_changed_by(sides[number], position - starts_of(sides)[number])
+            number, lookups = sum(start <= position for start in starts_of(sides)) - 1, looked_up(relation)
+            found = _column_changed_by(sides[number], position - starts_of(sides)[number])
+            if number in lookups:  # a row that refers to another partner stays
+                others = [place for place in range(len(sides)) if place not in lookups]
+                found = found.union(*(changed_by(sides[place], *relation.keys[place]) for place in others))
+            return found
         case Union(inputs=inputs):
             return NONE.union(*(_column_changed_by(one, position) for one in inputs))
         case Top():

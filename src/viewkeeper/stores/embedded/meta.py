@@ -29,7 +29,7 @@ class Meta:
 
     def __init__(self, handle: Callable[[], Environment]) -> None:
         self._handle = handle
-        self._parsed: tuple[bytes | None, dict] = (None, {})  # the catalog: an epoch reads it several times
+        self._parsed: tuple[bytes | None, dict] = (None, {})  # the catalog, for swaps of the epoch record
 
     @property
     def environment(self) -> Environment:
@@ -76,11 +76,7 @@ class Meta:
         return environment.last_change()
 
     def read_catalog(self) -> dict:
-        """The catalog, which the caller must not change."""
-        environment = self.environment
-        environment.require_in_place()
-        with environment.read("meta") as transaction:
-            return self._parse_catalog(transaction.get(_CATALOG))
+        return self._read(_CATALOG) or {}
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         return self._swap(_CATALOG, expected_version, catalog)
