@@ -152,6 +152,8 @@ def _groups(
     parts: Sequence[tuple[np.ndarray, pa.Array]], chosen: slice | np.ndarray, rows: int
 ) -> tuple[np.ndarray, list[pa.Array]]:
     """For each chosen row the place of its group, and the keys of the groups that there are."""
+    if len(parts) == 1 and isinstance(chosen, slice):
+        return parts[0][0], [parts[0][1]]
     codes = np.zeros(rows, np.int64)[chosen]
     sizes = [len(distinct) for _, distinct in parts]
     for (mine, _), size in zip(parts, sizes, strict=True):
