@@ -154,24 +154,21 @@ def _groups(
     """For each chosen row the place of its group, and the keys of the groups that there are."""
     if len(parts) == 1 and isinstance(chosen, slice):
         return parts[0][0], [parts[0][1]]
-    codes = np.zeros(rows, np.int64)[chosen]
-    sizes = [len(distinct) for _, distinct in parts]
-    for (mine, _), size in zip(parts, sizes, strict=True):
-        codes = codes * size + mine[chosen]
-    space = int(np.prod(sizes, dtype=object)) if sizes else 1
-    if space <= _DENSE * len(codes):
-        found = np.flatnonzero(np.bincount(codes, minlength=1))
-        numbered = np.zeros(space, np.int64)
-        numbered[found] = np.arange(len(found))
-        places = numbered[codes]
-    else:
-        distinct = pa.array(codes).dictionary_encode()
-        found, places = np.asarray(distinct.dictionary), np.asarray(distinct.indices).astype(np.int64)
-    keys = []
-    for (_, distinct), size in zip(reversed(parts), reversed(sizes), strict=True):
-        keys.append(distinct.take(pa.array(found % size)))
-        found = found // size
-    return places, keys[::-1]
+    places, count = np.zeros(rows, np.int64)[chosen], 1
+    for codes, distinct in parts:  # numbered anew with each part, so that no number leaves its bits
+        places, count = _numbered(places * len(distinct) + codes[chosen], count * len(distinct))
+    rows_of = np.zeros(count, np.int64)
+    rows_of[places] = np.arange(len(places))  # one of each group
+    return places, [distinct.take(pa.array(codes[chosen][rows_of])) for codes, distinct in parts]
+
+
+def _numbered(codes: np.ndarray, space: int) -> tuple[np.ndarray, int]:
+    """For each code, all below `space`, its number among those that there are; and how many these are."""
+    if space > _DENSE * len(codes):
+        found = pa.array(codes).dictionary_encode()
+        return np.asarray(found.indices).astype(np.int64), len(found.dictionary)
+    there = np.bincount(codes, minlength=space) > 0
+    return (np.cumsum(there) - 1)[codes], int(there.sum())
 
 
 @lru_cache(maxsize=64)

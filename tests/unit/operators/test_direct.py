@@ -134,6 +134,19 @@ def test_a_grouping_that_fails_on_a_row_is_left_to_itself(plan: PhysicalPlan, at
     assert served == {nodes[name].table for name in VIEWS if name != failing}
 
 
+def test_groups_of_many_wide_keys_stay_apart() -> None:
+    """Though the product of their numbers of values does not fit 64 bits."""
+    rows = 1 << 14
+    choose = np.random.default_rng(1)
+    columns = [pa.array(choose.permutation(rows)) for _ in range(5)]
+    parts = [direct._Evaluated({"c0": column}, pa.array([1] * rows, pa.int32())).codes("c0") for column in columns]
+    twice = [(np.concatenate([codes, codes]), distinct) for codes, distinct in parts]
+
+    places, keys = direct._groups(twice, slice(None), 2 * rows)
+    assert len(keys[0]) == rows and (places[:rows] == places[rows:]).all()
+    assert [key.take(pa.array(places[:rows])) for key in keys] == columns
+
+
 def test_no_row_that_passes_contributes_nothing(plan: PhysicalPlan) -> None:
     nodes = nodes_of(plan)
     relation = delta([(0, 1, "a", 1.0, 1)] * 100, inserted=100)
