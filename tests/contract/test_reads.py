@@ -178,15 +178,12 @@ def test_a_scan_beside_a_writer_sees_each_row_as_one_write_left_it(subject: Subj
 
 def test_the_horizon_follows_record_and_catalog(subject: Subject) -> None:
     store = subject.store
-    seen = [store.last_meta_change()]
+    assert store.read_horizon().catalog_version == 0
     assert store.swap_catalog(0, {"version": 7})
-    seen.append(store.last_meta_change())
     changed = store.change_epoch_record(lambda record: epochs.pin(record, "reader", 0, 5))
-    seen.append(store.last_meta_change())
 
     assert store.read_horizon().catalog_version == 7
     assert store.read_epoch_record() == changed and changed.pins == {"reader": (0, 5)}
-    assert seen == sorted(set(seen))
 
 
 def test_a_catalog_that_was_read_can_be_changed_without_harm(subject: Subject) -> None:

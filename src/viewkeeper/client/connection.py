@@ -51,7 +51,6 @@ class Connection:
 
     def catalog(self) -> Catalog:
         """The tables and views as they are now."""
-        # not by `last_meta_change`: LMDB tells the number of a commit shortly before a read transaction sees it
         return self._catalog_at(self.store.read_horizon().catalog_version)
 
     def forget_catalog(self) -> None:

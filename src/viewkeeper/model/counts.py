@@ -14,16 +14,32 @@ Counted = TypeVar("Counted")
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeCounts:
-    """The changes of one base table. A log without before-images does not show inserts: they count as updates."""
+class Kinds:
+    """Changes of rows, by kind: counted, or as rates. A log without before-images shows no inserts: they are updates."""
 
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
+    inserts: float = 0
+    updates: float = 0
+    deletes: float = 0
 
     @property
-    def total(self) -> int:
+    def total(self) -> float:
         return self.inserts + self.updates + self.deletes
+
+    @property
+    def delta_rows(self) -> float:
+        """An update is a row deleted and a row inserted."""
+        return self.total + self.updates
+
+    def plus(self, other: Kinds) -> Kinds:
+        return add_up([self, other])
+
+    def times(self, factor: float) -> Kinds:
+        return Kinds(self.inserts * factor, self.updates * factor, self.deletes * factor)
+
+    def moved(self, share: float = 1.0) -> Kinds:
+        """With that share of the updates as a row that goes and another that comes."""
+        moved = self.updates * share
+        return Kinds(self.inserts + moved, self.updates - moved, self.deletes + moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,7 @@ class Counts:
     apply_seconds: float = 0.0
     get_seconds: float = 0.0
     put_seconds: float = 0.0
-    changes: dict[int, ChangeCounts] = field(default_factory=dict)
+    changes: dict[int, Kinds] = field(default_factory=dict)
     tables: dict[int, Work] = field(default_factory=dict)
 
     @property

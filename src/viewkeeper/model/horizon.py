@@ -29,11 +29,11 @@ class Horizon:
     indexed_from: int | None = None  # epochs from here on have an index of the records they wrote
 
 
-def horizon_bytes(record: dict, catalog: dict) -> bytes:
-    """The horizon of an epoch record and a catalog, both as JSON values."""
+def horizon_bytes(record: dict, catalog_version: int) -> bytes:
+    """The horizon of an epoch record, as a JSON value, and of the catalog of that version."""
     facts = {name: record[name] for name in ("committed", "floor", "aborted", "stamp", "positions", "filled")}
     facts["stopped"] = sorted(map(int, record["stopped"]))
-    more = {"catalog": catalog.get("version", 0), "indexed_from": record.get("keeping", {}).get("indexed_from")}
+    more = {"catalog": catalog_version, "indexed_from": record.get("keeping", {}).get("indexed_from")}
     return json.dumps(facts | more, sort_keys=True).encode()
 
 

@@ -20,7 +20,7 @@ class Measured:
     """`seen`: for the table of each node, how many changes its base tables had since it is measured."""
 
     epochs: int = 0
-    seen: dict[int, int] = field(default_factory=dict)
+    seen: dict[int, float] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
 
     @staticmethod

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
-from viewkeeper.model.counts import ChangeCounts, Counts, add_up
+from viewkeeper.model.counts import Counts, Kinds, add_up
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.operators.apply import Changes
@@ -116,18 +116,20 @@ class _SplitReader:
 
     def read_changes(self) -> Counts:
         """The changes of a range of the log."""
-        found: dict[int, ChangeCounts] = {}
+        found: dict[int, Kinds] = {}
+        rows = 0
         for source, batch in self.store.read_log(self.split.stream, self.split.start, self.split.stop):
+            rows += batch.num_rows
             delta = self.plan.delta_of(source)
             counted = _counted(batch, has_befores=delta is None)
-            found[source] = add_up([found.get(source, ChangeCounts()), counted])
+            found[source] = add_up([found.get(source, Kinds()), counted])
             if delta is not None:
                 self.collector.add(delta.table, ROWS, log_events(delta, batch))
                 continue
             for chunk, readers in _readers(self.plan, self.epoch, source):
                 flowing = batch if chunk is None else self._filled(batch, self.epoch.chunks[chunk])
                 self.collector.add_changes(source, flowing, readers)
-        return Counts(rows_read=sum(one.total for one in found.values()), changes=found)
+        return Counts(rows_read=rows, changes=found)
 
     def _filled(self, changes: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
         """The changes of rows that a backfill had before this chunk."""
@@ -163,9 +165,9 @@ def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple
     yield from found.items()
 
 
-def _counted(changes: pa.RecordBatch, *, has_befores: bool) -> ChangeCounts:
+def _counted(changes: pa.RecordBatch, *, has_befores: bool) -> Kinds:
     inserts, deletes = changes["before"].null_count if has_befores else 0, changes["after"].null_count
-    return ChangeCounts(inserts, len(changes) - inserts - deletes, deletes)
+    return Kinds(inserts, len(changes) - inserts - deletes, deletes)
 
 
 def _wanted(readers: Sequence[Reader]) -> list[int]:

@@ -45,10 +45,6 @@ class Meta(Protocol):
         """What readers may see now: a small part of epoch record and catalog."""
         ...
 
-    def last_meta_change(self) -> int:
-        """A number that grows with every change of catalog or epoch record; checked before every read and write."""
-        ...
-
     def read_catalog(self) -> dict:
         """The catalog's JSON; empty at first."""
         ...

@@ -96,8 +96,6 @@ class Meta(Protocol):
 
     def read_horizon(self) -> Horizon: ...
 
-    def last_change(self) -> int: ...
-
     def read_catalog(self) -> dict: ...
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool: ...
@@ -281,9 +279,6 @@ class NodeStore(Protocol):
 
     def read_horizon(self) -> Horizon:
         return self.meta.read_horizon()
-
-    def last_meta_change(self) -> int:
-        return self.meta.last_change()
 
     def read_catalog(self) -> dict:
         return self.meta.read_catalog()

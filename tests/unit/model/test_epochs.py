@@ -205,6 +205,6 @@ def test_any_sequence_of_steps_keeps_the_invariants_and_goes_to_json_and_back(st
         record = after
         value = json.loads(json.dumps(record_to_json(record)))
         assert record_from_json(value) == record
-        horizon = parse_horizon(horizon_bytes(value, {"version": 4}))
+        horizon = parse_horizon(horizon_bytes(value, 4))
         assert (horizon.committed, horizon.floor, horizon.aborted) == (record.committed, record.floor, record.aborted)
         assert (horizon.positions, horizon.filled, horizon.catalog_version) == (record.positions, record.filled, 4)

@@ -15,7 +15,7 @@ import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner, keep_up
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.counts import ChangeCounts, Counts, Work
+from viewkeeper.model.counts import Counts, Kinds, Work
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.measured import Measured
 from viewkeeper.model.positions import Cut
@@ -151,7 +151,7 @@ def test_inserts_updates_and_deletes_are_told_apart(tmp_path: Path) -> None:
         db.table("t").put_many([{"k": k, "x": 9} for k in range(2, 7)])
         db.table("t").delete(0)
         (done,) = Coordinator(db.store, HereRunner(db.store)).catch_up()
-        assert list(done.counts.changes.values()) == [ChangeCounts(inserts=3, updates=2, deletes=1)]
+        assert list(done.counts.changes.values()) == [Kinds(inserts=3, updates=2, deletes=1)]
 
 
 def test_what_is_measured_is_kept_every_few_seconds() -> None:

@@ -19,14 +19,13 @@ from tests.support.tiers import examples
 from viewkeeper.client.costs import read_statistics
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import SqlError, UnknownName
-from viewkeeper.model.counts import ChangeCounts, Counts, Work
+from viewkeeper.model.counts import Counts, Kinds, Work
 from viewkeeper.model.measured import Measured
 from viewkeeper.plan.cost.costs import NodeCost, PlanCost, TableCost, Weights
 from viewkeeper.plan.cost.model import plan_cost
 from viewkeeper.plan.cost.planned import planned_nodes
 from viewkeeper.plan.cost.statistics import (
     CHANGES_PER_EPOCH,
-    Kinds,
     Statistics,
     alone_share,
     distinct,
@@ -163,7 +162,7 @@ def test_without_statistics_textbooks_say_how_much_passes() -> None:
 def test_many_changes_of_one_group_read_it_once() -> None:
     (few,) = cost_of("SELECT COUNT(*) AS n, SUM(amount) AS t FROM orders")
     assert (few.reads, few.writes) == (1, 1)
-    counts = Counts(changes={1: ChangeCounts(inserts=10_000)})
+    counts = Counts(changes={1: Kinds(inserts=10_000)})
     (many,) = cost_of(
         "SELECT region, COUNT(*) AS n FROM orders GROUP BY region",
         statistics=Statistics(rows={1: 1_000}, records={5: 10}, measured=Measured(epochs=10, counts=counts)),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from viewkeeper.model.counts import Kinds
 from viewkeeper.plan.cost.costs import TableCost
 from viewkeeper.plan.cost.lineage import Path, Tables
-from viewkeeper.plan.cost.statistics import Kinds, distinct, selectivity
+from viewkeeper.plan.cost.statistics import distinct, selectivity
 
 Flow = dict[int, Kinds]  # by the base table whose changes they come from
 

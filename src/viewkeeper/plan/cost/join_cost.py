@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from viewkeeper.model.counts import Kinds
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.cost.costs import TableCost
 from viewkeeper.plan.cost.flows import Flow, kept, moved_by, pass_share, sum_of, together
 from viewkeeper.plan.cost.lineage import Tables
-from viewkeeper.plan.cost.statistics import DISTINCT_SHARE, Kinds, alone_share, distinct, net_changes
+from viewkeeper.plan.cost.statistics import DISTINCT_SHARE, alone_share, distinct, net_changes
 from viewkeeper.plan.nodes import SIDE, JoinNode
 from viewkeeper.sql.relations import Join
 

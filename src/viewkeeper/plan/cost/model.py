@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from viewkeeper.model.counts import Kinds
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.cost.costs import NodeCost, PlanCost, TableCost
@@ -24,7 +25,6 @@ from viewkeeper.plan.cost.statistics import (
     HAVING_SHARE,
     ROWS,
     TEXT_BYTES,
-    Kinds,
     Statistics,
     alone_share,
     distinct,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from viewkeeper.model.counts import Kinds
 from viewkeeper.model.measured import Measured
 from viewkeeper.model.schema import Column
 from viewkeeper.sql.expressions import Call, Expression, Literal, operands
@@ -21,35 +22,6 @@ HAVING_SHARE = 1 / 3
 TEXT_BYTES = 16.0
 _EQUAL, _RANGE, _OTHER = 1 / 10, 1 / 3, 1 / 3
 _IN_MAX = 1 / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Kinds:
-    """Changes of one kind of rows in an epoch, as rates: paper 3's i(v), u(v) and d(v)."""
-
-    inserts: float = 0.0
-    updates: float = 0.0
-    deletes: float = 0.0
-
-    @property
-    def delta_rows(self) -> float:
-        """An update is a row deleted and a row inserted."""
-        return self.inserts + 2 * self.updates + self.deletes
-
-    @property
-    def total(self) -> float:
-        return self.inserts + self.updates + self.deletes
-
-    def plus(self, other: Kinds) -> Kinds:
-        return Kinds(self.inserts + other.inserts, self.updates + other.updates, self.deletes + other.deletes)
-
-    def times(self, factor: float) -> Kinds:
-        return Kinds(self.inserts * factor, self.updates * factor, self.deletes * factor)
-
-    def moved(self, share: float = 1.0) -> Kinds:
-        """With that share of the updates as a row that goes and another that comes."""
-        moved = self.updates * share
-        return Kinds(self.inserts + moved, self.updates - moved, self.deletes + moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +55,7 @@ class Statistics:
         seen = self.measured.counts.changes.get(base)
         if seen is None or not seen.total:
             return Kinds(updates=1.0)
-        return Kinds(seen.inserts, seen.updates, seen.deletes).times(1 / seen.total)
+        return seen.times(1 / seen.total)
 
 
 def selectivity(condition: Expression) -> float:

@@ -29,7 +29,6 @@ class Meta:
 
     def __init__(self, handle: Callable[[], Environment]) -> None:
         self._handle = handle
-        self._parsed: tuple[bytes | None, dict] = (None, {})  # the catalog, for swaps of the epoch record
 
     @property
     def environment(self) -> Environment:
@@ -68,12 +67,6 @@ class Meta:
         with environment.read("meta") as transaction:
             value = transaction.get(_HORIZON)
         return parse_horizon(value or b"")
-
-    def last_change(self) -> int:
-        """A number that grows with every change of anything here."""
-        environment = self.environment
-        environment.look()
-        return environment.last_change()
 
     def read_catalog(self) -> dict:
         return self._read(_CATALOG) or {}
@@ -151,16 +144,10 @@ class Meta:
                 return False
             transaction.put(name, _dump(value))
             record = value if name == _EPOCH else json.loads(transaction.get(_EPOCH))
-            catalog = value if name == _CATALOG else self._parse_catalog(transaction.get(_CATALOG))
-            transaction.put(_HORIZON, horizon_bytes(record, catalog))
+            horizon = transaction.get(_HORIZON)
+            known = 0 if horizon is None else parse_horizon(horizon).catalog_version
+            transaction.put(_HORIZON, horizon_bytes(record, value["version"] if name == _CATALOG else known))
         return True
-
-    def _parse_catalog(self, stored: bytes | None) -> dict:
-        known, parsed = self._parsed
-        if known != stored:
-            parsed = json.loads(stored or b"{}")
-            self._parsed = (stored, parsed)
-        return parsed
 
 
 def _parse_record(value: dict | None) -> EpochRecord:

@@ -22,10 +22,9 @@ class Meta:
         self._lock = lock
         self._record = json.dumps(record_to_json(record))
         self._catalog = "{}"
-        self._horizon = horizon_bytes(record_to_json(record), {})
+        self._horizon = horizon_bytes(record_to_json(record), 0)
         self._plans: dict[str, str] = {}
         self._measured = "{}"
-        self._changes = 0
 
     def read_epoch_record(self) -> EpochRecord:
         return record_from_json(json.loads(self._record))
@@ -35,9 +34,6 @@ class Meta:
 
     def read_horizon(self) -> Horizon:
         return parse_horizon(self._horizon)
-
-    def last_change(self) -> int:
-        return self._changes
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         with self._lock:
@@ -75,5 +71,4 @@ class Meta:
     def _replace(self, record: str, catalog: str) -> None:
         # in this order: a reader without the lock finds a catalog at least as new as the horizon read before it
         self._record, self._catalog = record, catalog
-        self._horizon = horizon_bytes(json.loads(record), json.loads(catalog))
-        self._changes += 1
+        self._horizon = horizon_bytes(json.loads(record), json.loads(catalog).get("version", 0))
