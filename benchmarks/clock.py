@@ -50,10 +50,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "by place": ("viewkeeper.operators.apply:Applier.find", "viewkeeper.operators.apply:Applier.put"),
     "extremes": ("viewkeeper.operators.aggregate_groups:apply_entries",),
     "groups": ("viewkeeper.operators.aggregate:apply_groups",),
-    "store read": (
-        "viewkeeper.stores.embedded.partition:Partition.read",
-        "viewkeeper.stores.embedded.partition:Partition.next_keys",
-    ),
+    "store read": ("viewkeeper.stores.embedded.partition:Partition.read",),
     "store write": ("viewkeeper.stores.embedded.partition:Partition.write",),
     "purge": ("viewkeeper.stores.embedded.partition:Partition._purge",),
     "fences": ("viewkeeper.stores.embedded.store:EmbeddedStore.admit",),

@@ -256,48 +256,6 @@ def _not_void(epoch: int, aborted: tuple[int, ...]) -> int:
     return epoch if epoch not in aborted else epoch - 1
 
 
-def test_the_next_key_of_a_group_is_found_both_ways(subject: Subject) -> None:
-    keys = [b"a1", b"a2", b"a3", b"b1", b"\xff\xff1"]
-    subject.begin(at(1))
-    apply(subject, at(1), dict.fromkeys(keys, b"1"))
-    subject.begin(at(2))
-    apply(subject, at(2), {b"a2": None})
-
-    def found(ranges: list[tuple[bytes, bytes]], *left_out: bytes, epoch: int = 3, reverse: bool = False) -> list:
-        return subject.store.next_keys(0, VIEW, ranges, frozenset(left_out), at(epoch), reverse=reverse)
-
-    assert found([(b"a", b"a"), (b"a", b"a1"), (b"a", b"a3"), (b"c", b"c"), (b"\xff", b"\xff")]) == [
-        b"a1", b"a3", None, None, b"\xff\xff1",
-    ]  # fmt: skip
-    assert found([(b"a", b"a9"), (b"a", b"a3"), (b"a", b"a1")], reverse=True) == [b"a3", b"a1", None]
-    assert found([(b"a", b"a")], b"a1", epoch=2) == [b"a2"]
-    with contextlib.suppress(Fenced):  # it may notice that it met records of a later epoch
-        assert found([(b"a", b"a1")], epoch=1) == [None]
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_next_keys_of_any_length_are_those_of_a_sorted_list(subject: Subject, reverse: bool) -> None:
-    source = random.Random(5)
-    parts = [b"", b"a", b"ab", b"b", b"\x00", b"\xff", b"a" * 495, b"a" * 500, b"a" * 507, b"b" * 600]
-    keys = sorted({first + second for first in parts for second in parts} - {b""})
-    subject.begin(at(1))
-    apply(subject, at(1), dict.fromkeys(keys, b"1"))
-    subject.begin(at(2))
-    gone = set(source.sample(keys, 15))
-    apply(subject, at(2), dict.fromkeys(gone))
-    left_out = frozenset(source.sample(keys, 15))
-    ranges = [(start[: source.choice([0, 1, 2, 500, 511])], start) for start in source.sample([*keys, b"ac"], 40)]
-    there = [key for key in keys if key not in gone and key not in left_out]
-
-    def expected(prefix: bytes, start: bytes) -> bytes | None:
-        found = [key for key in there if key.startswith(prefix) and (key < start if reverse else key > start)]
-        return (found[-1] if reverse else found[0]) if found else None
-
-    assert subject.store.next_keys(0, VIEW, ranges, left_out, at(3), reverse=reverse) == [
-        expected(*bounds) for bounds in ranges
-    ]
-
-
 def test_partitions_do_not_see_each_other(subject: Subject) -> None:
     subject.begin(at(1))
     for partition in range(subject.store.partitions):

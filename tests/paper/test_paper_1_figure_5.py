@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
@@ -15,17 +16,17 @@ from tests.support.dump import chain_epochs, dump, written_by
 from tests.support.plans import nodes_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.model.entryblocks import decode_blocks
+from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rowcodec import decode_row
-from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import BIGINT
-from viewkeeper.plan.nodes import SIDE, AggregateNode, JoinNode
+from viewkeeper.model.schema import TableId, TableSchema
+from viewkeeper.plan.nodes import SIDE, AggregateNode, Entries, JoinNode
 from viewkeeper.stores.versions import versions_of
 
 PLAN = Path(__file__).parents[1] / "golden" / "papers" / "paper_1_figure_5.plan"
 A = [("k1", "x1", 30), ("k2", "x2", 20), ("k3", "x2", 50), ("k4", "x1", 40)]
 B = [("l1", "x1", 5), ("l2", "x2", 6), ("l3", "x2", 7), ("l4", "x9", 8)]
-MULTIPLICITY = (Column("n", BIGINT, nullable=False),)
 GONE = None
 
 
@@ -65,7 +66,6 @@ def touched(db: vk.Database, epoch: int) -> dict[str, dict[tuple, tuple | None]]
         delta_of(table): (f"DELTA {table.name}", table.key_columns, table.value_columns) for table in catalog.tables
     }
     layouts |= {
-        entries.table: ("PRE-AGGREGATION", (*aggregation.key, *entries.values), MULTIPLICITY),
         sums.table: ("SUM", sums.key, sums.row),
         aggregation.table: ("MIN", aggregation.key, aggregation.row),
         joined.table: ("JOIN", joined.key, joined.row),
@@ -75,11 +75,22 @@ def touched(db: vk.Database, epoch: int) -> dict[str, dict[tuple, tuple | None]]
         if table == join.table:
             side = decode_key((*join.on, SIDE), key)[1]
             name, keys, columns = "REVERSE-JOIN", (*join.on, SIDE, *join.sides[side].key), join.sides[side].row
+        elif table == entries.table:
+            (group,) = decode_key(aggregation.key, key)
+            found.setdefault("PRE-AGGREGATION", {})[group,] = multiplicities(entries, row)
+            continue
         else:
             name, keys, columns = layouts[table]
         values = GONE if row is None else tuple(decode_row(columns, row))
         found.setdefault(name, {})[tuple(decode_key(keys, key))] = values
     return found
+
+
+def multiplicities(entries: Entries, row: bytes | None) -> tuple:
+    """The values of a group's one block, with how many rows have each."""
+    blocks = decode_blocks(pa.array([row], pa.binary()))
+    (values,) = decode_keys(entries.values, blocks.values.strings.to_arrow())
+    return tuple(zip(values.to_pylist(), blocks.counts.tolist(), strict=True))
 
 
 def versions_in(db: vk.Database, table: int, key: str) -> list[tuple[object, ...]]:
@@ -116,7 +127,7 @@ def test_one_put_changes_the_records_on_its_way_and_no_others(db: vk.Database, m
     assert done.changes == 1
     assert touched(db, done.epoch) == {
         "DELTA a": {("k3",): ("x2", 10)},  # (2)
-        "PRE-AGGREGATION": {("x2", 10): (1,), ("x2", 50): GONE},  # (3), for MIN
+        "PRE-AGGREGATION": {("x2",): ((10, 1), (20, 1))},  # (3), for MIN: 10 is new, 50 is gone
         "REVERSE-JOIN": {("x2", 0, "k3"): (10,)},  # (3), for JOIN; k3 and x2 stand in the key
         "SUM": {("x2",): (2, 2, 30, 30)},  # (4): rows, values, their exact sum, and what is shown
         "MIN": {("x2",): (2, 10)},  # (4)
@@ -152,7 +163,7 @@ def test_a_put_that_changes_the_secondary_key_touches_both_of_its_groups(db: vk.
     found = touched(db, db.epoch)
 
     assert found["REVERSE-JOIN"] == {("x1", 0, "k3"): (50,), ("x2", 0, "k3"): GONE}
-    assert found["PRE-AGGREGATION"] == {("x1", 50): (1,), ("x2", 50): GONE}
+    assert found["PRE-AGGREGATION"] == {("x1",): ((30, 1), (40, 1), (50, 1)), ("x2",): ((20, 1),)}
     assert set(found["SUM"]) == {("x1",), ("x2",)}
     assert found["MIN"] == {("x1",): (3, 30), ("x2",): (1, 20)}  # no minimum moved; the row counts beside them did
     assert found["JOIN"] == {("k3", "l1"): ("x1", 50, 5), ("k3", "l2"): GONE, ("k3", "l3"): GONE}

@@ -1,10 +1,9 @@
-"""Joins that look a side up by its row key: they hold what their texts say, in the layout of today and in that of before."""
+"""Joins that look a side up by its row key: they hold what their texts say."""
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tests.support.tiers import examples
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.operators import join
 from viewkeeper.operators.join import _partners as partners
-from viewkeeper.plan import lower
 from viewkeeper.plan.nodes import JoinNode
 from viewkeeper.settings import EpochLimits, WorkSettings
 
@@ -70,30 +68,18 @@ def change(db: vk.Database, source: random.Random, changes: int) -> None:
             db.table(name).put(key, {"z" if name == "u" else "v": source.choice(values)})
 
 
-def make_as_before(patch: pytest.MonkeyPatch, path: Path) -> vk.Database:
-    """A store whose views were made when the rows of a join had the keys of all sides."""
-    with patch.context() as before:
-        before.setattr(lower, "looked_up", lambda _join: frozenset())
-        return make(path)
-
-
 @pytest.mark.parametrize("images", ["on", "off"], ids=["before-images", "plain log"])
 @pytest.mark.parametrize("seed", range(examples(1, deep=12)))
-def test_any_history_ends_in_what_the_texts_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, images: str
-) -> None:
+def test_any_history_ends_in_what_the_texts_say(tmp_path: Path, seed: int, images: str) -> None:
     source = random.Random(seed)
     db = make(tmp_path / "s", options=f"&before_images={images}")
-    old = make_as_before(monkeypatch, tmp_path / "old")
     for managers in (1, 3, 2):
-        number = source.random()
-        for one in (db, old):
-            change(one, random.Random(number), 14)
-            if number < 0.5:
-                with contextlib.suppress(Interrupted):
-                    Coordinator(one.store, RunThenDie(ManagersRunner(one.store, managers, seed))).catch_up()
-            Coordinator(one.store, ManagersRunner(one.store, managers, seed)).catch_up()
-            assert wrong(one) == {}
+        change(db, source, 14)
+        if source.random() < 0.5:
+            with contextlib.suppress(Interrupted):
+                Coordinator(db.store, RunThenDie(ManagersRunner(db.store, managers, seed))).catch_up()
+        Coordinator(db.store, ManagersRunner(db.store, managers, seed)).catch_up()
+        assert wrong(db) == {}
 
 
 def test_rows_are_kept_under_the_keys_of_the_sides_that_are_not_looked_up(tmp_path: Path) -> None:
@@ -110,26 +96,6 @@ def test_rows_are_kept_under_the_keys_of_the_sides_that_are_not_looked_up(tmp_pa
     }  # fmt: skip
     for name in ("inner", "turned", "left", "three", "groups"):
         assert [column.name for column in db.catalog().view(f"{name}_v").key] == ["k"]
-
-
-def test_views_of_before_go_on_in_their_layout_beside_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    db = make_as_before(monkeypatch, tmp_path / "s")
-    change(db, random.Random(1), 40)
-    keep_up(db)
-    db.execute(f"CREATE MATERIALIZED VIEW again AS {LOOKUPS['inner']}")
-    db.execute("CREATE MATERIALIZED VIEW above AS SELECT z, COUNT(*) AS n FROM inner_v GROUP BY z")
-    change(db, random.Random(2), 40)
-    keep_up(db)
-
-    assert [len(db.catalog().view(name).node.key) for name in ("inner_v", "again")] == [2, 1]
-    found = list(db.view("again").scan())
-    assert found == list(db.view("inner_v").scan()) and len(found) > 2
-    assert {row["z"]: row["n"] for row in db.view("above").scan()} == Counter(row["z"] for row in found)
-    db.execute("DROP VIEW above")
-    db.execute("DROP VIEW inner_v")
-    change(db, random.Random(3), 40)
-    keep_up(db)
-    assert wrong(db) == {}
 
 
 def test_views_that_are_filled_in_chunks_hold_what_their_texts_say(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_views_come_and_go_on_spark_and_the_others_do_not_pause(tmp_path: Path, 
     print(f"the same again: {REPLAY.format(seed=tiers.seed())}")
     with vk.connect(f"embedded:{tmp_path / 'store'}?sync=off") as db:
         session = StartingSession(spark, view_managers=2)
-        runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work=0))
+        runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0))
         coordinator = Coordinator(db.store, runner, limits=LIMITS)
         running = StreamingLoop(session, coordinator, db.store)
         try:

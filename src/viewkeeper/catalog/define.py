@@ -202,18 +202,8 @@ def define_index(
 
 
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
-    """The nodes of a view, from its text, in the layout in which they are stored."""
-    lowered, known = lower_anew(catalog, view), {node.text for node in catalog.nodes if node.table in view.needs}
-    return lowered if known.issuperset(lowered.texts) else _lower(_optimized(catalog, view), whole_keys=True)
-
-
-def lower_anew(catalog: Catalog, view: ViewDefinition) -> Lowered:
-    """The nodes that a view would get if it were made now."""
-    return _lower(_optimized(catalog, view))
-
-
-def _optimized(catalog: Catalog, view: ViewDefinition) -> Relation:
-    return optimize(computed_relation(catalog, view), without=view.rules_off)
+    """The nodes of a view, from its text."""
+    return _lower(optimize(computed_relation(catalog, view), without=view.rules_off))
 
 
 _lower = lru_cache(maxsize=1024)(lower_view)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.catalog.define import computed_relation, lower_anew, refuse_unkept, relation_of
+from viewkeeper.catalog.define import computed_relation, lower, refuse_unkept, relation_of
 from viewkeeper.catalog.sharings import Sharing
 from viewkeeper.errors import UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId
@@ -93,7 +93,7 @@ def _planned_anew(
 ) -> Catalog:
     new = replace(view, sharing=sharing, rules_off=catalog.rules_off)
     _refuse_unplanned(catalog, new)
-    lowered = lower_anew(catalog, new)
+    lowered = lower(catalog, new)
     nodes = assign(lowered, catalog.nodes, TableId(catalog.next_id), without={*stopped, *_foreign(catalog, new)})
     needs = tuple(node.table for node in nodes)
     if needs == view.needs and lowered.shown == view.shown:

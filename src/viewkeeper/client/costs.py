@@ -39,8 +39,20 @@ def read_statistics(store: Store, catalog: Catalog, views: Sequence[ViewDefiniti
         rows={table.id: store.count_rows(table.id) for table in tables},
         records={table: store.count_records(table) for table in kept if table is not None},
         text_bytes={table.id: _text_bytes(store, table) for table in tables},
+        record_bytes=_record_bytes(store, [number for node in filled for number in node.tables[1:]]),
         measured=Measured.from_json(store.read_measured()),
     )
+
+
+def _record_bytes(store: Store, tables: Sequence[int]) -> dict[int, float]:
+    """The average bytes under a key of each table that has records, from the first ones."""
+    found = {}
+    for table in tables:
+        limits = {"rows_max": _SAMPLE_ROWS, "bytes_max": _SAMPLE_BYTES, "pieces": 1}
+        parts = [store.record_borders(table, part, b"", **limits) for part in range(store.partitions)]
+        if rows := sum(part.rows for part in parts):
+            found[table] = sum(part.bytes for part in parts) / rows
+    return found
 
 
 def _text_bytes(store: Store, table: TableSchema) -> float:

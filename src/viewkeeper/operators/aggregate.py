@@ -21,7 +21,6 @@ from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.direct import contribute_directly
 from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.operator import EdgeOperator
-from viewkeeper.operators.pre_aggregation import combine_entries
 from viewkeeper.plan.nodes import AggregateNode, Edge
 
 _FEW_ROWS = 50_000  # it is faster to move this many than to group them
@@ -61,7 +60,7 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
         if channel.kind == "aside":
             return super().combine(node, channel, tables, partitions)
         if channel.kind == "entries":
-            return combine_entries(tables, partitions)
+            return pa.concat_tables(tables)
         return combine(node, channel, tables)
 
     def apply(self, applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:

@@ -34,22 +34,6 @@ class MeasuredTables:
         self._add(table, gets=len(keys))
         return found
 
-    def next_keys(
-        self,
-        partition: int,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]:
-        self._add(table, scanned=len(ranges))
-        started = time.thread_time()
-        found = self._store.next_keys(partition, table, ranges, left_out, epoch, reverse=reverse)
-        self._get_seconds += time.thread_time() - started
-        return found
-
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:

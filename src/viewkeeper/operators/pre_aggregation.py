@@ -1,42 +1,43 @@
 """PRE-AGGREGATION: distinct values of a group with their multiplicities, and what the group's record keeps of them.
 
+A group's values are in blocks, each of them a record (`model/entryblocks.py`). The first is under the group's key and knows
+where the others begin; one of these is under the group's key and its bound, and has the values from there to the next bound.
+So a value is found by two gets, and so are a group's first and last value.
+
 In: by how much multiplicities change. Out: how many distinct values each group has, the first and the last of them, and their
-exact sums. Always: a group's first value is the smallest of what was first before (if it is still there), of what came, and,
-when the old first one went, of the next entry of the prefix as of the epoch before that did not go: one look into the store,
-no scan. A sum changes by the values whose entries came into being or went.
+exact sums. Always: nothing is scanned; a block that grows too long is divided, one that becomes empty goes. A sum changes by
+the values that came into being or went.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.model.keybatches import decode_keys, encode_keys
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.entryblocks import (
+    BLOCK_BYTES,
+    BLOCK_BYTES_MAX,
+    ENTRY_BYTES,
+    Blocks,
+    Lists,
+    decode_blocks,
+    encode_blocks,
+)
+from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BINARY
 from viewkeeper.operators import exact_sums
-from viewkeeper.operators.apply import Applier, Found
+from viewkeeper.operators.apply import Applier, Found, rows_where
 from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.plan.nodes import Entries
-
-
-def combine_entries(tables: Sequence[pa.Table], partitions: int) -> pa.Table:
-    """The change of each entry's multiplicity (`key`, `hash`, `size`, `n`), where there is one, by partition and key."""
-    rows = pa.concat_tables(tables).combine_chunks()
-    at = (np.asarray(rows["hash"]) % partitions).astype(np.int64)
-    order, starts = order_of_keys(rows["key"].combine_chunks(), groups=at)
-    if not len(starts):
-        return rows
-    changes = np.add.reduceat(np.asarray(rows["n"])[order], starts)
-    chosen = pa.array(order[starts][changes != 0])
-    found = rows.select(["key", "hash", "size"]).take(chosen)
-    return found.append_column("n", pa.array(changes[changes != 0]))
 
 
 def apply_entries(
@@ -47,28 +48,25 @@ def apply_entries(
     known = [array if one.nullable else array.fill_null(nothing(one)) for one, array in zip(columns, was, strict=True)]
     if part is None or not len(part):
         return known
-    found = applier.find(entries.table, part)
-    old, new = applier.add_counts(found, np.asarray(found.input["n"]))
-    inserted, deleted = (old == 0) & (new > 0), (old > 0) & (new == 0)
-    keys = found.input["key"].combine_chunks()
-    group_keys = groups.input["key"].combine_chunks()
-    sizes = np.asarray(found.input["size"])
-    prefixes = Ragged.from_arrow(keys).cut(np.zeros(len(keys), np.int64), sizes).to_arrow()
-    owners = np.asarray(pc.index_in(prefixes, value_set=group_keys))
-    after: list[pa.Array] = []
+    keys, sizes = Ragged.from_arrow(part["key"]), np.asarray(part["size"])
+    prefixes = keys.cut(np.zeros(len(keys), np.int64), sizes).to_arrow()
+    owners = np.asarray(pc.index_in(prefixes, value_set=groups.input["key"].combine_chunks()))
+    touched, owners = np.unique(owners, return_inverse=True)
+    stored = _Stored(applier, entries.table, groups.input.select(["key", "hash"]).take(pa.array(touched)))
+    merged = stored.add(owners, keys.cut(sizes, keys.lengths - sizes), np.asarray(part["n"]))
+    after = _After(stored, merged)
+    after.put()
+    new: list[pa.Array] = []
     if facts.counted:
-        change = np.bincount(owners, inserted.astype(np.int64) - deleted.astype(np.int64), minlength=len(group_keys))
-        after.append(pc.add(known[0], pa.array(change.astype(np.int64))))
-    changes = _Changed(keys, owners, inserted, deleted)
+        change = np.bincount(touched[merged.groups], merged.signs, minlength=len(groups.input)).astype(np.int64)
+        new.append(pc.add(known[0], pa.array(change)))
     for is_last in [end for end, wanted in ((False, facts.first), (True, facts.last)) if wanted]:
-        ends = _Ends(applier, entries, groups, is_last=is_last)
-        after.append(ends.after(was[len(after)], changes))
+        new.append(_replaced(was[len(new)], touched, _decoded(entries, after.ends(is_last=is_last))))
     if facts.sums or facts.exact_sums:
-        changed = inserted | deleted
-        values = _values_of(entries, keys.filter(pa.array(changed)), sizes[changed])
-        signs = np.where(inserted, 1, -1)[changed]
-        after += _add_values(entries, known[len(after) :], owners[changed], signs, values)
-    return after
+        changed = np.flatnonzero(merged.signs)
+        values = _decoded(entries, merged.values.take(pa.array(changed)))
+        new += _add_values(entries, known[len(new) :], touched[merged.groups[changed]], merged.signs[changed], values)
+    return new
 
 
 def nothing(column: Column) -> pa.Scalar:
@@ -95,88 +93,193 @@ def _add_values(
     return new
 
 
-def _values_of(entries: Entries, keys: pa.Array, sizes: np.ndarray) -> pa.Array:
-    """The value at the end of each entry's key, of which `sizes` bytes are its group's."""
-    whole = Ragged.from_arrow(keys)
-    return decode_keys(entries.values, whole.cut(sizes, whole.lengths - sizes).to_arrow())[0]
+def _decoded(entries: Entries, values: pa.Array) -> pa.Array:
+    """The first column of values, NULL where there is none."""
+    there = values.is_valid()
+    (found, *_) = decode_keys(entries.values, values.filter(there))
+    valid = np.asarray(there)
+    return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-class _Changed:
-    """The entries whose multiplicity changed, in key order within each group: the groups they belong to, by index, and
-    which of them came into being or went."""
+def _replaced(was: pa.Array, places: np.ndarray, new: pa.Array) -> pa.Array:
+    """`was` with other values at some places."""
+    chosen = np.arange(len(was))
+    chosen[places] = len(was) + np.arange(len(new))
+    return pa.concat_arrays([was, new.cast(was.type)]).take(pa.array(chosen))
 
-    def __init__(self, keys: pa.Array, owners: np.ndarray, inserted: np.ndarray, deleted: np.ndarray) -> None:
-        self.keys = keys
-        self.owners = owners
-        self.inserted = np.flatnonzero(inserted)
-        self._gone = keys.filter(pa.array(deleted))
-        self._owners_of_gone = owners[deleted]
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """The entries of all blocks that were read, after the epoch, by group and value: the group and the block of each by its
+    number, the multiplicity, and a sign where it came into being (1) or went (−1)."""
+
+    groups: np.ndarray
+    blocks: np.ndarray
+    values: pa.Array
+    counts: np.ndarray
+    signs: np.ndarray
+
+
+class _Stored:
+    """The blocks that changes are for, as of the epoch before: first those under the groups' keys, then others."""
+
+    def __init__(self, applier: Applier, table: int, groups: pa.Table) -> None:
+        self.applier = applier
+        self.table = table
+        self.groups = groups
+        self.firsts = applier.find(table, groups)
+        self._blocks = [decode_blocks(self.firsts.rows)]
+        self.bounds = self._blocks[0].bounds
+        self.others: Found | None = None
+        self.of_bounds = np.zeros(0, np.int64)  # the bounds of `others`, by number
+
+    @property
+    def count(self) -> int:
+        return len(self.groups) + len(self.of_bounds)
+
+    def add(self, owners: np.ndarray, values: Ragged, changes: np.ndarray) -> _Merged:
+        """The entries with changes of their multiplicities; `owners` are the groups of these."""
+        blocks = self._read_for(owners, values)
+        sizes = np.concatenate([one.values.sizes for one in self._blocks])
+        every = pa.concat_arrays([values.to_arrow(), *(one.values.strings.to_arrow() for one in self._blocks)])
+        all_blocks = np.concatenate([blocks, np.repeat(np.arange(len(sizes)), sizes)])
+        all_groups = np.concatenate([np.arange(len(self.groups)), self.bounds.owners[self.of_bounds]])[all_blocks]
+        before = np.concatenate([np.zeros(len(owners), np.int64), *(one.counts for one in self._blocks)])
+        added = np.concatenate([changes, np.zeros(len(before) - len(owners), np.int64)])
+        order, starts = order_of_keys(every, groups=all_groups)
+        chosen = order[starts]
+        was = np.add.reduceat(before[order], starts)
+        now = was + np.add.reduceat(added[order], starts)
+        if (now < 0).any():
+            raise InvariantBroken(f"a count in table {self.table} would be {now.min()}")
+        signs = (now > 0).astype(np.int64) - (was > 0)
+        return _Merged(all_groups[chosen], all_blocks[chosen], every.take(pa.array(chosen)), now, signs)
+
+    def _read_for(self, owners: np.ndarray, values: Ragged) -> np.ndarray:
+        """The block of each value, by its number; those that are not under a group's key are read here."""
+        if not len(self.bounds.strings):
+            return owners
+        below = _last_bounds(self.bounds, owners, values)
+        is_other = below >= 0
+        self.of_bounds, numbers = np.unique(below[is_other], return_inverse=True)
+        blocks = owners.copy()
+        blocks[is_other] = len(self.groups) + numbers
+        if len(self.of_bounds):
+            self.others = self.find(self.bounds.owners[self.of_bounds], self.bound_texts.take(pa.array(self.of_bounds)))
+            if self.others.rows.null_count:
+                raise InvariantBroken(f"a block of table {self.table} is missing")
+            self._blocks.append(decode_blocks(self.others.rows))
+        return blocks
 
     @cached_property
-    def left_out(self) -> frozenset[bytes]:
-        """The keys of the entries that went."""
-        return frozenset(self._gone.to_pylist())
+    def bound_texts(self) -> pa.Array:
+        return self.bounds.strings.to_arrow()
 
-    def lost(self, ends: pa.Array) -> np.ndarray:
-        """Which groups' entry in `ends` went."""
-        lost = np.zeros(len(ends), bool)
-        is_end = pc.equal(self._gone, ends.take(pa.array(self._owners_of_gone)))
-        lost[self._owners_of_gone[np.asarray(is_end.fill_null(False))]] = True
-        return lost
+    def find(self, owners: np.ndarray, bounds: pa.Array) -> Found:
+        """The blocks that begin at bounds, of groups in ascending order."""
+        return self.applier.find(self.table, self.keyed(owners, bounds))
+
+    def keyed(self, owners: np.ndarray, bounds: pa.Array) -> pa.Table:
+        groups = self.groups.take(pa.array(owners))
+        keys = join([Ragged.from_arrow(groups["key"]), Ragged.from_arrow(bounds)]).to_arrow()
+        return pa.table({"key": keys, "hash": groups["hash"]})
 
 
-class _Ends:
-    """The first (or last) entry of each group."""
+def _last_bounds(bounds: Lists, owners: np.ndarray, values: Ragged) -> np.ndarray:
+    """For each value the last bound of its group that is not above it, by number; −1 where all are."""
+    both = pa.concat_arrays([bounds.strings.to_arrow(), values.to_arrow()])
+    order, starts = order_of_keys(both, groups=np.concatenate([bounds.owners, owners]))
+    is_bound = order < len(bounds.strings)
+    not_above = np.cumsum(np.add.reduceat(is_bound.astype(np.int64), starts))
+    rank = np.empty(len(both), np.int64)
+    rank[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    last = not_above[rank[len(bounds.strings) :]] - 1  # bounds are in the order of their groups
+    return np.where(last >= bounds.starts[owners], last, -1)
 
-    def __init__(self, applier: Applier, entries: Entries, groups: Found, *, is_last: bool) -> None:
-        self._applier = applier
-        self._entries = entries
-        self._groups = groups.input["key"].combine_chunks()
-        self._partitions = groups.versions.partitions
-        self._is_last = is_last
-        self._best = pc.max_element_wise if is_last else pc.min_element_wise
 
-    def after(self, was: pa.Array, changed: _Changed) -> pa.Array:
-        """The values at the end after the epoch, NULL where a group has none; `was`: those of the epoch before."""
-        old = self._entry_keys(was)
-        lost = changed.lost(old)
-        kept = pc.if_else(pa.array(lost), pa.scalar(None, old.type), old) if lost.any() else old
-        best = self._best(kept, self._first_of(changed))
-        if lost.any():
-            best = self._best(best, self._next_entries(np.flatnonzero(lost), old, changed.left_out))
-        return self._values(best)
+class _After:
+    """The blocks after the epoch: those that were read, then those that were divided off."""
 
-    def _entry_keys(self, values: pa.Array) -> pa.Array:
-        """The entry keys of values, NULL where there is none."""
-        parts, _ = encode_keys(self._entries.values, [values], len(values))
-        whole = join([Ragged.from_arrow(self._groups), Ragged.from_arrow(parts)])
-        return whole.to_arrow(valid=np.asarray(values.is_valid()))
+    def __init__(self, stored: _Stored, merged: _Merged) -> None:
+        alive = np.flatnonzero(merged.counts)
+        values, blocks, groups = merged.values.take(pa.array(alive)), merged.blocks[alive], merged.groups[alive]
+        begins, is_first = _pieces(blocks, Ragged.from_arrow(values).lengths), _begins(blocks)
+        is_new = begins & ~is_first
+        numbers = np.where(is_new, stored.count + np.cumsum(is_new) - 1, blocks)[begins][np.cumsum(begins) - 1]
+        order = np.argsort(numbers, kind="stable")
+        self._stored = stored
+        self._new = stored.keyed(groups[is_new], values.filter(pa.array(is_new)))
+        sizes = np.bincount(numbers, minlength=stored.count + len(self._new))
+        self._values = Lists(Ragged.from_arrow(values.take(pa.array(order))), sizes)
+        self._counts = merged.counts[alive][order]
+        gone = stored.of_bounds[sizes[len(stored.groups) : stored.count] == 0]
+        self._bounds = _changed_bounds(stored.bounds, gone, groups[is_new], values.filter(pa.array(is_new)))
 
-    def _first_of(self, changed: _Changed) -> pa.Array:
-        """The first (last) of each group's inserted entries."""
-        chosen = changed.inserted if self._is_last else changed.inserted[::-1]
-        places = np.full(len(self._groups), -1)
-        places[changed.owners[chosen]] = chosen  # of several for one group the last one stays
-        return changed.keys.take(pa.array(places, mask=places < 0))
+    def put(self) -> None:
+        stored, applier, firsts = self._stored, self._stored.applier, len(self._stored.groups)
+        bounds = np.concatenate([self._bounds.sizes, np.zeros(len(self._values.sizes) - firsts, np.int64)])
+        rows = encode_blocks(Blocks(Lists(self._bounds.strings, bounds), self._values, self._counts))
+        rows = rows_where((bounds > 0) | (self._values.sizes > 0), rows)
+        applier.put(stored.firsts, rows[:firsts])
+        if stored.others is not None:
+            applier.put(stored.others, rows[firsts : stored.count])
+        if len(self._new):
+            found = applier.find(stored.table, self._new)
+            if found.rows.null_count < len(self._new):
+                raise InvariantBroken(f"a new block of table {stored.table} is there already")
+            applier.put(found, rows[stored.count :])
 
-    def _next_entries(self, lost: np.ndarray, old: pa.Array, left_out: frozenset[bytes]) -> pa.Array:
-        """For each lost entry the next one as of the epoch before that was not deleted."""
-        chosen = pa.array(lost)
-        ranges = list(zip(self._groups.take(chosen).to_pylist(), old.take(chosen).to_pylist(), strict=True))
-        partitions, nexts = self._partitions[lost], list[bytes | None]()
-        for partition in np.unique(partitions).tolist():
-            start, stop = np.searchsorted(partitions, [partition, partition + 1])
-            nexts += self._applier.store.next_keys(
-                partition, self._entries.table, ranges[start:stop], left_out, self._applier.epoch, reverse=self._is_last
-            )
-        places = np.full(len(self._groups), -1)
-        places[lost] = np.arange(len(lost))
-        return pa.array(nexts, pa.binary()).take(pa.array(places, mask=places < 0))
+    def ends(self, *, is_last: bool) -> pa.Array:
+        """Each group's first (last) value, NULL where a group has none."""
+        stored, bounds, firsts = self._stored, self._bounds, len(self._stored.groups)
+        blocks = np.arange(firsts)
+        beyond = np.flatnonzero((bounds.sizes > 0) & (is_last | (self._values.sizes[:firsts] == 0)))
+        chosen = bounds.starts[1:][beyond] - 1 if is_last else bounds.starts[:-1][beyond]
+        wanted = stored.keyed(beyond, bounds.strings.to_arrow().take(pa.array(chosen)))
+        known = [self._new["key"]] if stored.others is None else [stored.others.input["key"], self._new["key"]]
+        places = pc.index_in(wanted["key"].combine_chunks(), value_set=pa.chunked_array(known).combine_chunks())
+        unread = np.asarray(places.is_null())
+        blocks[beyond] = firsts + np.asarray(places.fill_null(0))
+        found = _ends_of(self._values, is_last=is_last).take(pa.array(blocks))
+        if not unread.any():
+            return found
+        others = stored.applier.find(stored.table, wanted.filter(pa.array(unread)))
+        return _replaced(found, beyond[unread], _ends_of(decode_blocks(others.rows).values, is_last=is_last))
 
-    def _values(self, keys: pa.Array) -> pa.Array:
-        """The value at the end of each entry's key."""
-        there = keys.is_valid()
-        sizes = Ragged.from_arrow(self._groups).lengths[np.asarray(there)]
-        values = _values_of(self._entries, keys.filter(there), sizes)
-        valid = np.asarray(there)
-        return values.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+def _ends_of(lists: Lists, *, is_last: bool) -> pa.Array:
+    """The first (last) string of each list, NULL where it is empty."""
+    places = lists.starts[1:] - 1 if is_last else lists.starts[:-1]
+    return lists.strings.to_arrow().take(pa.array(places, mask=lists.sizes == 0))
+
+
+def _pieces(blocks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Where a block begins, or a piece of one that is too long."""
+    begins, costs = _begins(blocks), lengths + ENTRY_BYTES
+    firsts = np.flatnonzero(begins)
+    if not len(firsts):
+        return begins
+    numbers, totals = np.cumsum(begins) - 1, np.add.reduceat(costs, firsts)
+    if (totals <= BLOCK_BYTES_MAX).all():
+        return begins
+    before = np.cumsum(costs) - costs
+    pieces = np.where(totals > BLOCK_BYTES_MAX, -(-totals // BLOCK_BYTES), 1)
+    piece = (before - before[firsts][numbers]) * pieces[numbers] // totals[numbers]
+    return begins | _begins(piece)
+
+
+def _begins(numbers: np.ndarray) -> np.ndarray:
+    """Where a number differs from the one before it."""
+    return np.concatenate([np.ones(min(1, len(numbers)), bool), numbers[1:] != numbers[:-1]])
+
+
+def _changed_bounds(bounds: Lists, gone: np.ndarray, owners: np.ndarray, new: pa.Array) -> Lists:
+    """The bounds without those of blocks that went, and with those of new blocks."""
+    if not len(gone) and not len(new):
+        return bounds
+    kept = np.delete(np.arange(len(bounds.strings)), gone)
+    strings = pa.concat_arrays([bounds.strings.to_arrow().take(pa.array(kept)), new])
+    groups = np.concatenate([bounds.owners[kept], owners])
+    order, _ = order_of_keys(strings, groups=groups)
+    sizes = np.bincount(groups, minlength=len(bounds.sizes))
+    return Lists(Ragged.from_arrow(strings.take(pa.array(order))), sizes)

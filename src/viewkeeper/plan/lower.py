@@ -74,20 +74,16 @@ class Lowered:
         return last
 
 
-def lower_view(relation: Relation, *, whole_keys: bool = False) -> Lowered:
-    """The nodes of the view whose text means `relation`.
-
-    `whole_keys`: rows of joins have the row keys of all sides, as in stores whose views were made when all did.
-    """
-    lowering = _Lowering(whole_keys=whole_keys)
+def lower_view(relation: Relation) -> Lowered:
+    """The nodes of the view whose text means `relation`."""
+    lowering = _Lowering()
     return lowering.lowered(*lowering.root(relation), relation)
 
 
 class _Lowering:
     """Collects the nodes of one view."""
 
-    def __init__(self, *, whole_keys: bool) -> None:
-        self._whole_keys = whole_keys
+    def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}  # by canonical text
         self._texts: dict[TableId, str] = {}
         self._relations: dict[Relation, list[str]] = {}
@@ -287,7 +283,7 @@ class _Lowering:
             for side, own, keys in zip(join.sides, kept, join.keys, strict=True)
         ]
         behind = sum(len(side.columns) for side in join.sides)
-        lookups = frozenset[int]() if self._whole_keys else looked_up(join)
+        lookups = looked_up(join)
         sides: list[Side] = []
         for number, side in enumerate(rows):
             is_lookup = number in lookups

@@ -71,22 +71,6 @@ class VersionedTables(Protocol):
         """Records of distinct `keys`, given in the order of their partitions."""
         ...
 
-    def next_keys(
-        self,
-        partition: int,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]:
-        """For each (prefix, start) the first key after `start` (before it, in reverse) that begins with `prefix`.
-
-        Considers the records as of the epoch before, without those in `left_out`; None where there is none.
-        """
-        ...
-
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:

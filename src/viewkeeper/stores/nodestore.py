@@ -54,16 +54,6 @@ class Partition(Protocol):
 
     def read(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
-    def next_keys(
-        self,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]: ...
-
     def scan_prefixes(
         self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
     ) -> Iterator[pa.RecordBatch]: ...
@@ -335,18 +325,6 @@ class NodeStore(Protocol):
         for partition, start, stop in runs(partitions):
             found += self.partition(partition).read(table, wanted[start:stop])
         return pa.array(found, pa.binary())
-
-    def next_keys(
-        self,
-        partition: int,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]:
-        return self.partition(partition).next_keys(table, ranges, left_out, epoch, reverse=reverse)
 
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None

@@ -48,16 +48,6 @@ def version_at(chain: bytes, epoch: int, aborted: tuple[int, ...]) -> bytes | No
     return None
 
 
-def was_there(chain: bytes, epoch: int, aborted: tuple[int, ...]) -> bool:
-    """Whether the record existed before `epoch`; mostly its newest version tells."""
-    written, size = _VERSION.unpack_from(chain)
-    if written < epoch and written not in aborted:
-        return size != TOMBSTONE
-    if written > epoch:
-        raise Fenced(f"a record was written by a later epoch than {epoch}")
-    return version_at(chain, epoch - 1, aborted) is not None
-
-
 def newest_epoch(chain: bytes) -> int:
     return _VERSION.unpack_from(chain)[0]
 

@@ -55,10 +55,6 @@ class Spy:
             self._note(table, "scanned", len(batch.to_pylist()))
             yield batch
 
-    def next_keys(self, partition: int, table: int, ranges: Any, *rest: Any, **named: Any) -> Any:
-        self._note(table, "scanned", len(list(ranges)))
-        return self._store.next_keys(partition, table, ranges, *rest, **named)
-
     def write_versions(self, writes: Any, epoch: Any) -> None:
         for write in writes:
             keys = [write.found.keys[int(place)].as_py() for place in write.chosen]

@@ -62,16 +62,11 @@ def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list
     if any(chain and chain[0][0] > epoch for chain in chains):
         with pytest.raises(Fenced, match="later epoch"):
             versions.rows_before(array(chains), epoch, aborted)
-        with pytest.raises(Fenced, match="later epoch"):
-            [versions.was_there(encoded(chain), epoch, aborted) for chain in chains if chain]
         return
     rows, applied, now = versions.rows_before(array(chains), epoch, aborted)
     is_applied = [bool(chain) and chain[0][0] == epoch for chain in chains]
 
     assert rows.to_pylist() == [version(chain, epoch - 1, aborted) for chain in chains]
-    assert [versions.was_there(encoded(chain), epoch, aborted) for chain in chains if chain] == [
-        version(chain, epoch - 1, aborted) is not None for chain in chains if chain
-    ]
     assert applied.tolist() == is_applied
     assert [row for row, there in zip(now.to_pylist(), is_applied, strict=True) if there] == [
         chain[0][1] for chain, there in zip(chains, is_applied, strict=True) if there

@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 
 from viewkeeper.model.counts import Kinds
+from viewkeeper.model.entryblocks import BLOCK_BYTES, BLOCK_BYTES_MAX, ENTRY_BYTES
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.cost.costs import NodeCost, PlanCost, TableCost
 from viewkeeper.plan.cost.flows import Flow, kept, moved_by, passing, sum_of, together, written
-from viewkeeper.plan.cost.join_cost import COUNT_BYTES, JoinSide, join_cost
+from viewkeeper.plan.cost.join_cost import JoinSide, join_cost
 from viewkeeper.plan.cost.lineage import Path, Tables, changed_by, is_unique, paths_of
 from viewkeeper.plan.cost.planned import PlannedNode
 from viewkeeper.plan.cost.statistics import (
@@ -38,6 +39,7 @@ from viewkeeper.sql.expressions import children
 from viewkeeper.sql.positions import column_refs
 from viewkeeper.sql.relations import Aggregation, Index, Join, Project, Relation, Top
 
+_BLOCK_HEAD_BYTES = 14
 Estimated = tuple[float, dict[int, TableCost]]  # rows that a node computes with, and its tables
 
 
@@ -134,23 +136,32 @@ class _Estimate:
         return computed, tables
 
     def _entries(self, node: AggregateNode, entries: Entries, kinds: Kinds, rows: float, groups: float) -> TableCost:
-        """PRE-AGGREGATION: an entry for each distinct value of a group; where an end is lost, the next one is looked for."""
-        records = self._known.records.get(entries.table, rows)
-        alone = alone_share(rows, records)
-        picks, new = kinds.inserts + kinds.deletes, kinds.inserts * alone
-        # what comes and goes in equal numbers is no change of an entry, which then is not even read
-        touched = new + net_changes(replace(kinds, inserts=kinds.inserts - new), records).changed
-        gone = kinds.deletes * alone * (touched / picks if picks else 0.0)
-        key, _ = self._size(node.table, (*node.key, *entries.values), ())
-        ends = entries.facts.first + entries.facts.last
+        """PRE-AGGREGATION: a block for each group, and more for those with many values, each of which has at most one row
+        as far as is known.
+        """
+        (key, _), value = self._size(node.table, node.key, ()), key_bytes(entries.values, self._texts[node.table])
+        of_group = rows / groups * (value + ENTRY_BYTES)
+        pieces = math.ceil(of_group / BLOCK_BYTES) if of_group > BLOCK_BYTES_MAX else 1
+        records = max(groups, self._known.records.get(entries.table, groups * pieces))
+        row = self._block_bytes(entries, key, _BLOCK_HEAD_BYTES + of_group / pieces)
+        new, gone = (count * alone_share(rows, groups) for count in (kinds.inserts, kinds.deletes))
+        picks = kinds.inserts + kinds.deletes - new
+        touched, written = new + distinct(picks, groups), new + distinct(picks, records)
+        others = 1.0 - groups / records
         return TableCost(
-            gets=touched,
-            scanned=ends * min(groups, gone * groups / records) if records else 0.0,
-            writes=touched,
-            bytes=touched * key + (touched - gone) * COUNT_BYTES,
+            gets=touched + written * others + (distinct(picks, groups) * others if entries.facts.last else 0.0),
+            writes=written,
+            bytes=written * (key + value * others + row) - min(gone, written) * row,
             records=records,
-            record_bytes=key + COUNT_BYTES,
+            record_bytes=key + value * others + row,
         )
+
+    def _block_bytes(self, entries: Entries, key: float, otherwise: float) -> float:
+        """As epochs wrote them, else as they are stored."""
+        done = self._known.measured.counts.tables.get(entries.table)
+        if done is not None and done.writes:
+            return max(0.0, done.bytes / done.writes - key)
+        return self._known.record_bytes.get(entries.table, otherwise)
 
     def _number_of_groups(
         self, node: AggregateNode, relation: Aggregation, paths: Sequence[Path], rows: float

@@ -28,12 +28,14 @@ _IN_MAX = 1 / 2
 class Statistics:
     """`rows` are those of base tables, `records` those of tables of filled nodes, both by table.
 
-    `text_bytes`: how long the texts of a base table are on average.
+    `text_bytes`: how long the texts of a base table are on average; `record_bytes`: how much there is under a key of an
+    auxiliary table.
     """
 
     rows: Mapping[int, float] = field(default_factory=dict)
     records: Mapping[int, float] = field(default_factory=dict)
     text_bytes: Mapping[int, float] = field(default_factory=dict)
+    record_bytes: Mapping[int, float] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
 
     @property

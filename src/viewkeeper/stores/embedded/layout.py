@@ -35,7 +35,7 @@ from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.nodestore import StoreLayout
 from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
-FORMAT = 3
+FORMAT = 4
 PARTITIONS = 8
 MANIFEST = "backup.json"  # what a backup has instead of store.json
 _FILE = "store.json"

@@ -50,27 +50,6 @@ class Partition:
         with self.environment.read("records") as transaction:
             return tree.get_many(transaction, [prefix + key for key in keys])
 
-    def next_keys(
-        self,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]:
-        prefix = tree.table_prefix(table)
-        bounds = [(prefix + group, prefix + start) for group, start in ranges]
-
-        size, was_there, number, aborted = tree.TABLE_BYTES, versions.was_there, epoch.epoch, epoch.aborted
-
-        def is_right(key: bytes, chain: bytes) -> bool:
-            return key[size:] not in left_out and was_there(chain, number, aborted)
-
-        with self.environment.read("records") as transaction:
-            found = tree.next_keys(transaction, bounds, is_right, reverse=reverse)
-            return [key and key[size:] for key in found]
-
     def scan_prefixes(
         self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
     ) -> Iterator[pa.RecordBatch]:

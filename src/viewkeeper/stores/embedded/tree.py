@@ -11,7 +11,7 @@ import heapq
 import itertools
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -167,34 +167,6 @@ def weigh(pairs: Sequence[tuple[bytes, bytes]]) -> int:
 def scan_prefix(transaction: lmdb.Transaction, prefix: bytes, *, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
     """Pairs whose key begins with `prefix`, in key order, in lists of about `size`; the first ones are small."""
     return scan_lists(transaction, prefix, after_prefix(prefix), size=size, first=min(_FIRST_PAIRS, size))
-
-
-def next_keys(
-    transaction: lmdb.Transaction,
-    ranges: Iterable[tuple[bytes, bytes]],
-    is_right: Callable[[bytes, bytes], bool],
-    *,
-    reverse: bool,
-) -> Iterator[bytes | None]:
-    """For each (prefix, start) the next key after `start`, or before it, whose pair is right; None at the prefix's end."""
-    cursor = transaction.cursor()
-    step = cursor.prev if reverse else cursor.next
-    for prefix, start in ranges:
-        more = len(start) < LIMIT and cursor.set_range(start)
-        if reverse:
-            more = cursor.prev() if more else cursor.last()
-        while more:
-            key, value = cursor.item()
-            if len(key) >= LIMIT or not key.startswith(prefix) or (key != start and is_right(key, value)):
-                break
-            more = step()
-        is_short = len(start) < LIMIT and (not more or len(key) < LIMIT)
-        if is_short:
-            yield key if more and key.startswith(prefix) else None
-        else:
-            low, high = (prefix, start) if reverse else (start, after_prefix(prefix))
-            pairs = scan(transaction, low, high, reverse=reverse)
-            yield next((key for key, value in pairs if key != start and is_right(key, value)), None)
 
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:

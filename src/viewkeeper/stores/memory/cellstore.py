@@ -88,20 +88,6 @@ class CellStore(MemoryStore):
         rows = rows_at(chains, epoch_read(epoch), epoch.aborted)
         return StoredVersions(keys, partitions, rows, np.zeros(len(keys), bool), rows, None)
 
-    def next_keys(
-        self,
-        partition: int,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]:
-        with self._contents.lock:
-            self._network.tick()
-            return super().next_keys(partition, table, ranges, left_out, epoch, reverse=reverse)
-
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:

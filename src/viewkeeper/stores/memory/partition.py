@@ -91,27 +91,6 @@ class Partition:
             records, written = self.state
             self.state = ({other: pairs for other, pairs in records.items() if other != table}, written)
 
-    def next_keys(
-        self,
-        table: int,
-        ranges: Sequence[tuple[bytes, bytes]],
-        left_out: frozenset[bytes],
-        epoch: Inflight,
-        *,
-        reverse: bool,
-    ) -> list[bytes | None]:
-        return [self._next_key(table, *bounds, left_out, epoch, reverse=reverse) for bounds in ranges]
-
-    def _next_key(
-        self, table: int, prefix: bytes, start: bytes, left_out: frozenset[bytes], epoch: Inflight, *, reverse: bool
-    ) -> bytes | None:
-        low, high = (prefix, start) if reverse else (start, after_prefix(prefix))
-        for key, chain in self.pairs(table).walk(low, high, reverse=reverse):
-            is_there = self.row_before(chain, epoch) is not None
-            if is_there and key != start and key not in left_out:
-                return key
-        return None
-
     def scan_prefixes(
         self, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None
     ) -> Iterator[pa.RecordBatch]:
