@@ -34,7 +34,6 @@ STEPS: dict[str, tuple[str, ...]] = {
     "key encode": (
         "viewkeeper.operators.contributions:encode_keys",
         "viewkeeper.operators.project:encode_keys",
-        "viewkeeper.operators.pre_aggregation:encode_keys",
         "viewkeeper.operators.delta:hashes_of_keys",
     ),
     "combine (DuckDB)": (

@@ -16,7 +16,8 @@ from viewkeeper.catalog.sharings import Sharing
 from viewkeeper.errors import UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import assign
-from viewkeeper.plan.optimize import SHARE_COPIES, SHARE_GROUPINGS, SHARE_NODES, SWITCHES, optimize
+from viewkeeper.plan.cost.statistics import DISTINCT_SHARE
+from viewkeeper.plan.optimize import FEED_GROUPINGS, SHARE_COPIES, SHARE_GROUPINGS, SHARE_NODES, SWITCHES, optimize
 from viewkeeper.plan.rules import share_copies, share_groupings
 
 
@@ -67,13 +68,18 @@ def _families(
 ) -> list[tuple[TableId, ...]]:
     """The views that will share a γ or a copy."""
     relations = {view.id: relation_of(catalog, view) for view in views.values()}
+    records = {view.id: sizes.get(view.node.table, 0) for view in views.values()}
+    bases = {view.id: catalog.bases_of(view) for view in views.values()}
+    rows = {view: sizes.get(tables[0], 0) for view, tables in bases.items() if len(tables) == 1}
+
+    def records_for_each_row(view: TableId) -> float:
+        return records[view] / rows[view] if records[view] and rows.get(view) else DISTINCT_SHARE
+
     found: list[tuple[TableId, ...]] = []
     if SHARE_GROUPINGS not in catalog.rules_off:
-        found += share_groupings.families(relations)
+        feeds = FEED_GROUPINGS not in catalog.rules_off
+        found += share_groupings.families(relations, records_for_each_row if feeds else None)
     if SHARE_COPIES not in catalog.rules_off:
-        records = {view.id: sizes.get(view.node.table, 0) for view in views.values()}
-        bases = {view.id: catalog.bases_of(view) for view in views.values()}
-        rows = {view: sizes.get(tables[0], 0) for view, tables in bases.items() if len(tables) == 1}
         found += share_copies.families(relations, records, rows)
     return found
 

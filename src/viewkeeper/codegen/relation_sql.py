@@ -21,6 +21,7 @@ from viewkeeper.sql.relations import (
     Ordering,
     Project,
     Relation,
+    RowsOfGroups,
     Scan,
     Select,
     Sorted,
@@ -47,6 +48,8 @@ def relation_sql(relation: Relation, scan: ScanSql) -> str:
             return f"SELECT {shown} FROM ({relation_sql(source, scan)})"
         case Aggregation():
             return _aggregation(relation, scan)
+        case RowsOfGroups(rows=rows):
+            return relation_sql(rows, scan)
         case Join():
             return _join(relation, scan)
         case Union(inputs=inputs):

@@ -14,15 +14,17 @@ from typing import TypeVar
 
 from viewkeeper.codegen.aggregates import arguments
 from viewkeeper.codegen.expression_sql import emit, guarded
+from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, INT128
+from viewkeeper.model.types import BIGINT, BINARY, INT128
 from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn
-from viewkeeper.sql.aggregates import FUNCTIONS, SUMS
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, Expression, Literal
+from viewkeeper.sql.aggregates import FUNCTIONS, SUMS, Kept
+from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
 from viewkeeper.sql.relations import Grouping, Output
 
 Item = TypeVar("Item")
 _DIGITS_OF_BIGINT = 18
+_ROWS = Aggregate("count", (), BIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +66,23 @@ class Accumulators:
     """What a group's record keeps, as collected so far; `s0` is the row count. `arguments` are those of the aggregates:
     `a0…` of the inner SELECT."""
 
-    def __init__(self) -> None:
-        rows = Column("count(*)", BIGINT, nullable=False)
+    def __init__(self, finer: Finer | None = None) -> None:
+        self._finer = finer
         self.arguments: list[Expression] = []
-        self.states = [Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Given())]
+        self.states = list[Accumulator]()
         self.exact_sums: list[DoubleSum] = []
         self.computed: list[Computed] = []
         self.entries: list[EntryPlan] = []
+        self.kept_of(_ROWS).count()
+
+    def kept_of(self, call: Aggregate) -> Kept:
+        """What a call makes a view keep."""
+        kept = _KeptOfCall(self, arguments(call), call.distinct)
+        return kept if self._finer is None else _KeptOfFiner(self, kept, self._finer.kept.kept_of(call), self._finer)
 
     def finished(self, call: Aggregate) -> str:
         """The aggregate's value, as SQL over the group's accumulators."""
-        kept = _KeptOfCall(self, arguments(call), call.distinct)
-        return FUNCTIONS[call.function].value(kept, call.arg_type, call.type)
+        return FUNCTIONS[call.function].value(self.kept_of(call), call.arg_type, call.type)
 
     @property
     def names(self) -> list[str]:
@@ -84,6 +91,15 @@ class Accumulators:
         for number, plan in enumerate(self.entries):
             names += plan.facts.named(number, self.values(plan))
         return names
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of a group's record that are `names`."""
+        columns = [state.column for state in self.states]
+        columns += [Column("", BINARY, nullable=False)] * len(self.exact_sums)
+        for number, plan in enumerate(self.entries):
+            columns += plan.facts.named(number, self.values(plan)).values()
+        return columns
 
     def values(self, plan: EntryPlan) -> tuple[Column, ...]:
         """The columns of the values of a PRE-AGGREGATION."""
@@ -125,7 +141,8 @@ class _KeptOfCall:
         if self.distinct:
             return f"d{self.kept.of_entries(self.args, counted=True)}"
         if not self.args or not self.args[0].nullable:  # the count of an x that is never NULL is the row count
-            return "s0"
+            rows = Column("count(*)", BIGINT, nullable=False)
+            return self.kept.add(Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Given()))
         arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
         value, condition = _unfiltered(arg)
@@ -179,6 +196,53 @@ class _KeptOfCall:
         return [f"x{number}_{place}" for place in places]
 
 
+@dataclass(frozen=True, slots=True)
+class Finer:
+    """A γ of the same rows by more groups, from whose records this one is computed: `groups` are this one's over the key of
+    these, which has so many columns."""
+
+    groups: tuple[Expression, ...]
+    key_columns: int
+    kept: Accumulators
+
+    def column(self, name: str) -> ColumnRef:
+        """What its records keep under a name, among their columns."""
+        place = self.kept.names.index(name)
+        column = self.kept.columns[place]
+        return ColumnRef(self.key_columns + place, column.name, column.type, column.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptOfFiner:
+    """`Kept`, of one call, from the records of a finer γ: sums of its sums and counts, ends of its ends."""
+
+    kept: Accumulators
+    own: _KeptOfCall
+    finer: Kept
+    records: Finer
+
+    def count(self) -> str:
+        return self._sum(self.finer.count())
+
+    def total(self, kind: str) -> list[str]:
+        return [self._sum(name) for name in self.finer.total(kind)]
+
+    def end(self, *, is_last: bool) -> str:
+        end = self.records.column(self.finer.end(is_last=is_last))
+        place = self.kept.of_entries([end], first=not is_last, last=is_last)
+        return f"{'hi' if is_last else 'lo'}{place}"
+
+    def computed(self, function: str, *args: str) -> str:
+        return self.own.computed(function, *args)
+
+    def _sum(self, name: str) -> str:
+        column = self.records.column(name)
+        arg = f"CAST(a{self.kept.argument(column)} AS {column.type.duckdb})"
+        given = Given(f"CAST({emit(column)} AS {column.type.duckdb})", is_whole=column.type == BIGINT)
+        sql = f"CAST(coalesce(sum({arg}), 0) AS {column.type.duckdb})"
+        return self.kept.add(Accumulator(Column(column.name, column.type, nullable=False), sql, arg, given))
+
+
 def _place(known: list[Item], item: Item) -> int:
     """Where `item` stands in the list, at its end if it was not there."""
     if item not in known:
@@ -205,9 +269,14 @@ class AggregateLayout:
     shown: tuple[OutputColumn, ...]
 
 
-def lay_out_aggregation(grouping: Grouping, outputs: Sequence[Output], having: Expression | None) -> AggregateLayout:
-    kept = Accumulators()
+def lay_out_aggregation(
+    grouping: Grouping, outputs: Sequence[Output], having: Expression | None, finer: Finer | None = None
+) -> AggregateLayout:
+    known = [] if finer is None else finer.kept.names
+    kept = Accumulators(finer)
     finished = [kept.finished(aggregate) for aggregate in grouping.aggregates]
+    if finer is not None and finer.kept.names != known:
+        raise InvariantBroken("a finer γ does not keep what a coarser one needs")
     stored = kept.names if having is None else []  # before the values that are computed
     values: list[Expression] = []
     shown: list[OutputColumn] = []
@@ -223,7 +292,8 @@ def lay_out_aggregation(grouping: Grouping, outputs: Sequence[Output], having: E
                 shown.append(OutputColumn(column, "row", len(stored) + _place(values, expression)))
     finish, can_fail = _finish_sql(values, having, finished)
     columns = tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values)
-    return AggregateLayout(grouping.groups, kept, columns, finish, can_fail, having is not None, tuple(shown))
+    groups = grouping.groups if finer is None else finer.groups
+    return AggregateLayout(groups, kept, columns, finish, can_fail, having is not None, tuple(shown))
 
 
 def _finish_sql(values: Sequence[Expression], having: Expression | None, finished: Sequence[str]) -> tuple[str, bool]:

@@ -17,11 +17,12 @@ from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column, TableId
 from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, INT
-from viewkeeper.plan.aggregate_layout import lay_out_aggregation
+from viewkeeper.plan.aggregate_layout import AggregateLayout, Finer, lay_out_aggregation
 from viewkeeper.plan.aggregate_nodes import aggregate_node
 from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
 from viewkeeper.plan.lookups import looked_up
 from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
+from viewkeeper.plan.regroup import regrouped
 from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
 from viewkeeper.plan.rules.sharing import mark_of
 from viewkeeper.sql.construct import compare
@@ -35,6 +36,7 @@ from viewkeeper.sql.relations import (
     Output,
     Project,
     Relation,
+    RowsOfGroups,
     Scan,
     Select,
     Top,
@@ -157,13 +159,37 @@ class _Lowering:
         self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output], having: Expression | None
     ) -> tuple[AggregateNode, Shown]:
         """The node of `relation`, which computes `grouping`: the same, with its aggregates in another order or more."""
-        layout = lay_out_aggregation(grouping, outputs, having)
-        rows = self._rows(relation.input, frozenset(columns_of(*grouping.groups, *grouping.aggregates)))
+        node, layout = self._grouping(relation, grouping, outputs, having)
+        return node, layout.shown
+
+    def _grouping(
+        self, relation: Aggregation, grouping: Grouping, outputs: Sequence[Output], having: Expression | None
+    ) -> tuple[AggregateNode, AggregateLayout]:
+        if isinstance(relation.input, RowsOfGroups):
+            finer, records = self._finer(relation.input.input, grouping)
+            layout, rows = lay_out_aggregation(grouping, outputs, having, finer), [records]
+        else:
+            layout = lay_out_aggregation(grouping, outputs, having)
+            rows = self._rows(relation.input, frozenset(columns_of(*grouping.groups, *grouping.aggregates)))
         node = aggregate_node(layout, rows, self._ids)
         shown = dict.fromkeys(spell(output.expression) for output in outputs)
         text = f"γ by ({spell_all(grouping.groups)}) of ({spell_all(grouping.aggregates)}) as ({', '.join(shown)})"
         text += f" having {spell(having)}" if having is not None else ""
-        return self.keep(f"{text} {_texts(rows)}", node, relation), layout.shown
+        return self.keep(f"{text} {_texts(rows)}", node, relation), layout
+
+    def _finer(self, relation: Aggregation | Project, grouping: Grouping) -> tuple[Finer, Rows]:
+        """The γ from whose records `grouping` is computed, and these records."""
+        if isinstance(relation, Project):
+            if not isinstance(relation.input, Aggregation):
+                raise InvariantBroken("there is no finer γ")
+            node, layout = self._grouping(relation.input, relation.input.grouping, relation.outputs, None)
+        else:
+            parts = relation.grouping.groups, tuple(sorted(relation.grouping.aggregates, key=spell))
+            node, layout = self._grouping(relation, Grouping(*parts), _of_groups(*parts), None)
+        places = tuple(range(len(node.key)))
+        rows = output_rows(node.table, node.key, places, digest(self._texts[node.table]), dict(enumerate(places)))
+        groups = tuple(regrouped(one, layout.groups) for one in grouping.groups)
+        return Finer(groups, len(node.key), layout.kept), rows
 
     def _copy(self, relation: Project) -> tuple[ProjectNode, Shown]:
         """A copy under the row key; a key part that is shown is read from the key."""

@@ -2,9 +2,9 @@
 
 In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule preserves the result. The
 rules of `RULES` can be left out one by one; then come those of `NEEDED`, without which a relation cannot be lowered. Rules
-about several views are applied elsewhere: equal nodes are one (`assign`), similar copies and groupings are one
-(`rules.share_copies`, `rules.share_groupings`), expressions over changed rows are evaluated once for all γ
-(`operators.direct`).
+about several views are applied elsewhere: equal nodes are one (`assign`), similar copies and groupings are one, and fine
+groupings feed coarse ones (`rules.share_copies`, `rules.share_groupings`), expressions over changed rows are evaluated once
+for all γ (`operators.direct`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ Rule = Callable[[Relation], Relation]
 RULES: tuple[Rule, ...] = (imply_conditions, push_conditions, join_on_one_key)
 NEEDED: tuple[Rule, ...] = (join_by_twos,)
 SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS = "share_nodes", "share_copies", "share_groupings"
-EVALUATE_ONCE = "evaluate_once"
-SWITCHES = (*(rule.__name__ for rule in RULES), SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS, EVALUATE_ONCE)
+FEED_GROUPINGS, EVALUATE_ONCE = "feed_groupings", "evaluate_once"
+SWITCHES = (
+    *(rule.__name__ for rule in RULES),
+    *(SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS, FEED_GROUPINGS, EVALUATE_ONCE),
+)
 
 
 def optimize(relation: Relation, *, without: Collection[str] = ()) -> Relation:

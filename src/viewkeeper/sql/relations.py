@@ -193,6 +193,25 @@ class ViewRows:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsOfGroups:
+    """The rows that a γ groups, in a form that another γ by fewer groups can be computed from: the records of the first.
+
+    `input` is the γ, or a π over it.
+    """
+
+    input: Aggregation | Project
+
+    @property
+    def rows(self) -> Relation:
+        found = self.input.input
+        return found.input if isinstance(found, Aggregation) else found
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.rows.columns
+
+
+@dataclass(frozen=True, slots=True)
 class Sorted:
     """ORDER BY, LIMIT and OFFSET of a SELECT that runs once, each of which may be absent; a view has `Top`."""
 
@@ -206,7 +225,7 @@ class Sorted:
         return self.input.columns
 
 
-Relation = Scan | Select | Aggregation | Project | Join | Union | Top | Index | ViewRows | Sorted
+Relation = Scan | Select | Aggregation | Project | Join | Union | Top | Index | ViewRows | RowsOfGroups | Sorted
 
 
 def inputs_of(relation: Relation) -> tuple[Relation, ...]:

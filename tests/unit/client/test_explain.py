@@ -61,7 +61,7 @@ def test_costs_are_shown_once_there_are_rows_and_measurements_once_there_were_ch
 
     db.table("t").put_many(ROWS)
     node, whole = notes(db)
-    assert node.startswith("-- about 110 records, ")  # textbooks: a tenth as many groups as rows
+    assert node.startswith("-- about 20 records, ")  # textbooks: a tenth as many groups as rows
     assert whole.startswith("-- together about 110 records, ")
     assert [line for line in lines(db, "EXPLAIN") if "each change" not in line] == plain
 

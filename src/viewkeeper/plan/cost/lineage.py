@@ -19,6 +19,7 @@ from viewkeeper.sql.relations import (
     Join,
     Project,
     Relation,
+    RowsOfGroups,
     Scan,
     Select,
     Top,
@@ -107,6 +108,8 @@ def _column_changed_by(relation: Relation, position: int) -> Tables:
             return NONE.union(*(_column_changed_by(one, position) for one in inputs))
         case Top():
             return _bases(relation)
+        case RowsOfGroups(rows=rows):
+            return _column_changed_by(rows, position)
     return _column_changed_by(inputs_of(relation)[0], position)
 
 
@@ -135,7 +138,7 @@ def _key(relation: Relation) -> frozenset[int] | None:
             starts = starts_of(sides)
             whole = [{start + part for part in key} for start, key in zip(starts, keys, strict=True) if key is not None]
             return frozenset().union(*whole) if len(whole) == len(sides) else None
-        case Union() | Index():
+        case Union() | Index() | RowsOfGroups():
             return None
     return _key(inputs_of(relation)[0])
 

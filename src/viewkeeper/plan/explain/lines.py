@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.sql.relations import Join, Relation, Scan, ViewRows, inputs_of, is_product
+from viewkeeper.sql.relations import Join, Relation, RowsOfGroups, Scan, ViewRows, inputs_of, is_product
 
 BASE, DELTA, ENTRIES, OPERATOR, VIEW = "base", "delta", "entries", "operator", "view"
 
@@ -84,6 +84,8 @@ class _Builder:
         match relation:
             case Scan(table=base):
                 return self._add_base(self._tables[base.id])
+            case RowsOfGroups(input=below):
+                return self._add_relation(below, view, reader)
             case ViewRows(view=other):
                 known = self._known.get((VIEW, -other))
                 return self.add_view(self._view_of(other)) if known is None else known

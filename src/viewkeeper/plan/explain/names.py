@@ -19,6 +19,7 @@ from viewkeeper.sql.relations import (
     Ordering,
     Project,
     Relation,
+    RowsOfGroups,
     Scan,
     Select,
     Top,
@@ -54,6 +55,8 @@ def names_of(relation: Relation) -> tuple[Expression, ...]:
         case Aggregation(input=source, grouping=grouping):
             names = names_of(source)
             return tuple(_spelled(source, names, part) for part in (*grouping.groups, *grouping.aggregates))
+        case RowsOfGroups(rows=rows):
+            return names_of(rows)
         case Join(sides=sides):
             return names_of(sides[0]) if relation.keeps_first else _names_of_sides(relation)
     return names_of(relation.input)
@@ -68,6 +71,8 @@ def owners_of(relation: Relation) -> tuple[str, ...]:
             return tuple(owner for side in relation.shown_sides for owner in owners_of(side))
         case Select(input=source) | Top(input=source) | ViewRows(input=source):
             return owners_of(source)
+        case RowsOfGroups(rows=rows):
+            return owners_of(rows)
     return ("",) * len(relation.columns)
 
 

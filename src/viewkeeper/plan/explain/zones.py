@@ -11,7 +11,19 @@ from collections import Counter
 from viewkeeper.plan.explain.lines import ENTRIES, Line
 from viewkeeper.plan.explain.names import names_of, order_text, text_over, told_apart
 from viewkeeper.plan.lookups import key_sides, looked_up
-from viewkeeper.sql.relations import Aggregation, Index, Join, Project, Relation, Scan, Select, Top, Union, ViewRows
+from viewkeeper.sql.relations import (
+    Aggregation,
+    Index,
+    Join,
+    Project,
+    Relation,
+    RowsOfGroups,
+    Scan,
+    Select,
+    Top,
+    Union,
+    ViewRows,
+)
 
 JOIN_SYMBOLS = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗", "semi": "⋉", "anti": "▷"}
 
@@ -72,6 +84,8 @@ def subject_of(relation: Relation) -> str:
             return " ∪ ".join(map(_part_of_subject, inputs))
         case Aggregation() | Top():
             return f"[{zone_of(relation)}]"
+        case RowsOfGroups(rows=rows):
+            return subject_of(rows)
     return subject_of(relation.input)
 
 

@@ -2,7 +2,7 @@
 
 γ g; a (σ p (R)) and γ g; b (σ q (R)) are read from γ g; a where p, count where p, b where q, count where q (σ p∨q (R)):
 a group belongs to the first view if its count where p is not 0. HAVING is such a mark too, and a column that is computed
-from aggregates is kept beside them.
+from aggregates is kept beside them. A γ by groups that can be made of those of another is computed from its records.
 
 In: what the views' texts mean. Out: which of them can share a γ, and a relation over that γ for each. Always: the same
 columns and rows; conditions that all views have stay below the γ.
@@ -10,21 +10,24 @@ columns and rows; conditions that all views have stay below the γ.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.types import BIGINT, BOOLEAN
+from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE
 from viewkeeper.plan.canonical import spell
+from viewkeeper.plan.regroup import can_regroup
 from viewkeeper.plan.rules.sharing import Conditioned, common_conditions, marked, rows_of_all
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, children, rewrite
-from viewkeeper.sql.relations import Aggregation, Grouping, Output, Project, Relation, Select
+from viewkeeper.sql.relations import Aggregation, Grouping, Output, Project, Relation, RowsOfGroups, Select
 
 ViewId = TypeVar("ViewId", bound=Hashable)
+By = tuple[str, ...]  # groups, as they are spelled
 AGGREGATES_MAX = 96  # of one shared γ
+FEEDING_SHARE_MAX = 0.25  # records for each row, up to which a γ feeds coarser ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,20 @@ class Grouped:
         return self.having is None and all(isinstance(one.expression, AggregationRef) for one in self.outputs)
 
     @property
+    def by(self) -> By:
+        return tuple(map(spell, self.grouping.groups))
+
+    @property
     def family(self) -> Hashable:
-        return self.rows.family, tuple(map(spell, self.grouping.groups))
+        return self.rows.family, self.by
+
+    @property
+    def can_be_fed(self) -> bool:
+        """Whether all is known from what a finer γ keeps: sums of sums, ends of ends."""
+        return bool(self.by) and not any(
+            one.distinct or (one.arg_type == DOUBLE and one.function != "count" and not one.needs_entries)
+            for one in self.grouping.aggregates
+        )
 
     def kept(self, own: Expression | None) -> list[Aggregate]:
         """The aggregates that a shared γ keeps for the rows that meet `own`: also how many of them there are."""
@@ -67,49 +82,88 @@ class Grouped:
         return [_where(one, own) for one in (*self.grouping.aggregates, *counted)]
 
 
-def families(relations: Mapping[ViewId, Relation]) -> list[tuple[ViewId, ...]]:
+@dataclass(slots=True)
+class _Family(Generic[ViewId]):
+    """Views that can share a γ, and the aggregates that it would have, as they are spelled."""
+
+    views: dict[ViewId, Grouped]
+    wanted: set[str]
+
+    @property
+    def groups(self) -> tuple[Expression, ...]:
+        return next(iter(self.views.values())).grouping.groups
+
+
+def families(
+    relations: Mapping[ViewId, Relation], fed_by: Callable[[ViewId], float] | None = None
+) -> list[tuple[ViewId, ...]]:
     """The views that can share a γ, two or more each, in the order of `relations`.
 
-    A large family is divided: a record is read and written as a whole, so it must not grow without end.
+    A large family is divided: a record is read and written as a whole, so it must not grow without end. `fed_by`: how many
+    records there are for each row where a γ groups like a view; where these are few, it also feeds coarser ones.
     """
-    found: dict[Hashable, list[tuple[list[ViewId], set[str]]]] = {}
+    found: dict[Hashable, list[_Family[ViewId]]] = {}
     for view, relation in relations.items():
         grouped = Grouped.of(relation)
         if grouped is not None:
-            parts = found.setdefault(grouped.family, [([], set())])
+            parts = found.setdefault(grouped.family, [_Family({}, set())])
             wanted = {spell(one) for one in grouped.kept(grouped.rows.residual(()))}
-            if len(parts[-1][1] | wanted) > AGGREGATES_MAX:
-                parts.append(([], set()))
-            parts[-1][0].append(view)
-            parts[-1][1].update(wanted)
-    return [tuple(views) for parts in found.values() for views, _ in parts if len(views) > 1]
+            if len(parts[-1].wanted | wanted) > AGGREGATES_MAX:
+                parts.append(_Family({}, set()))
+            parts[-1].views[view] = grouped
+            parts[-1].wanted.update(wanted)
+    every = [part for parts in found.values() for part in parts]
+    if fed_by is not None:
+        every = _with_coarser(every, fed_by)
+    order = {view: place for place, view in enumerate(relations)}
+    return [tuple(sorted(part.views, key=order.__getitem__)) for part in every if len(part.views) > 1]
+
+
+def _with_coarser(every: Sequence[_Family[ViewId]], fed_by: Callable[[ViewId], float]) -> list[_Family[ViewId]]:
+    """Families in which those by finer groups have taken in others; first those with most records."""
+    shares = {id(part): max(map(fed_by, part.views)) for part in every}
+    left = sorted(every, key=lambda part: -shares[id(part)])
+    for finer in list(left):
+        if id(finer) not in {id(part) for part in left} or shares[id(finer)] > FEEDING_SHARE_MAX:
+            continue
+        rows = next(iter(finer.views.values())).rows.family
+        for part in list(left):
+            first = next(iter(part.views.values()))
+            if part is finer or first.rows.family != rows or not all(one.can_be_fed for one in part.views.values()):
+                continue
+            if first.by != tuple(map(spell, finer.groups)) and can_regroup(part.groups, finer.groups):
+                if len(finer.wanted | part.wanted) <= AGGREGATES_MAX:
+                    finer.views |= part.views
+                    finer.wanted |= part.wanted
+                    left = [one for one in left if one is not part]
+    return left
 
 
 def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
     """Whether the γ that `members` share has all that a view needs."""
-    grouped, first = Grouped.of(relation), Grouped.of(members[0])
-    if grouped is None or first is None or grouped.family != first.family:
+    grouped = Grouped.of(relation)
+    if grouped is None or grouped.family not in {one.family for one in _grouped(members)}:
         return False
     common = _common(members)
     if not common <= set(map(spell, grouped.rows.conditions)):
         return False
     own = grouped.rows.residual(common)
     has_rows = any(one.rows.residual(common) in (None, own) for one in _grouped(members))
-    if not has_rows or not {spell(one) for one in grouped.kept(own)} <= _shared(members)[1].keys():
+    if not has_rows or not {spell(one) for one in grouped.kept(own)} <= _shared(members, grouped.by)[1].keys():
         return False
-    if all(one.is_plain for one in _grouped(members)):
+    if _is_plain(members, grouped.by):
         return grouped.is_plain
-    return set(map(spell, _Member(grouped, members).values)) <= _with_values(members)[1].keys()
+    return set(map(spell, _Member(grouped, members).values)) <= _with_values(members, grouped.by)[1].keys()
 
 
 def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     """A view's relation over the γ that `members` share, one of which it is or was made from the same text as."""
     (grouped,) = _grouped((relation,))
     member = _Member(grouped, members)
-    if all(one.is_plain for one in _grouped(members)):
+    if _is_plain(members, grouped.by):
         outputs = tuple(Output(one.name, member.value(one.expression)) for one in grouped.outputs)
         return Project(member.shared if member.mark is None else marked(member.shared, member.count), outputs)
-    table, places = _with_values(members)
+    table, places = _with_values(members, grouped.by)
 
     def reference(value: Expression) -> ColumnRef:
         place = places[spell(value)]
@@ -127,7 +181,7 @@ class _Member:
     def __init__(self, grouped: Grouped, members: tuple[Relation, ...]) -> None:
         self._grouped = grouped
         self._own = grouped.rows.residual(_common(members))
-        self.shared, self._places = _shared(members)
+        self.shared, self._places = _shared(members, grouped.by)
 
     @property
     def values(self) -> list[Expression]:
@@ -176,27 +230,54 @@ _COUNT = construct.aggregate("count", [])
 
 
 @lru_cache(maxsize=256)
-def _shared(members: tuple[Relation, ...]) -> tuple[Aggregation, dict[str, int]]:
-    """The γ of all members: no row more than they need, each aggregate once; and where each is, as it is spelled."""
-    common, grouped = _common(members), _grouped(members)
+def _shared(members: tuple[Relation, ...], by: By) -> tuple[Aggregation, dict[str, int]]:
+    """The γ of all members that group alike: no row more than all need, each aggregate once; and where each is, as it is
+    spelled. The finest γ has what the others need as well, which are computed from its records.
+    """
+    common, finest = _common(members), _finest(members)
     aggregates: dict[str, Aggregate] = {}
-    for member in grouped:
-        for one in member.kept(member.rows.residual(common)):
-            aggregates.setdefault(spell(one), one)
+    for member in _grouped(members):
+        if by in (member.by, finest):
+            for one in member.kept(member.rows.residual(common)):
+                aggregates.setdefault(spell(one), one)
     texts = sorted(aggregates)
-    grouping = Grouping(grouped[0].grouping.groups, tuple(aggregates[text] for text in texts))
-    rows = rows_of_all([one.rows for one in grouped])
+    groups = next(one.grouping.groups for one in _grouped(members) if one.by == by)
+    grouping = Grouping(groups, tuple(aggregates[text] for text in texts))
+    rows = (
+        rows_of_all([one.rows for one in _grouped(members)]) if by == finest else RowsOfGroups(_kept(members, finest))
+    )
     return Aggregation(rows, grouping), {text: at for at, text in enumerate(texts)}
 
 
 @lru_cache(maxsize=256)
-def _with_values(members: tuple[Relation, ...]) -> tuple[Project, dict[str, int]]:
-    """The γ of all members with what they compute from it, each value once; and where each is, as it is spelled."""
-    shared, _ = _shared(members)
-    values = {spell(value): value for one in _grouped(members) for value in _Member(one, members).values}
+def _with_values(members: tuple[Relation, ...], by: By) -> tuple[Project, dict[str, int]]:
+    """The γ of all members that group alike with what they compute from it, each value once; and where each is, as it is
+    spelled.
+    """
+    shared, _ = _shared(members, by)
+    alike = [one for one in _grouped(members) if one.by == by]
+    values = {spell(value): value for one in alike for value in _Member(one, members).values}
     texts = sorted(values)
     outputs = tuple(Output(values[text].text, values[text]) for text in texts)
     return Project(shared, outputs), {text: at for at, text in enumerate(texts)}
+
+
+def _kept(members: tuple[Relation, ...], by: By) -> Aggregation | Project:
+    return _shared(members, by)[0] if _is_plain(members, by) else _with_values(members, by)[0]
+
+
+def _is_plain(members: tuple[Relation, ...], by: By) -> bool:
+    return all(one.is_plain for one in _grouped(members) if one.by == by)
+
+
+@lru_cache(maxsize=256)
+def _finest(members: tuple[Relation, ...]) -> By:
+    """The groups of which those of all members can be made."""
+    every = {one.by: one.grouping.groups for one in _grouped(members)}
+    for by, groups in every.items():
+        if all(other == by or can_regroup(coarser, groups) for other, coarser in every.items()):
+            return by
+    raise InvariantBroken("views share a γ and group by unlike things")
 
 
 def _grouped(members: tuple[Relation, ...]) -> list[Grouped]:
