@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.operators.duck import FEW_ROWS, as_type, run_sql
 
 
@@ -28,6 +30,15 @@ def consolidate(
     """
     rows = pa.concat_tables(tables)
     add_up = _in_python if are_few(tables) else _in_duckdb
+    if (
+        keep_zeros
+        and len(by) == 1
+        and add_up is _in_duckdb
+        and (not factor or pc.all(pc.equal(rows[factor], 1)).as_py())
+    ):
+        order, starts = order_of_keys(rows[by[0]].combine_chunks(), groups=np.zeros(len(rows), np.int64))
+        if len(starts) == len(rows):  # nothing is to be added
+            return rows.take(pa.array(order))
     added = add_up(rows, by, sums, factor, keep_zeros=keep_zeros)
     if factor:
         ones = pa.array(np.ones(len(added)), rows.schema.field(factor).type)

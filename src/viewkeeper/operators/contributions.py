@@ -32,7 +32,12 @@ def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, p
 def contribute_values(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
     """The contributions besides those to the groups themselves."""
     for place, entries in enumerate(node.entries):
-        yield Channel("entries", place), _entries(node, entries, run_sql(entries.contribute, rows=rows))
+        yield Channel("entries", place), contribute_entries(node, entries, run_sql(entries.contribute, rows=rows))
+    yield from contribute_sums(node, rows)
+
+
+def contribute_sums(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
+    """The contributions to exact sums of DOUBLE."""
     for place, one in enumerate(node.exact_sums):
         yield Channel("sums", place), _mantissas(node, one, rows)
 
@@ -49,9 +54,8 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
         there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
         named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
         named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
-        yield Channel("entries", place), _entries(node, entries, pa.table(named).filter(pa.array(there)))
-    for place, one in enumerate(node.exact_sums):
-        yield Channel("sums", place), _mantissas(node, one, given)
+        yield Channel("entries", place), contribute_entries(node, entries, pa.table(named).filter(pa.array(there)))
+    yield from contribute_sums(node, given)
 
 
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -86,7 +90,7 @@ def signed_contribution(node: AggregateNode, grouped: pa.Table, sign: int) -> pa
     return pa.table({"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8)), **states})
 
 
-def _entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
+def contribute_entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
     """Entries lie with their group: an entry's key is the group's key, `size` bytes of it, then the values."""
     groups, hashes = _keys(node, grouped)
     values = [grouped[f"e{i}"] for i in range(len(entries.values))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 import duckdb
@@ -20,9 +21,9 @@ from viewkeeper.codegen.expression_sql import guarded
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.consolidate import are_few
-from viewkeeper.operators.contributions import contribute_each, contribute_values, signed_contribution
+from viewkeeper.operators.contributions import contribute_each, contribute_entries, contribute_sums, signed_contribution
 from viewkeeper.operators.duck import run_sql
-from viewkeeper.operators.exact_sums import sum_by_place
+from viewkeeper.operators.exact_sums import narrow, sum_by_place
 from viewkeeper.plan.nodes import AggregateNode, Direct
 
 _SIGN, _GUARD, _KNOWN = "sign", "ord", " IS NOT NULL"
@@ -42,12 +43,17 @@ def contribute_directly(nodes: Sequence[AggregateNode], delta: pa.Table) -> dict
     for start in range(0, len(delta) if asked else 0, _ROWS_AT_ONCE):
         evaluated = _evaluate([direct for _, direct in asked], delta.slice(start, _ROWS_AT_ONCE))
         for node, direct in asked:
-            if evaluated is None or not evaluated.columns.keys() >= set(direct.risky):
-                served.pop(node.table, None)
-            if node.table in served and evaluated is not None:
-                with blamed(node.table):
+            is_whole = evaluated is not None and evaluated.columns.keys() >= set(direct.risky)
+            if node.table in served and evaluated is not None and is_whole:
+                with blamed(node.table), suppress(_TooWide):
                     served[node.table] += (_each if few else _grouped)(node, direct, evaluated)
+                    continue
+            served.pop(node.table, None)
     return served
+
+
+class _TooWide(Exception):
+    """A number has more than 64 bits."""
 
 
 class _Evaluated:
@@ -68,7 +74,7 @@ class _Evaluated:
 
     def number(self, sql: str) -> np.ndarray:
         if sql not in self._numbers:
-            self._numbers[sql] = np.asarray(_number(self.columns[sql])).astype(np.int64)
+            self._numbers[sql] = _whole(self.columns[sql])
         return self._numbers[sql]
 
     def codes(self, sql: str) -> tuple[np.ndarray, pa.Array]:
@@ -132,9 +138,36 @@ def _grouped(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iter
         values = None if sql is None else evaluated.number(sql)[chosen]
         grouped[f"s{place}"] = sum_by_place(places, signs, values, count)
     yield GROUPS, signed_contribution(node, pa.table(grouped), 1)
-    if node.entries or node.exact_sums:
+    for number, (entries, sqls) in enumerate(zip(node.entries, direct.values, strict=True)):
+        found = _entries(evaluated, [evaluated.codes(sql) for sql in sqls], chosen, places, keys)
+        yield Channel("entries", number), contribute_entries(node, entries, pa.table(found))
+    if node.exact_sums:
         rows = pa.table(_rows(direct, evaluated))
-        yield from contribute_values(node, rows if passes is None else rows.filter(pa.array(passes)))
+        yield from contribute_sums(node, rows if passes is None else rows.filter(pa.array(passes)))
+
+
+def _entries(
+    evaluated: _Evaluated,
+    values: Sequence[tuple[np.ndarray, pa.Array]],
+    chosen: slice | np.ndarray,
+    groups: np.ndarray,
+    keys: Sequence[pa.Array],
+) -> dict[str, pa.Array]:
+    """By how much the number of each value of each group changes, where it does."""
+    known = np.logical_and.reduce([np.asarray(distinct.is_valid())[codes[chosen]] for codes, distinct in values])
+    signs, places = evaluated.signs_where(None)[chosen][known], groups[known]
+    count = int(groups.max(initial=0)) + 1
+    parts = [(codes[chosen][known], distinct) for codes, distinct in values]
+    for codes, distinct in parts:
+        places, count = _numbered(places * len(distinct) + codes, count * len(distinct))
+    changes = np.bincount(places, signs, count).astype(np.int64)
+    rows_of = np.zeros(count, np.int64)
+    rows_of[places] = np.arange(len(places))  # one of each entry
+    changed = np.flatnonzero(changes)
+    rows = rows_of[changed]
+    found = {f"k{i}": key.take(pa.array(groups[known][rows])) for i, key in enumerate(keys)}
+    found |= {f"e{i}": distinct.take(pa.array(codes[rows])) for i, (codes, distinct) in enumerate(parts)}
+    return found | {"n": pa.array(changes[changed])}
 
 
 def _rows(direct: Direct, evaluated: _Evaluated) -> dict[str, pa.Array]:
@@ -146,6 +179,15 @@ def _rows(direct: Direct, evaluated: _Evaluated) -> dict[str, pa.Array]:
 
 def _number(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64()) if pa.types.is_boolean(column.type) else column.fill_null(0)
+
+
+def _whole(column: pa.Array) -> np.ndarray:
+    if pa.types.is_decimal(column.type):
+        narrowed = narrow(column)
+        if narrowed is None:
+            raise _TooWide
+        return narrowed
+    return np.asarray(_number(column)).astype(np.int64)
 
 
 def _groups(

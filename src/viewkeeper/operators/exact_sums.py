@@ -45,6 +45,12 @@ def add_exactly(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> pa.Array:
     return _wide(np.stack([low, high], axis=1))
 
 
+def narrow(column: pa.Array) -> np.ndarray | None:
+    """128-bit sums as 64-bit ones; None unless all fit."""
+    limbs = _limbs(column).view(np.int64)
+    return limbs[:, 0] if (limbs[:, 1] == limbs[:, 0] >> 63).all() else None
+
+
 def sum_by_place(places: np.ndarray, signs: np.ndarray, values: np.ndarray | None, count: int) -> pa.Array:
     """The exact sum at each of `count` places, of 64-bit integers times 1, 0 or -1, or of these alone, in 128 bits."""
     most = 1 if values is None else max(int(values.max(initial=0)), -int(values.min(initial=0)))

@@ -53,7 +53,7 @@ class Accumulator:
 class Given:
     """What a row gives to an accumulator: a number, 1 where there is no SQL of it, if it meets the FILTER of the aggregate.
 
-    `is_whole`: the number is an INT, a BIGINT or a BOOLEAN, perhaps NULL for 0. `can_fail`: computing it can.
+    `is_whole`: the number is an INT, a BIGINT, a BOOLEAN or a sum, perhaps NULL for 0. `can_fail`: computing it can.
     """
 
     sql: str | None = None
@@ -238,7 +238,7 @@ class _KeptOfFiner:
     def _sum(self, name: str) -> str:
         column = self.records.column(name)
         arg = f"CAST(a{self.kept.argument(column)} AS {column.type.duckdb})"
-        given = Given(f"CAST({emit(column)} AS {column.type.duckdb})", is_whole=column.type == BIGINT)
+        given = Given(emit(column))
         sql = f"CAST(coalesce(sum({arg}), 0) AS {column.type.duckdb})"
         return self.kept.add(Accumulator(Column(column.name, column.type, nullable=False), sql, arg, given))
 

@@ -131,7 +131,7 @@ class Direct:
     So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
     row counts at all, as every row does where there is no SQL of it; `keys` are its group key. A state is a number, 1 where
     there is no SQL of it, and the index in `filters` of the one that must be true for it, if any; `is_whole`: no number has
-    more than 64 bits, NULL for 0. `arguments` are those of exact sums and entries, by their place among `a0…`; `values`
+    more than 64 bits, but sums of another γ, and NULL is 0. `arguments` are those of exact sums and entries, by their place among `a0…`; `values`
     those of each of the entries. `risky` are the expressions that can fail: a delta in which one does must be read by the
     edge.
     """
