@@ -1,8 +1,13 @@
-"""Entry blocks: many distinct values, each with its multiplicity, in one record.
+"""Entry blocks: many distinct values of a group in one record, with how often each is there, by slot.
 
-A block's row: `bounds u32 | entries u32 | lengths of the bounds | lengths of the values | multiplicities | bounds | values`.
-The bounds are where other blocks of the same group begin. Numbers are packed: `widths u8 | the least of them | how much more
-each is`, the widths in bytes, that of the least in the lower half.
+A slot is one of several arguments whose values are kept together; a mask says in which slots a value is. A block's row:
+
+    bounds u32 | values u32 | lengths of bounds | lengths of values | masks of bounds | masks of values | multiplicities
+    bounds | values
+
+The bounds are where other blocks of the same group begin, and their masks what slots those have; with one slot there are no
+masks. Numbers are packed: `widths u8 | the least of them | how much more each is`, the widths in bytes, that of the least in
+the lower half.
 
 In: blocks, or an array of their rows. Out: the other. Always: equal blocks are equal bytes; a NULL among rows is an empty
 block.
@@ -26,15 +31,18 @@ _LIMITS = np.array([1 << 8 * width for width in range(8)], np.uint64)  # the fir
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists of strings: `sizes` says how many of the strings each has, one list after the other."""
+    """Lists of strings, each of which is in some slots: `sizes` says how many strings each list has, one list after the
+    other; `masks` has a row for each string and a column for each slot.
+    """
 
     strings: Ragged
+    masks: np.ndarray
     sizes: np.ndarray
 
     @property
     def starts(self) -> np.ndarray:
         """Where each list begins, and where the last one ends."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
+        return _offsets(self.sizes)
 
     @property
     def owners(self) -> np.ndarray:
@@ -46,10 +54,19 @@ class Lists:
         """Each list as one string."""
         return Ragged(self.strings.data, self.strings.offsets[self.starts])
 
+    @property
+    def packed_masks(self) -> Ragged:
+        """Each list's masks as one string."""
+        width = _mask_width(self.masks.shape[1])
+        packed = np.packbits(self.masks, axis=1, bitorder="little")[:, :width]
+        return Ragged(np.ascontiguousarray(packed).reshape(-1), _offsets(self.sizes * width))
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks: for each the bounds of others, and its values in ascending order with their multiplicities."""
+    """Blocks: for each the bounds of others, and its values in ascending order. `counts` are how often each value is in each
+    of its slots, in the order of values and slots.
+    """
 
     bounds: Lists
     values: Lists
@@ -59,28 +76,28 @@ class Blocks:
 def encode_blocks(blocks: Blocks) -> pa.Array:
     bounds, values = blocks.bounds, blocks.values
     heads = np.stack([bounds.sizes, values.sizes], axis=1).astype("<u4").view(np.uint8)
-    numbers = [
-        _packed(bounds.strings.lengths, bounds.sizes),
-        _packed(values.strings.lengths, values.sizes),
-        _packed(blocks.counts, values.sizes),
-    ]
-    return join([heads, *numbers, bounds.joined, values.joined]).to_arrow()
+    lengths = [_packed(part.strings.lengths, part.sizes) for part in (bounds, values)]
+    counted = _of_lists(np.add, values.masks.sum(axis=1), values.sizes)
+    masks = [bounds.packed_masks, values.packed_masks]
+    return join([heads, *lengths, *masks, _packed(blocks.counts, counted), bounds.joined, values.joined]).to_arrow()
 
 
-def decode_blocks(rows: pa.Array) -> Blocks:
+def decode_blocks(rows: pa.Array, slots: int) -> Blocks:
     whole = Ragged.from_arrow(rows)
     there = np.flatnonzero(whole.lengths)
     at = whole.offsets[:-1][there]
     found = gather_fixed(whole.data, at, _HEAD).copy().view("<u4").astype(np.int64)
     sizes = np.zeros((2, len(whole)), np.int64)
     sizes[:, there] = found.T
-    at = at + _HEAD
-    bound_lengths, at = _unpacked(whole.data, at, found[:, 0])
-    value_lengths, at = _unpacked(whole.data, at, found[:, 1])
-    counts, at = _unpacked(whole.data, at, found[:, 1])
-    bounds, at = _strings(whole.data, at, bound_lengths, found[:, 0])
-    values, _ = _strings(whole.data, at, value_lengths, found[:, 1])
-    return Blocks(Lists(bounds, sizes[0]), Lists(values, sizes[1]), counts)
+    bounds, values = found[:, 0], found[:, 1]
+    bound_lengths, at = _unpacked(whole.data, at + _HEAD, bounds)
+    value_lengths, at = _unpacked(whole.data, at, values)
+    bound_masks, at = _masks(whole.data, at, bounds, slots)
+    value_masks, at = _masks(whole.data, at, values, slots)
+    counts, at = _unpacked(whole.data, at, _of_lists(np.add, value_masks.sum(axis=1), values))
+    bound_strings, at = _strings(whole.data, at, bound_lengths, bounds)
+    value_strings, _ = _strings(whole.data, at, value_lengths, values)
+    return Blocks(Lists(bound_strings, bound_masks, sizes[0]), Lists(value_strings, value_masks, sizes[1]), counts)
 
 
 def _packed(numbers: np.ndarray, sizes: np.ndarray) -> Ragged:
@@ -102,11 +119,24 @@ def _unpacked(data: np.ndarray, at: np.ndarray, sizes: np.ndarray) -> tuple[np.n
     return np.repeat(least, sizes) + more, rest + wider * sizes
 
 
+def _masks(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """The masks of the lists that begin at `at`, and where each list ends."""
+    width, count = _mask_width(slots), int(sizes.sum())
+    if not width:
+        return np.ones((count, slots), bool), at
+    packed = gather(data, at, sizes * width).data.reshape(count, width)
+    return np.unpackbits(packed, axis=1, count=slots, bitorder="little").astype(bool), at + sizes * width
+
+
 def _strings(data: np.ndarray, at: np.ndarray, lengths: np.ndarray, sizes: np.ndarray) -> tuple[Ragged, np.ndarray]:
     """The strings of the lists that begin at `at`, and where each list ends."""
     offsets = _offsets(lengths)
     joined = np.diff(offsets[_offsets(sizes)])
     return Ragged(gather(data, at, joined).data, offsets), at + joined
+
+
+def _mask_width(slots: int) -> int:
+    return 0 if slots == 1 else -(-slots // 8)
 
 
 def _of_lists(function: np.ufunc, numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +34,14 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
     kept = [exact_sums.add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
     for place in range(len(node.exact_sums)):
         kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(Channel("sums", place))))
-    for place, entries in enumerate(node.entries):
-        was = old[len(kept) : len(kept) + len(entries.facts.named(place, entries.values))]
-        kept += apply_entries(applier, entries, found, was, inputs.get(Channel("entries", place)))
+    facts = _facts(node, old[len(kept) :])
+    for places in node.slots.values():
+        channels = {slot: inputs.get(Channel("entries", place)) for slot, place in enumerate(places)}
+        parts = {slot: part for slot, part in channels.items() if part is not None}
+        slots, was = [node.entries[place] for place in places], [facts[place] for place in places]
+        for place, new in zip(places, apply_entries(applier, slots, found, was, parts), strict=True):
+            facts[place] = new
+    kept += [array for some in facts for array in some]
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)
@@ -62,6 +67,15 @@ def empty_row(node: AggregateNode) -> bytes | None:
         return None
     rows = _values(node, finished) if node.having else kept + _values(node, finished)
     return encode_rows(node.row, rows, 1)[0].as_py()
+
+
+def _facts(node: AggregateNode, old: Sequence[pa.Array]) -> list[Sequence[pa.Array]]:
+    """What groups have of each of the entries; of a new group nothing, where that is not NULL."""
+    left, found = iter(old), list[Sequence[pa.Array]]()
+    for one in node.entries:
+        columns = one.facts.named(0, one.values).values()
+        found.append([next(left) if column.nullable else next(left).fill_null(nothing(column)) for column in columns])
+    return found
 
 
 def _add_exact_sums(found: Found, was: pa.Array, part: pa.Table | None) -> pa.Array:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.model.schema import Column, TableId
+from viewkeeper.model.types import SqlType
 from viewkeeper.plan.aggregate_layout import AggregateLayout, EntryPlan
 from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import AggregateNode, Direct, Edge, Entries
@@ -25,7 +26,8 @@ def aggregate_node(layout: AggregateLayout, rows: Sequence[Rows], ids: Iterator[
     names = [f"k{place}" for place in range(len(layout.groups))]
     names += [f"a{place}" for place in range(len(kept.arguments))]
     wanted: list[Wanted] = [(name, part, emit(part)) for name, part in zip(names, expressions, strict=True)]
-    entries = tuple(_entries(layout, plan, next(ids), can_fail=can_fail) for plan in kept.entries)
+    types = {_types(layout, plan): next(ids) for plan in {_types(layout, one): one for one in kept.entries}.values()}
+    entries = tuple(_entries(layout, one, types[_types(layout, one)], can_fail=can_fail) for one in kept.entries)
     groups = next(ids) if layout.has_having else None
     edges = tuple(_edge(one, wanted, expressions, ids, can_fail=can_fail) for one in rows)
     return AggregateNode(
@@ -103,6 +105,10 @@ def _entries(layout: AggregateLayout, plan: EntryPlan, table: TableId, *, can_fa
         add=_add(plan),
         facts=plan.facts,
     )
+
+
+def _types(layout: AggregateLayout, plan: EntryPlan) -> tuple[SqlType, ...]:
+    return tuple(column.type for column in layout.kept.values(plan))
 
 
 def _add(plan: EntryPlan) -> str:

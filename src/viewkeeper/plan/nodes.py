@@ -92,6 +92,11 @@ class Facts:
     sums: tuple[Column, ...] = ()
     exact_sums: tuple[str, ...] = ()
 
+    @property
+    def ends(self) -> tuple[bool, ...]:
+        """False for the first value, True for the last."""
+        return tuple(is_last for is_last, is_kept in ((False, self.first), (True, self.last)) if is_kept)
+
     def named(self, number: int, values: tuple[Column, ...]) -> dict[str, Column]:
         """The columns, by the names that they have in `states`, of the PRE-AGGREGATION over `values` at `number`."""
         text, type_ = ", ".join(column.name for column in values), values[0].type
@@ -109,7 +114,8 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """PRE-AGGREGATION: a record (group key, values) → multiplicity for each distinct value, in a table of its own.
+    """PRE-AGGREGATION: the distinct values of each group with their multiplicities. Entries of one type share a table, and
+    stand one after the other.
 
     `contribute` reads the relation `rows` and returns `k0…`, the values `e0…` (none of them NULL) and by how much their
     number changes, `n`, which is not 0. `add` reads the relation `changed`: of entries that came into being (`sign` 1) or
@@ -131,9 +137,9 @@ class Direct:
     So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
     row counts at all, as every row does where there is no SQL of it; `keys` are its group key. A state is a number, 1 where
     there is no SQL of it, and the index in `filters` of the one that must be true for it, if any; `is_whole`: no number has
-    more than 64 bits, but sums of another γ, and NULL is 0. `arguments` are those of exact sums and entries, by their place among `a0…`; `values`
-    those of each of the entries. `risky` are the expressions that can fail: a delta in which one does must be read by the
-    edge.
+    more than 64 bits, but sums of another γ, and NULL is 0. `arguments` are those of exact sums and entries, by their place
+    among `a0…`; `values` those of each of the entries. `risky` are the expressions that can fail: a delta in which one does
+    must be read by the edge.
     """
 
     passes: str | None
@@ -215,6 +221,14 @@ class AggregateNode(StatefulNode):
         return self.state + sums + tuple(self.facts.values()) + (() if self.having else self.values)
 
     @property
+    def slots(self) -> dict[TableId, list[int]]:
+        """The entries that share a table, by their numbers."""
+        found: dict[TableId, list[int]] = {}
+        for number, one in enumerate(self.entries):
+            found.setdefault(one.table, []).append(number)
+        return found
+
+    @property
     def facts(self) -> dict[str, Column]:
         """What a group's record keeps of all its entries, by the names in `states`."""
         return {k: v for number, one in enumerate(self.entries) for k, v in one.facts.named(number, one.values).items()}
@@ -227,7 +241,7 @@ class AggregateNode(StatefulNode):
     @property
     def tables(self) -> tuple[TableId, ...]:
         """Every table that the node writes, its own first."""
-        return _tables(self.table, self.edges, self.groups, self.degraded, *(e.table for e in self.entries))
+        return _tables(self.table, self.edges, self.groups, self.degraded, *self.slots)
 
     @property
     def finish_reads(self) -> frozenset[str]:
