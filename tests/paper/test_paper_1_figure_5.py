@@ -88,7 +88,7 @@ def touched(db: vk.Database, epoch: int) -> dict[str, dict[tuple, tuple | None]]
 
 def multiplicities(entries: Entries, row: bytes | None) -> tuple:
     """The values of a group's one block, with how many rows have each."""
-    blocks = decode_blocks(pa.array([row], pa.binary()))
+    blocks = decode_blocks(pa.array([row], pa.binary()), 1)
     (values,) = decode_keys(entries.values, blocks.values.strings.to_arrow())
     return tuple(zip(values.to_pylist(), blocks.counts.tolist(), strict=True))
 

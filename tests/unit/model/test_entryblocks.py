@@ -4,50 +4,65 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.model.entryblocks import Blocks, Lists, decode_blocks, encode_blocks
 from viewkeeper.model.ragged import Ragged
 
-STRINGS = st.lists(st.binary(max_size=5) | st.binary(min_size=200, max_size=300), max_size=5)
+STRINGS = st.binary(max_size=5) | st.binary(min_size=200, max_size=300)
 COUNTS = st.integers(1, 3) | st.integers(1, 2**63 - 1)
-BLOCKS = st.lists(st.tuples(STRINGS, st.lists(st.tuples(st.binary(max_size=4), COUNTS), max_size=6)), max_size=5)
+Block = tuple[list[tuple[bytes, frozenset[int]]], list[tuple[bytes, dict[int, int]]]]
 
 
-def lists(some: list[list[bytes]]) -> Lists:
-    strings = pa.array([one for part in some for one in part], pa.binary())
-    return Lists(Ragged.from_arrow(strings), np.array([len(part) for part in some], np.int64))
+def drawn(slots: int) -> st.SearchStrategy[list[Block]]:
+    slot = st.integers(0, slots - 1)
+    bounds = st.lists(st.tuples(STRINGS, st.frozensets(slot, min_size=1)), max_size=4)
+    values = st.lists(st.tuples(STRINGS, st.dictionaries(slot, COUNTS, min_size=1, max_size=3)), max_size=6)
+    return st.lists(st.tuples(bounds, values), max_size=5)
 
 
-def blocks_of(some: list) -> Blocks:
-    counts = np.array([count for _, entries in some for _, count in entries], np.int64)
-    return Blocks(
-        lists([bounds for bounds, _ in some]), lists([[value for value, _ in part] for _, part in some]), counts
-    )
+def lists(some: list, slots: int) -> Lists:
+    strings = [string for part in some for string, _ in part]
+    masks = np.array([[slot in of for slot in range(slots)] for part in some for _, of in part], bool)
+    sizes = np.array([len(part) for part in some], np.int64)
+    return Lists(Ragged.from_arrow(pa.array(strings, pa.binary())), masks.reshape(len(strings), slots), sizes)
 
 
-def plain(blocks: Blocks) -> list:
-    bounds, values = (one.strings.to_arrow().to_pylist() for one in (blocks.bounds, blocks.values))
-    counts, found = blocks.counts.tolist(), []
-    for number in range(len(blocks.values.sizes)):
-        own, other = (slice(*one.starts[number : number + 2]) for one in (blocks.values, blocks.bounds))
-        found.append((bounds[other], list(zip(values[own], counts[own], strict=True))))
-    return found
+def blocks_of(some: list[Block], slots: int) -> Blocks:
+    counts = [of[slot] for _, values in some for _, of in values for slot in sorted(of)]
+    parts = [bounds for bounds, _ in some], [values for _, values in some]
+    return Blocks(*(lists(part, slots) for part in parts), np.array(counts, np.int64))
 
 
-@given(BLOCKS)
-def test_blocks_are_what_their_rows_say(some: list) -> None:
-    assert plain(decode_blocks(encode_blocks(blocks_of(some)))) == some
+def plain(blocks: Blocks) -> list[Block]:
+    counts = iter(blocks.counts.tolist())
+    parts: list[list] = []
+    for part in (blocks.bounds, blocks.values):
+        slots = [np.flatnonzero(mask).tolist() for mask in part.masks]
+        pairs = list(zip(part.strings.to_arrow().to_pylist(), slots, strict=True))
+        parts.append([pairs[start:stop] for start, stop in zip(part.starts[:-1], part.starts[1:], strict=True)])
+    bounds = [[(string, frozenset(slots)) for string, slots in part] for part in parts[0]]
+    values = [[(string, {slot: next(counts) for slot in slots}) for string, slots in part] for part in parts[1]]
+    return list(zip(bounds, values, strict=True))
 
 
-@given(BLOCKS)
-def test_each_row_is_by_itself_and_no_row_is_an_empty_block(some: list) -> None:
-    alone = [encode_blocks(blocks_of([one]))[0].as_py() for one in some]
-    assert encode_blocks(blocks_of(some)).to_pylist() == alone
-    assert plain(decode_blocks(pa.array([None, *alone], pa.binary()))) == [([], []), *some]
+@pytest.mark.parametrize("slots", [1, 2, 8, 9, 70])
+def test_blocks_are_what_their_rows_say_each_by_itself(slots: int) -> None:
+    @given(drawn(slots))
+    def check(some: list[Block]) -> None:
+        rows = encode_blocks(blocks_of(some, slots))
+        assert rows.to_pylist() == [encode_blocks(blocks_of([one], slots))[0].as_py() for one in some]
+        with_none = pa.array([None, *rows.to_pylist()], pa.binary())
+        assert plain(decode_blocks(with_none, slots)) == [([], []), *some]
+
+    check()
 
 
 def test_values_of_one_length_that_are_there_once_take_no_room_but_their_bytes() -> None:
-    (row,) = encode_blocks(blocks_of([([], [(b"%05d" % number, 1) for number in range(100)])])).to_pylist()
+    values = [(b"%05d" % number, {0: 1}) for number in range(100)]
+    (row,) = encode_blocks(blocks_of([([], values)], 1)).to_pylist()
     assert len(row) < 100 * 5 + 16
+    (row,) = encode_blocks(blocks_of([([], [(value, {0: 1, 3: 1}) for value, _ in values])], 8)).to_pylist()
+    assert len(row) < 100 * 6 + 16

@@ -45,7 +45,7 @@ def blocks_of(db: vk.Database) -> dict[str, list[tuple[bytes, list[bytes], list[
     for table, key, chain in dump(db.store):
         row = version_at(chain, db.epoch, ())
         if table == node.entries[0].table and row is not None:
-            blocks = decode_blocks(pa.array([row], pa.binary()))
+            blocks = decode_blocks(pa.array([row], pa.binary()), 1)
             (group,) = (one for one in "abcdé" if key.startswith(encode_key(node.key, [one])))
             values = blocks.values.strings.to_arrow().to_pylist()
             entries = list(zip(values, blocks.counts.tolist(), strict=True))

@@ -37,7 +37,7 @@ from viewkeeper.plan.cost.statistics import (
 from viewkeeper.plan.nodes import AggregateNode, Edge, Entries, JoinNode, Node, ProjectNode, TopNode
 from viewkeeper.sql.expressions import children
 from viewkeeper.sql.positions import column_refs
-from viewkeeper.sql.relations import Aggregation, Index, Join, Project, Relation, Top
+from viewkeeper.sql.relations import Aggregation, Index, Join, Project, Relation, RowsOfGroups, Top
 
 _BLOCK_HEAD_BYTES = 14
 Estimated = tuple[float, dict[int, TableCost]]  # rows that a node computes with, and its tables
@@ -112,7 +112,8 @@ class _Estimate:
         grouping = relation.grouping
         groups = self._number_of_groups(node, relation, paths, rows)
         valued = changed_by(below, *(part for one in grouping.aggregates for part in children(one)))
-        grouped = changed_by(below, *grouping.groups)
+        is_fed = isinstance(relation.input, RowsOfGroups)  # by records, whose changes leave them in their group
+        grouped = frozenset[int]() if is_fed else changed_by(below, *grouping.groups)
         alone = alone_share(rows, groups) if grouping.groups else 0.0
         touched, flow_out = _touched(flow, grouped, valued, groups, alone)
         is_summed = any(one.args and not one.needs_entries for one in grouping.aggregates)
@@ -128,40 +129,43 @@ class _Estimate:
             copy = sum_of(flow_out).times(shown), groups * shown
             size = self._size(node.table, node.key, node.row)
             tables = {node.table: replace(written(*copy, *size), gets=touched), **tables}
-        for entries in node.entries:
-            changes = sum_of(moved_by(flow, grouped | valued))
-            tables[entries.table] = self._entries(node, entries, changes, rows, groups)
+        changes = sum_of(moved_by(flow, grouped | valued))
+        for table, places in node.slots.items():
+            slots = [node.entries[place] for place in places]
+            tables[table] = self._entries(node, table, slots, changes, rows, groups)
         self._rows[node.table] = groups * shown
         self._flows[node.table] = {base: kinds.times(min(1.0, shown)) for base, kinds in flow_out.items()}
         return computed, tables
 
-    def _entries(self, node: AggregateNode, entries: Entries, kinds: Kinds, rows: float, groups: float) -> TableCost:
+    def _entries(
+        self, node: AggregateNode, table: int, slots: Sequence[Entries], kinds: Kinds, rows: float, groups: float
+    ) -> TableCost:
         """PRE-AGGREGATION: a block for each group, and more for those with many values, each of which has at most one row
         as far as is known.
         """
-        (key, _), value = self._size(node.table, node.key, ()), key_bytes(entries.values, self._texts[node.table])
+        (key, _), value = self._size(node.table, node.key, ()), key_bytes(slots[0].values, self._texts[node.table])
         of_group = rows / groups * (value + ENTRY_BYTES)
         pieces = math.ceil(of_group / BLOCK_BYTES) if of_group > BLOCK_BYTES_MAX else 1
-        records = max(groups, self._known.records.get(entries.table, groups * pieces))
-        row = self._block_bytes(entries, key, _BLOCK_HEAD_BYTES + of_group / pieces)
+        records = max(groups, self._known.records.get(table, groups * pieces))
+        row = self._block_bytes(table, key, _BLOCK_HEAD_BYTES + of_group / pieces)
         new, gone = (count * alone_share(rows, groups) for count in (kinds.inserts, kinds.deletes))
         picks = kinds.inserts + kinds.deletes - new
         touched, written = new + distinct(picks, groups), new + distinct(picks, records)
-        others = 1.0 - groups / records
+        others, has_last = 1.0 - groups / records, any(one.facts.last for one in slots)
         return TableCost(
-            gets=touched + written * others + (distinct(picks, groups) * others if entries.facts.last else 0.0),
+            gets=touched + written * others + (distinct(picks, groups) * others if has_last else 0.0),
             writes=written,
             bytes=written * (key + value * others + row) - min(gone, written) * row,
             records=records,
             record_bytes=key + value * others + row,
         )
 
-    def _block_bytes(self, entries: Entries, key: float, otherwise: float) -> float:
+    def _block_bytes(self, table: int, key: float, otherwise: float) -> float:
         """As epochs wrote them, else as they are stored."""
-        done = self._known.measured.counts.tables.get(entries.table)
+        done = self._known.measured.counts.tables.get(table)
         if done is not None and done.writes:
             return max(0.0, done.bytes / done.writes - key)
-        return self._known.record_bytes.get(entries.table, otherwise)
+        return self._known.record_bytes.get(table, otherwise)
 
     def _number_of_groups(
         self, node: AggregateNode, relation: Aggregation, paths: Sequence[Path], rows: float

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from viewkeeper.model.types import SqlType
 from viewkeeper.plan.explain.lines import DELTA, ENTRIES, OPERATOR, VIEW, Lines
 from viewkeeper.plan.explain.names import order_text, text_over
 from viewkeeper.plan.explain.zones import join_key_text, key_of
@@ -57,13 +58,14 @@ def _records(key: tuple[str, ...], row: str) -> str:
 
 
 def _entries(aggregation: Aggregation) -> list[KeptTable]:
-    """PRE-AGGREGATION: one for all of MIN, MAX and COUNT(DISTINCT) over the same arguments."""
-    values = dict.fromkeys(
-        _argument_text(aggregation.input, aggregate)
-        for aggregate in aggregation.grouping.aggregates
-        if aggregate.needs_entries
-    )
-    return [KeptTable("PRE-AGGREGATION", _records((*key_of(aggregation), value), "multiplicity")) for value in values]
+    """PRE-AGGREGATION: one for all of MIN, MAX and COUNT(DISTINCT) over arguments of the same types."""
+    values: dict[tuple[SqlType, ...], dict[str, None]] = {}
+    for one in aggregation.grouping.aggregates:
+        if one.needs_entries:
+            texts = values.setdefault(tuple(arg.type for arg in one.args), {})
+            texts[_argument_text(aggregation.input, one)] = None
+    tables = [_records((*key_of(aggregation), " or ".join(texts)), "multiplicity") for texts in values.values()]
+    return [KeptTable("PRE-AGGREGATION", table) for table in tables]
 
 
 def _argument_text(source: Relation, aggregate: Aggregate) -> str:
