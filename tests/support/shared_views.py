@@ -18,7 +18,7 @@ from viewkeeper.errors import NameInUse
 from viewkeeper.plan.optimize import SWITCHES
 
 VIEWS, STEPS = 20, 6
-GROUPINGS = {"r": ("", "x", "x % 2", "z, x", "z"), "r JOIN s ON r.x = s.k": ("", "r.x", "r.z, s.w")}
+GROUPINGS = {"r": ("", "x", "x % 2", "z, x", "z"), "r JOIN s ON r.x = s.k": ("", "r.x", "r.z, s.w", "s.w")}
 CONDITIONS = ("x > 1", "y > 2", "z = 'a'", "y IS NULL", "y < x", "y IN (1, 4)")
 AGGREGATES = (
     ("COUNT(*) AS n",),

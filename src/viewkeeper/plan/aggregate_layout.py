@@ -17,6 +17,7 @@ from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BINARY, INT128
+from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn
 from viewkeeper.sql.aggregates import FUNCTIONS, SUMS, Kept
 from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
@@ -69,6 +70,7 @@ class Accumulators:
     def __init__(self, finer: Finer | None = None) -> None:
         self._finer = finer
         self.arguments: list[Expression] = []
+        self._texts: list[str] = []
         self.states = list[Accumulator]()
         self.exact_sums: list[DoubleSum] = []
         self.computed: list[Computed] = []
@@ -120,7 +122,11 @@ class Accumulators:
         return place
 
     def argument(self, arg: Expression) -> int:
-        return _place(self.arguments, arg)
+        """The place of an argument; one that means the same has it too."""
+        place = _place(self._texts, spell(arg))
+        if place == len(self.arguments):
+            self.arguments.append(arg)
+        return place
 
     def add(self, wanted: Accumulator) -> str:
         known = [state.sql for state in self.states]
