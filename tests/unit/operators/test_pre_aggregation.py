@@ -18,20 +18,23 @@ from tests.support.tiers import examples
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.entryblocks import decode_blocks
 from viewkeeper.model.keys import encode_key
-from viewkeeper.operators import pre_aggregation
+from viewkeeper.operators import value_blocks
 from viewkeeper.plan.nodes import AggregateNode
 from viewkeeper.stores.versions import version_at
 
 VIEWS = """
 CREATE TABLE t (k INT PRIMARY KEY, g STRING, x STRING);
-CREATE MATERIALIZED VIEW ends AS SELECT g, MIN(x) AS lo, MAX(x) AS hi, COUNT(DISTINCT x) AS n FROM t GROUP BY g
+CREATE MATERIALIZED VIEW ends AS SELECT g, MIN(x) AS lo, MAX(x) AS hi, COUNT(DISTINCT x) AS n FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW slots AS SELECT g, MIN(x) AS lo, MAX(x) FILTER (WHERE k % 2 = 0) AS even_hi,
+    MIN(x) FILTER (WHERE k % 50 = 0) AS rare_lo, MAX(x) FILTER (WHERE k % 50 = 0) AS rare_hi,
+    COUNT(DISTINCT x) FILTER (WHERE k % 3 = 0) AS n FROM t GROUP BY g
 """
 
 
 @pytest.fixture(params=[20, 100, 1_600], ids=lambda size: f"blocks of {size}")
 def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]:
-    monkeypatch.setattr(pre_aggregation, "BLOCK_BYTES_MAX", request.param)
-    monkeypatch.setattr(pre_aggregation, "BLOCK_BYTES", request.param * 5 // 8)
+    monkeypatch.setattr(value_blocks, "BLOCK_BYTES_MAX", request.param)
+    monkeypatch.setattr(value_blocks, "BLOCK_BYTES", request.param * 5 // 8)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         db.execute(VIEWS)
         yield db
@@ -87,6 +90,17 @@ def require_right(db: vk.Database, rows: dict[int, dict]) -> None:
         )
 
 
+def require_right_slots(db: vk.Database, rows: dict[int, dict]) -> None:
+    def texts(group: str, step: int) -> list[str]:
+        return sorted({row["x"] for row in rows.values() if row["g"] == group and not row["k"] % step} - {None})
+
+    for row in db.view("slots").scan():
+        every, even, rare, third = (texts(row["g"], step) for step in (1, 2, 50, 3))
+        ends = [(every or [None])[0], (even or [None])[-1], (rare or [None])[0], (rare or [None])[-1]]
+        assert [row["lo"], row["even_hi"], row["rare_lo"], row["rare_hi"]] == ends
+        assert row["n"] == len(third)
+
+
 @pytest.mark.parametrize("seed", range(examples(3, deep=20)))
 def test_any_history_ends_in_what_its_rows_say(db: vk.Database, seed: int) -> None:
     choose, rows = random.Random(seed), dict[int, dict]()
@@ -98,8 +112,9 @@ def test_any_history_ends_in_what_its_rows_say(db: vk.Database, seed: int) -> No
                 Coordinator(db.store, RunThenDie(HereRunner(db.store))).catch_up()
         keep_up(db)
         require_right(db, rows)
+        require_right_slots(db, rows)
         most = max([most, *map(len, blocks_of(db).values())])
-    assert most > 1 or pre_aggregation.BLOCK_BYTES_MAX > 1_000
+    assert most > 1 or value_blocks.BLOCK_BYTES_MAX > 1_000
 
 
 def test_a_change_in_a_large_group_reads_and_writes_few_blocks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ columns and rows; conditions that all views have stay below the γ.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -82,60 +82,67 @@ class Grouped:
         return [_where(one, own) for one in (*self.grouping.aggregates, *counted)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Family(Generic[ViewId]):
     """Views that can share a γ, and the aggregates that it would have, as they are spelled."""
 
-    views: dict[ViewId, Grouped]
-    wanted: set[str]
+    views: dict[ViewId, Grouped] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
 
     @property
-    def groups(self) -> tuple[Expression, ...]:
-        return next(iter(self.views.values())).grouping.groups
+    def first(self) -> Grouped:
+        return next(iter(self.views.values()))
+
+    def has_room_for(self, wanted: set[str]) -> bool:
+        """A record is read and written as a whole, so it must not grow without end."""
+        return len(self.wanted | wanted) <= AGGREGATES_MAX
+
+    def can_feed(self, other: _Family[ViewId]) -> bool:
+        mine, theirs = self.first, other.first
+        is_coarser = mine.by != theirs.by and can_regroup(theirs.grouping.groups, mine.grouping.groups)
+        fits_in = mine.rows.family == theirs.rows.family and self.has_room_for(other.wanted)
+        return is_coarser and fits_in and all(one.can_be_fed for one in other.views.values())
+
+    def take_in(self, views: Mapping[ViewId, Grouped], wanted: set[str]) -> None:
+        self.views |= views
+        self.wanted |= wanted
 
 
 def families(
-    relations: Mapping[ViewId, Relation], fed_by: Callable[[ViewId], float] | None = None
+    relations: Mapping[ViewId, Relation], records_for_each_row: Callable[[ViewId], float] | None = None
 ) -> list[tuple[ViewId, ...]]:
-    """The views that can share a γ, two or more each, in the order of `relations`.
+    """The views that can share a γ, two or more each, in the order of `relations`; a large family is divided.
 
-    A large family is divided: a record is read and written as a whole, so it must not grow without end. `fed_by`: how many
-    records there are for each row where a γ groups like a view; where these are few, it also feeds coarser ones.
+    Where there are few records for each row in a γ that groups like a view, it also feeds coarser ones.
     """
     found: dict[Hashable, list[_Family[ViewId]]] = {}
     for view, relation in relations.items():
         grouped = Grouped.of(relation)
         if grouped is not None:
-            parts = found.setdefault(grouped.family, [_Family({}, set())])
+            parts = found.setdefault(grouped.family, [_Family()])
             wanted = {spell(one) for one in grouped.kept(grouped.rows.residual(()))}
-            if len(parts[-1].wanted | wanted) > AGGREGATES_MAX:
-                parts.append(_Family({}, set()))
-            parts[-1].views[view] = grouped
-            parts[-1].wanted.update(wanted)
+            if not parts[-1].has_room_for(wanted):
+                parts.append(_Family())
+            parts[-1].take_in({view: grouped}, wanted)
     every = [part for parts in found.values() for part in parts]
-    if fed_by is not None:
-        every = _with_coarser(every, fed_by)
+    if records_for_each_row is not None:
+        every = _with_coarser(every, records_for_each_row)
     order = {view: place for place, view in enumerate(relations)}
     return [tuple(sorted(part.views, key=order.__getitem__)) for part in every if len(part.views) > 1]
 
 
-def _with_coarser(every: Sequence[_Family[ViewId]], fed_by: Callable[[ViewId], float]) -> list[_Family[ViewId]]:
-    """Families in which those by finer groups have taken in others; first those with most records."""
-    shares = {id(part): max(map(fed_by, part.views)) for part in every}
-    left = sorted(every, key=lambda part: -shares[id(part)])
+def _with_coarser(
+    every: Sequence[_Family[ViewId]], records_for_each_row: Callable[[ViewId], float]
+) -> list[_Family[ViewId]]:
+    """The families, those by finer groups with others that they feed; first those with most records."""
+    shares = {part: max(map(records_for_each_row, part.views)) for part in every}
+    left = sorted(every, key=shares.__getitem__, reverse=True)
     for finer in list(left):
-        if id(finer) not in {id(part) for part in left} or shares[id(finer)] > FEEDING_SHARE_MAX:
-            continue
-        rows = next(iter(finer.views.values())).rows.family
-        for part in list(left):
-            first = next(iter(part.views.values()))
-            if part is finer or first.rows.family != rows or not all(one.can_be_fed for one in part.views.values()):
-                continue
-            if first.by != tuple(map(spell, finer.groups)) and can_regroup(part.groups, finer.groups):
-                if len(finer.wanted | part.wanted) <= AGGREGATES_MAX:
-                    finer.views |= part.views
-                    finer.wanted |= part.wanted
-                    left = [one for one in left if one is not part]
+        if finer in left and shares[finer] <= FEEDING_SHARE_MAX:
+            for other in [one for one in left if one is not finer]:
+                if finer.can_feed(other):
+                    finer.take_in(other.views, other.wanted)
+                    left.remove(other)
     return left
 
 

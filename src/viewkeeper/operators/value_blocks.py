@@ -1,0 +1,275 @@
+"""Blocks of values: those that an epoch changes, read, changed and put.
+
+A group's values are in blocks, each of them a record (`model/entryblocks.py`). The first is under the group's key and knows
+where the others begin; one of these is under the group's key and its bound, and has the values from there to the next bound.
+
+In: by how much multiplicities of values change. Out: records; which values came and went, and each group's first and last.
+Always: computed from the blocks as of the epoch before; nothing is scanned; a block that grows too long is divided, one that
+becomes empty goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.entryblocks import (
+    BLOCK_BYTES,
+    BLOCK_BYTES_MAX,
+    ENTRY_BYTES,
+    Blocks,
+    Lists,
+    decode_blocks,
+    encode_blocks,
+)
+from viewkeeper.model.keyorder import order_of_keys
+from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.operators.apply import Applier, Found, rows_where
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """By how much the multiplicities of values change: the group of each by number, the value, its slot, the change."""
+
+    groups: np.ndarray
+    values: pa.Array
+    slots: np.ndarray
+    counts: np.ndarray
+
+    @staticmethod
+    def of(group_keys: pa.Array, parts: Mapping[int, pa.Table]) -> Changes:
+        every = pa.concat_tables(parts.values())
+        keys, sizes = Ragged.from_arrow(every["key"]), np.asarray(every["size"])
+        prefixes = keys.cut(np.zeros(len(keys), np.int64), sizes).to_arrow()
+        return Changes(
+            np.asarray(pc.index_in(prefixes, value_set=group_keys)),
+            keys.cut(sizes, keys.lengths - sizes).to_arrow(),
+            np.repeat(list(parts), [len(part) for part in parts.values()]),
+            np.asarray(every["n"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The values of all blocks that were read, as of after the epoch, by group, value and slot: the group and the block of
+    each by number, the multiplicity, and a sign where it came into being (1) or went (−1)."""
+
+    groups: np.ndarray
+    blocks: np.ndarray
+    values: pa.Array
+    slots: np.ndarray
+    counts: np.ndarray
+    signs: np.ndarray
+
+
+class StoredBlocks:
+    """The blocks that changes are for, as of the epoch before: first those under the groups' keys, then others."""
+
+    def __init__(self, applier: Applier, table: int, groups: pa.Table, slots: int) -> None:
+        self.applier = applier
+        self.table = table
+        self.groups = groups
+        self.slots = slots
+        self.firsts = applier.find(table, groups)
+        self._blocks = [decode_blocks(self.firsts.rows, slots)]
+        self.bounds = self._blocks[0].bounds
+        self.others: Found | None = None
+        self.of_bounds = np.zeros(0, np.int64)  # the bounds of `others`, by number
+
+    @property
+    def count(self) -> int:
+        return len(self.groups) + len(self.of_bounds)
+
+    def add(self, changes: Changes) -> Items:
+        """What the blocks hold, with changes."""
+        asked = self._read_for(changes)
+        sizes = np.concatenate([one.values.sizes for one in self._blocks])
+        masks = np.concatenate([one.values.masks for one in self._blocks])
+        strings, slots = np.nonzero(masks)
+        stored = pa.concat_arrays([one.values.strings.to_arrow() for one in self._blocks])
+        values = pa.concat_arrays([changes.values, stored if self.slots == 1 else stored.take(pa.array(strings))])
+        blocks = np.concatenate([asked, np.repeat(np.arange(len(sizes)), sizes)[strings]])
+        groups = np.concatenate([np.arange(len(self.groups)), self.bounds.owners[self.of_bounds]])[blocks]
+        slots = np.concatenate([changes.slots, slots])
+        before = np.concatenate([np.zeros(len(asked), np.int64), *(one.counts for one in self._blocks)])
+        added = np.concatenate([changes.counts, np.zeros(len(strings), np.int64)])
+        order, starts = order_of_keys(_with_slots(values, slots, self.slots), groups=groups)
+        chosen = order[starts]
+        was = np.add.reduceat(before[order], starts)
+        now = was + np.add.reduceat(added[order], starts)
+        if (now < 0).any():
+            raise InvariantBroken(f"a count in table {self.table} would be {now.min()}")
+        signs = (now > 0).astype(np.int64) - (was > 0)
+        return Items(groups[chosen], blocks[chosen], values.take(pa.array(chosen)), slots[chosen], now, signs)
+
+    def _read_for(self, changes: Changes) -> np.ndarray:
+        """The block of each change, by its number; those that are not under a group's key are read here."""
+        if not len(self.bounds.strings):
+            return changes.groups
+        below = _last_bounds(self.bounds, changes.groups, changes.values)
+        is_other = below >= 0
+        self.of_bounds, numbers = np.unique(below[is_other], return_inverse=True)
+        blocks = changes.groups.copy()
+        blocks[is_other] = len(self.groups) + numbers
+        if len(self.of_bounds):
+            self.others = self.find(self.bounds, self.of_bounds)
+            self._blocks.append(decode_blocks(self.others.rows, self.slots))
+        return blocks
+
+    def find(self, bounds: Lists, chosen: np.ndarray) -> Found:
+        """The blocks that begin at some of the bounds, in ascending order."""
+        found = self.applier.find(
+            self.table, self.keyed(bounds.owners[chosen], bounds.strings.to_arrow().take(pa.array(chosen)))
+        )
+        if found.rows.null_count:
+            raise InvariantBroken(f"a block of table {self.table} is missing")
+        return found
+
+    def keyed(self, owners: np.ndarray, bounds: pa.Array) -> pa.Table:
+        """Keys of blocks."""
+        groups = self.groups.take(pa.array(owners))
+        keys = join([Ragged.from_arrow(groups["key"]), Ragged.from_arrow(bounds)]).to_arrow()
+        return pa.table({"key": keys, "hash": groups["hash"]})
+
+
+def _with_slots(values: pa.Array, slots: np.ndarray, count: int) -> pa.Array:
+    """Values that differ where their slots do, in the order of values and slots."""
+    if count == 1:
+        return values
+    return join([Ragged.from_arrow(values), slots.astype(">u2").view(np.uint8).reshape(len(slots), 2)]).to_arrow()
+
+
+def _last_bounds(bounds: Lists, owners: np.ndarray, values: pa.Array) -> np.ndarray:
+    """For each value the last bound of its group that is not above it, by number; −1 where all are."""
+    both = pa.concat_arrays([bounds.strings.to_arrow(), values])
+    order, starts = order_of_keys(both, groups=np.concatenate([bounds.owners, owners]))
+    is_bound = order < len(bounds.strings)
+    not_above = np.cumsum(np.add.reduceat(is_bound.astype(np.int64), starts))
+    rank = np.empty(len(both), np.int64)
+    rank[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    last = not_above[rank[len(bounds.strings) :]] - 1  # bounds are in the order of their groups
+    return np.where(last >= bounds.starts[owners], last, -1)
+
+
+class BlocksAfter:
+    """The blocks after the epoch: those that were read, then those that were divided off."""
+
+    def __init__(self, stored: StoredBlocks, items: Items) -> None:
+        alive = np.flatnonzero(items.counts)
+        values, slots = items.values.take(pa.array(alive)), items.slots[alive]
+        begins = _begins(items.groups[alive]) | _begins_of_strings(values)  # of a value, in whatever slots it is
+        number, first = np.cumsum(begins) - 1, np.flatnonzero(begins)
+        values, blocks, groups = values.filter(pa.array(begins)), items.blocks[alive][first], items.groups[alive][first]
+        begins = _pieces(blocks, Ragged.from_arrow(values).lengths)
+        is_new = begins & ~_begins(blocks)
+        records = np.where(is_new, stored.count + np.cumsum(is_new) - 1, blocks)[begins][np.cumsum(begins) - 1]
+        order = np.argsort(records, kind="stable")
+        self._stored = stored
+        self._new_groups, self._new_bounds = groups[is_new], values.filter(pa.array(is_new))
+        sizes = np.bincount(records, minlength=stored.count + len(self._new_bounds))
+        masks = np.zeros((len(values), stored.slots), bool)
+        masks[number, slots] = True
+        self._values = Lists(Ragged.from_arrow(values.take(pa.array(order))), masks[order], sizes)
+        self._counts = items.counts[alive][np.argsort(records[number], kind="stable")]
+        self._masks = np.zeros((len(sizes), stored.slots), bool)  # of whole blocks
+        self._masks[records[number], slots] = True
+        self._bounds, self._blocks = self._changed_bounds()
+
+    def _changed_bounds(self) -> tuple[Lists, np.ndarray]:
+        """The bounds without those of blocks that went, and with those of new blocks; and the block of each by number, −1
+        where it was not read."""
+        stored, old, firsts = self._stored, self._stored.bounds, len(self._stored.groups)
+        blocks, masks = np.full(len(old.strings), -1), old.masks.copy()
+        blocks[stored.of_bounds] = np.arange(firsts, stored.count)
+        masks[stored.of_bounds] = self._masks[firsts : stored.count]
+        gone = stored.of_bounds[self._values.sizes[firsts : stored.count] == 0]
+        if not len(gone) and not len(self._new_bounds):
+            return Lists(old.strings, masks, old.sizes), blocks
+        kept = np.delete(np.arange(len(old.strings)), gone)
+        strings = pa.concat_arrays([old.strings.to_arrow().take(pa.array(kept)), self._new_bounds])
+        owners = np.concatenate([old.owners[kept], self._new_groups])
+        blocks = np.concatenate([blocks[kept], np.arange(stored.count, len(self._values.sizes))])
+        masks = np.concatenate([masks[kept], self._masks[stored.count :]])
+        order, _ = order_of_keys(strings, groups=owners)
+        sizes = np.bincount(owners, minlength=firsts)
+        return Lists(Ragged.from_arrow(strings.take(pa.array(order))), masks[order], sizes), blocks[order]
+
+    def put(self) -> None:
+        stored, applier, firsts = self._stored, self._stored.applier, len(self._stored.groups)
+        bounds = np.concatenate([self._bounds.sizes, np.zeros(len(self._values.sizes) - firsts, np.int64)])
+        whole = Lists(self._bounds.strings, self._bounds.masks, bounds)
+        rows = encode_blocks(Blocks(whole, self._values, self._counts))
+        rows = rows_where((bounds > 0) | (self._values.sizes > 0), rows)
+        applier.put(stored.firsts, rows[:firsts])
+        if stored.others is not None:
+            applier.put(stored.others, rows[firsts : stored.count])
+        if len(self._new_bounds):
+            found = applier.find(stored.table, stored.keyed(self._new_groups, self._new_bounds))
+            if found.rows.null_count < len(rows) - stored.count:
+                raise InvariantBroken(f"a new block of table {stored.table} is there already")
+            applier.put(found, rows[stored.count :])
+
+    def ends(self, asked: Sequence[tuple[int, bool]]) -> dict[tuple[int, bool], pa.Array]:
+        """Each group's first (or last) value of each slot that is asked for, NULL where it has none."""
+        at = {one: self._end_bounds(*one) for one in asked}
+        wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *at.values()]))
+        unread = np.array([one for one in wanted.tolist() if one >= 0 and self._blocks[one] < 0], np.int64)
+        values, blocks = self._values, self._blocks.copy()
+        if len(unread):
+            others = decode_blocks(self._stored.find(self._bounds, unread).rows, self._stored.slots).values
+            strings = pa.concat_arrays([values.strings.to_arrow(), others.strings.to_arrow()])
+            blocks[unread] = len(values.sizes) + np.arange(len(unread))
+            masks, sizes = ([*pair] for pair in ((values.masks, others.masks), (values.sizes, others.sizes)))
+            values = Lists(Ragged.from_arrow(strings), np.concatenate(masks), np.concatenate(sizes))
+        texts, found = values.strings.to_arrow(), {}
+        for (slot, is_last), bounds in at.items():
+            chosen = np.arange(len(bounds))
+            chosen[bounds >= 0] = blocks[bounds[bounds >= 0]]
+            places = _ends_by_list(values, slot, is_last=is_last)[chosen]
+            found[slot, is_last] = texts.take(pa.array(places, mask=places < 0))
+        return found
+
+    def _end_bounds(self, slot: int, is_last: bool) -> np.ndarray:
+        """For each group the bound of the block with its first (last) value, by number; −1: the one under the group's key."""
+        found = _ends_by_list(self._bounds, slot, is_last=is_last)
+        return found if is_last else np.where(self._masks[: len(found), slot], -1, found)
+
+
+def _ends_by_list(lists: Lists, slot: int, *, is_last: bool) -> np.ndarray:
+    """The first (last) string of each list that is in a slot, by number; −1 where there is none."""
+    there = np.flatnonzero(lists.masks[:, slot])
+    found = np.full(len(lists.sizes), -1)
+    there = there if is_last else there[::-1]
+    found[lists.owners[there]] = there  # of several the last one stays
+    return found
+
+
+def _pieces(blocks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Where a block begins, or a piece of one that is too long."""
+    begins, costs = _begins(blocks), lengths + ENTRY_BYTES
+    firsts = np.flatnonzero(begins)
+    if not len(firsts):
+        return begins
+    numbers, totals = np.cumsum(begins) - 1, np.add.reduceat(costs, firsts)
+    if (totals <= BLOCK_BYTES_MAX).all():
+        return begins
+    before = np.cumsum(costs) - costs
+    pieces = np.where(totals > BLOCK_BYTES_MAX, -(-totals // BLOCK_BYTES), 1)
+    piece = (before - before[firsts][numbers]) * pieces[numbers] // totals[numbers]
+    return begins | _begins(piece)
+
+
+def _begins(numbers: np.ndarray) -> np.ndarray:
+    """Where a number differs from the one before it."""
+    return np.concatenate([np.ones(min(1, len(numbers)), bool), numbers[1:] != numbers[:-1]])
+
+
+def _begins_of_strings(strings: pa.Array) -> np.ndarray:
+    if len(strings) < 2:
+        return np.ones(len(strings), bool)
+    return np.append(True, ~np.asarray(pc.equal(strings[1:], strings[:-1])))
