@@ -107,6 +107,38 @@ def compared(node: NodeCost, tables: dict[int, Work]) -> Iterator[tuple[str, flo
     yield "bytes", node.bytes, sum(one.bytes for one in done)
 
 
+@pytest.mark.parametrize("kind", ["insert", "update", "delete"])
+def test_the_work_of_groupings_that_others_feed_is_predicted(kind: str) -> None:
+    choose = random.Random(1)
+    texts = (
+        "SELECT shop, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY shop",
+        "SELECT shop % 50 AS g, MIN(amount) AS lo, MAX(amount) AS hi FROM orders GROUP BY shop % 50",
+    )
+    with vk.connect(f"memory:fed-{kind}") as db:
+        db.execute(TABLES)
+        for number, text in enumerate(texts):
+            db.execute(f"CREATE MATERIALIZED VIEW v{number} AS {text}")
+        db.table("orders").put_many([drawn_row(choose, "orders", key) for key in range(ROWS["orders"])])
+        keep_up(db)
+        db.execute("OPTIMIZE VIEWS")
+        keep_up(db)
+        before = read_statistics(db.store, db.catalog(), db.catalog().views)
+        for key in choose.sample(range(ROWS["orders"]), 120):
+            if kind == "delete":
+                db.table("orders").delete(key)
+            else:
+                db.table("orders").put(drawn_row(choose, "orders", key + ROWS["orders"] * (kind == "insert")))
+        (done,) = Coordinator(db.store, HereRunner(db.store)).catch_up()
+        rates = Measured(epochs=1, counts=Counts(changes=done.counts.changes))
+        cost = plan_cost(db.catalog().tables, planned_nodes(db.catalog()), replace(before, measured=rates))
+    found = {table: node for node in cost.nodes.values() for table, node in node.tables.items()}
+    assert len(found) == 4  # groups and their values, of both
+    for table, one in found.items():
+        work = done.counts.tables[table]
+        for predicted, counted in ((one.gets, work.reads), (one.writes, work.writes)):
+            assert abs(predicted - counted) <= 0.2 * counted + 4  # what chance alone does to small numbers
+
+
 @pytest.mark.parametrize("kinds", [("insert",), ("update",), ("delete",), ("insert", "update", "delete")], ids="+".join)
 @pytest.mark.parametrize("seed", range(examples(2, deep=20)))
 def test_the_work_of_an_epoch_is_predicted(seed: int, kinds: tuple[str, ...]) -> None:

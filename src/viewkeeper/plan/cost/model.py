@@ -55,6 +55,7 @@ class _Estimate:
         self._rows: dict[int, float] = {table.id: known.rows.get(table.id, ROWS) for table in tables}
         self._flows: dict[int, Flow] = {table.id: {table.id: self._rates[table.id]} for table in tables}
         self._texts: dict[int, float] = {table.id: known.text_bytes.get(table.id, TEXT_BYTES) for table in tables}
+        self._renewed: dict[int, float] = {}  # of a γ: how likely an end of a group that is met changes
         self._learned = _Learned(nodes, known, self._rows)
 
     def whole(self) -> PlanCost:
@@ -130,8 +131,13 @@ class _Estimate:
             size = self._size(node.table, node.key, node.row)
             tables = {node.table: replace(written(*copy, *size), gets=touched), **tables}
         changes = sum_of(moved_by(flow, grouped | valued))
+        met = changes.inserts + changes.deletes
+        self._renewed[node.table] = met / touched / (rows / groups) if touched and rows else 0.0
         for table, places in node.slots.items():
             slots = [node.entries[place] for place in places]
+            if is_fed:
+                renewed = 1.0 - (1.0 - min(1.0, self._renewed[node.edges[0].source])) ** len(slots)
+                changes = Kinds(deletes=sum_of(flow).total * renewed)
             tables[table] = self._entries(node, table, slots, changes, rows, groups)
         self._rows[node.table] = groups * shown
         self._flows[node.table] = {base: kinds.times(min(1.0, shown)) for base, kinds in flow_out.items()}
