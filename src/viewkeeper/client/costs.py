@@ -1,14 +1,17 @@
 """Costs of a database's plan: the statistics that its store has, and what the model makes of them.
 
 In: an open database. Out: estimates and measurements for EXPLAIN. Always: read without a lock; records are counted, and
-some rows of each base table are looked at, so a large store takes a moment.
+some rows of each table are looked at, so a large store takes a moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow.compute as pc
+
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.measured import Measured
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.plan.cost.statistics import TEXT_BYTES, Statistics, row_bytes
@@ -39,19 +42,23 @@ def read_statistics(store: Store, catalog: Catalog, views: Sequence[ViewDefiniti
         rows={table.id: store.count_rows(table.id) for table in tables},
         records={table: store.count_records(table) for table in kept if table is not None},
         text_bytes={table.id: _text_bytes(store, table) for table in tables},
-        record_bytes=_record_bytes(store, [number for node in filled for number in node.tables[1:]]),
+        record_bytes=_record_bytes(store, record, [number for node in filled for number in node.tables]),
         measured=Measured.from_json(store.read_measured()),
     )
 
 
-def _record_bytes(store: Store, tables: Sequence[int]) -> dict[int, float]:
-    """The average bytes under a key of each table that has records, from the first ones."""
+def _record_bytes(store: Store, record: EpochRecord, tables: Sequence[int]) -> dict[int, float]:
+    """The average length of the rows of each table that has some, from the first ones."""
     found = {}
     for table in tables:
-        limits = {"rows_max": _SAMPLE_ROWS, "bytes_max": _SAMPLE_BYTES, "pieces": 1}
-        parts = [store.record_borders(table, part, b"", **limits) for part in range(store.partitions)]
-        if rows := sum(part.rows for part in parts):
-            found[table] = sum(part.bytes for part in parts) / rows
+        rows = size = 0
+        for part in range(store.partitions):
+            limits = {"rows_max": _SAMPLE_ROWS // store.partitions, "bytes_max": _SAMPLE_BYTES, "pieces": 1}
+            last = store.record_borders(table, part, b"", **limits).keys[-1]
+            for batch in store.scan_versions(part, table, record.committed, record.aborted, b"", last):
+                rows, size = rows + len(batch), size + pc.sum(pc.binary_length(batch["row"]), min_count=0).as_py()
+        if rows:
+            found[table] = size / rows
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.compactrows import compact_rows, expand_rows
 from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
 from viewkeeper.model.rowcodec import Layout, layout_of, segments_of
 from viewkeeper.model.schema import Column
@@ -35,6 +36,12 @@ def encode_rows(
         whole = join(_encode_segment(part, own, count))
         later.insert(0, gather(whole.data, whole.offsets[:-1], np.where(kept, whole.lengths, 0)))
     return join([*parts, *later]).to_arrow()
+
+
+def encode_compact_rows(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int) -> pa.Array:
+    """Row bytes of `count` rows without zeros, where they are shorter so."""
+    rows = encode_rows(columns, arrays, count)
+    return compact_rows(rows) if layout_of(columns).is_fixed and len(segments_of(columns)) == 1 else rows
 
 
 def _encode_segment(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int) -> list[Ragged | np.ndarray]:
@@ -62,6 +69,8 @@ def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[in
     rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
     if rows.null_count == len(rows):
         return [pa.nulls(len(rows), columns[i].type.arrow) for i in wanted]
+    if layout_of(columns).is_fixed:
+        rows = expand_rows(rows, layout_of(columns).head_size)
     whole = Ragged.from_arrow(rows)
     at, stops = whole.offsets[:-1].copy(), whole.offsets[1:]
     found: dict[int, pa.Array] = {}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.compactrows import MARK, expand_row, piece_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.values import Stored
 
@@ -36,6 +37,11 @@ class Layout:
     body: int  # where the end offsets begin
     head: struct.Struct  # count, null bits, fixed values, end offsets
     head_size: int
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all rows have the same width: then they may be compact (`compactrows`)."""
+        return not self.varying
 
 
 @lru_cache(maxsize=4096)
@@ -80,6 +86,8 @@ def encode_row(columns: tuple[Column, ...], values: Sequence[Stored], tail: byte
 
 def decode_row(columns: tuple[Column, ...], row: bytes) -> list[Stored]:
     """Stored values of one row, NULL for the columns it was written without."""
+    if row[:2] == MARK:
+        row = expand_row(row, layout_of(columns).head_size)
     values: list[Stored] = []
     at = 0
     for _, part in segments_of(columns):
@@ -96,14 +104,17 @@ def decode_some(columns: tuple[Column, ...], row: bytes, wanted: Sequence[int]) 
     if len(segments_of(columns)) > 1 or any(columns[i].type.width is None for i in wanted):
         values = decode_row(columns, row)
         return [values[i] for i in wanted]
-    offsets = layout_of(columns).offsets
-    return [None if row[2 + i // 8] >> i % 8 & 1 else _fixed_at(columns[i], row, offsets[i]) for i in wanted]
+    layout = layout_of(columns)
+    offsets, size = layout.offsets, layout.head_size
+    nulls = piece_of(row, size, 2, 2 + layout.bits_width)
+    return [None if nulls[i // 8] >> i % 8 & 1 else _fixed_at(columns[i], row, size, offsets[i]) for i in wanted]
 
 
-def _fixed_at(column: Column, row: bytes, at: int) -> Stored:
+def _fixed_at(column: Column, row: bytes, size: int, at: int) -> Stored:
+    piece = piece_of(row, size, at, at + (column.type.width or 0))
     if column.type.width == 16:
-        return int.from_bytes(row[at : at + 16], "little", signed=True)
-    return struct.unpack_from(f"<{_FORMATS[column.type.kind]}", row, at)[0]
+        return int.from_bytes(piece, "little", signed=True)
+    return struct.unpack(f"<{_FORMATS[column.type.kind]}", piece)[0]
 
 
 def tail_of(columns: tuple[Column, ...], row: bytes) -> bytes:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keybatches import decode_keys
-from viewkeeper.model.rowbatches import decode_rows, encode_rows
+from viewkeeper.model.rowbatches import decode_rows, encode_compact_rows, encode_rows
 from viewkeeper.operators import exact_sums
 from viewkeeper.operators.apply import Applier, Changes, Found, rows_where
 from viewkeeper.operators.channels import GROUPS, Channel
@@ -45,7 +45,7 @@ def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel,
     live = _live_groups(node, kept)
     finished = _finish(node, kept, found.input["key"])
     columns = kept if node.having else kept + _values(node, finished)
-    rows = rows_where(live, encode_rows(node.group_row, columns, len(found.input)))
+    rows = rows_where(live, encode_compact_rows(node.group_row, columns, len(found.input)))
     changes = applier.put(found, rows)
     if node.having:
         shown = live & np.asarray(finished["shown"])
@@ -65,8 +65,9 @@ def empty_row(node: AggregateNode) -> bytes | None:
     finished = _finish(node, kept, contribution["key"])
     if node.having and not finished["shown"][0].as_py():
         return None
-    rows = _values(node, finished) if node.having else kept + _values(node, finished)
-    return encode_rows(node.row, rows, 1)[0].as_py()
+    if node.having:
+        return encode_rows(node.row, _values(node, finished), 1)[0].as_py()
+    return encode_compact_rows(node.row, kept + _values(node, finished), 1)[0].as_py()
 
 
 def _facts(node: AggregateNode, old: Sequence[pa.Array]) -> list[Sequence[pa.Array]]:

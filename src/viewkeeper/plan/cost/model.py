@@ -28,6 +28,7 @@ from viewkeeper.plan.cost.statistics import (
     TEXT_BYTES,
     Statistics,
     alone_share,
+    compact_bytes,
     distinct,
     key_bytes,
     net_changes,
@@ -120,7 +121,8 @@ class _Estimate:
         is_summed = any(one.args and not one.needs_entries for one in grouping.aggregates)
         if not is_summed:
             flow_out = _netted(flow, flow_out, grouped, groups)
-        size = self._size(node.table, node.key, node.group_row)
+        key, row = self._size(node.table, node.key, node.group_row)
+        size = key, self._row_bytes(node.group_table, key, min(row, compact_bytes(node.group_row)))
         tables: dict[int, TableCost] = {
             node.group_table: replace(written(sum_of(flow_out), groups, *size), gets=touched)
         }
@@ -153,7 +155,7 @@ class _Estimate:
         of_group = rows / groups * (value + ENTRY_BYTES)
         pieces = math.ceil(of_group / BLOCK_BYTES) if of_group > BLOCK_BYTES_MAX else 1
         records = max(groups, self._known.records.get(table, groups * pieces))
-        row = self._block_bytes(table, key, _BLOCK_HEAD_BYTES + of_group / pieces)
+        row = self._row_bytes(table, key, _BLOCK_HEAD_BYTES + of_group / pieces)
         new, gone = (count * alone_share(rows, groups) for count in (kinds.inserts, kinds.deletes))
         picks = kinds.inserts + kinds.deletes - new
         touched, written = new + distinct(picks, groups), new + distinct(picks, records)
@@ -166,8 +168,8 @@ class _Estimate:
             record_bytes=key + value * others + row,
         )
 
-    def _block_bytes(self, table: int, key: float, otherwise: float) -> float:
-        """As epochs wrote them, else as they are stored."""
+    def _row_bytes(self, table: int, key: float, otherwise: float) -> float:
+        """How long rows are that epochs wrote, else those that are stored."""
         done = self._known.measured.counts.tables.get(table)
         if done is not None and done.writes:
             return max(0.0, done.bytes / done.writes - key)

@@ -20,6 +20,7 @@ ROWS = 10_000  # of a base table that nothing is known of
 DISTINCT_SHARE = 0.1  # distinct values of a group or of a join key, for each row
 HAVING_SHARE = 1 / 3
 TEXT_BYTES = 16.0
+_BYTES_NOT_ZERO = {"BOOLEAN": 1.0, "BIGINT": 2.0, "INT128": 3.0, "DOUBLE": 7.0}
 _EQUAL, _RANGE, _OTHER = 1 / 10, 1 / 3, 1 / 3
 _IN_MAX = 1 / 2
 
@@ -28,8 +29,8 @@ _IN_MAX = 1 / 2
 class Statistics:
     """`rows` are those of base tables, `records` those of tables of filled nodes, both by table.
 
-    `text_bytes`: how long the texts of a base table are on average; `record_bytes`: how much there is under a key of an
-    auxiliary table.
+    `text_bytes`: how long the texts of a base table are on average; `record_bytes`: how much there is under a key of a
+    node's table.
     """
 
     rows: Mapping[int, float] = field(default_factory=dict)
@@ -130,3 +131,9 @@ def row_bytes(row: Sequence[Column], text_bytes: float) -> float:
     """The bytes of a row: how many columns, which are NULL, values, and where each text ends."""
     values = (4 + text_bytes if one.type.width is None else one.type.width for one in row)
     return 2 + (len(row) + 7) // 8 + sum(values)
+
+
+def compact_bytes(row: Sequence[Column]) -> float:
+    """The bytes of a row without its zeros: a bit for each byte, and of most numbers few bytes."""
+    width = row_bytes(row, 0.0)
+    return 2 + width / 8 + sum(_BYTES_NOT_ZERO.get(one.type.kind, 4.0) for one in row)
