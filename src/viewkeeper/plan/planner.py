@@ -61,7 +61,12 @@ def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[i
 
 
 def _left_out(catalog: Catalog, filling: Collection[int], stopped: Collection[int]) -> frozenset[int]:
-    begun = {node.table for node in catalog.nodes if node.backfill in filling}
-    late = {node.backfill for node in catalog.nodes if not begun.isdisjoint(node.reads)}.difference(filling)
-    gone = [node.table for node in catalog.nodes if node.table in stopped or node.backfill in late]
-    return with_dependents(catalog.nodes, gone)
+    nodes = catalog.nodes
+    begun = {node.table for node in nodes if node.backfill in filling}
+    late = {node.backfill for node in nodes if not begun.isdisjoint(node.reads)}.difference(filling)
+    while True:
+        waiting = with_dependents(nodes, [node.table for node in nodes if node.backfill in late])
+        more = {node.backfill for node in nodes if node.table in waiting}
+        if more <= late:
+            return with_dependents(nodes, [*waiting, *(node.table for node in nodes if node.table in stopped)])
+        late |= more  # a backfill waits as a whole: also its nodes over base tables

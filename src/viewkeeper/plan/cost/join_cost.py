@@ -120,7 +120,8 @@ def _paired(
                 given = Kinds(*map(max, zip(_each(given), _each(kinds), strict=True)))
             if any(one.preserved for place, one in enumerate(node.sides) if place != number):
                 alone = given.times(crossing[number])  # a partner that goes leaves a row without any
-                given = given.plus(Kinds(alone.deletes, 0.0, alone.inserts))
+                is_lookup = not node.sides[number].key  # then that row has the same key
+                given = Kinds(updates=given.total) if is_lookup else given.plus(Kinds(alone.deletes, 0.0, alone.inserts))
             flows.append({base: given})
     return max(rows), together(flows)
 
