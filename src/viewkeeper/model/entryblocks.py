@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join
 
-BLOCK_BYTES_MAX = 1_600  # of entries; a longer row would leave its page of LMDB
-BLOCK_BYTES = 1_000  # about that many after a division
+BLOCK_BYTES_MAX = 800  # of entries: longer rows would cost more to write, shorter ones would be more
+BLOCK_BYTES = 500  # about that many after a division
 ENTRY_BYTES = 2  # of an entry besides its value, at most in most blocks
 _HEAD = 8
 _LIMITS = np.array([1 << 8 * width for width in range(8)], np.uint64)  # the first number that needs a byte more

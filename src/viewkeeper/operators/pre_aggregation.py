@@ -11,6 +11,7 @@ came into being or went.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from viewkeeper.model.types import BINARY
 from viewkeeper.operators import exact_sums
 from viewkeeper.operators.apply import Applier, Found
 from viewkeeper.operators.duck import as_type, run_sql
-from viewkeeper.operators.value_blocks import BlocksAfter, Changes, StoredBlocks
+from viewkeeper.operators.value_blocks import Changes, change_blocks
 from viewkeeper.plan.nodes import Entries
 
 
@@ -43,14 +44,11 @@ def apply_entries(
     changes = Changes.of(groups.input["key"].combine_chunks(), parts)
     touched, owners = np.unique(changes.groups, return_inverse=True)
     keyed = groups.input.select(["key", "hash"]).take(pa.array(touched))
-    stored = StoredBlocks(applier, slots[0].table, keyed, len(slots))
-    items = stored.add(Changes(owners, changes.values, changes.slots, changes.counts))
-    after = BlocksAfter(stored, items)
-    after.put()
-    ends = after.ends([(slot, last) for slot, one in enumerate(slots) for last in one.facts.ends])
+    asked = [(slot, is_last) for slot, one in enumerate(slots) for is_last in one.facts.ends]
+    items, ends = change_blocks(applier, slots[0].table, keyed, replace(changes, groups=owners), len(slots), asked)
     found: list[Sequence[pa.Array]] = []
     for slot, (entries, old) in enumerate(zip(slots, was, strict=True)):
-        mine = np.flatnonzero((items.slots == slot) & (items.signs != 0))
+        mine = np.flatnonzero(items.slots == slot)
         owner, signs, new = touched[items.groups[mine]], items.signs[mine], list[pa.Array]()
         if entries.facts.counted:
             change = np.bincount(owner, signs, minlength=len(groups.input)).astype(np.int64)

@@ -31,6 +31,9 @@ from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.operators.apply import Applier, Found, rows_where
 
+End = tuple[int, bool]  # slot, and whether it is the last value, not the first
+_GROUPS_AT_ONCE = 1 << 14  # whose blocks are in memory together
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -53,6 +56,14 @@ class Changes:
             np.asarray(every["n"]),
         )
 
+    def of_groups(self, start: int, stop: int) -> Changes:
+        """Those of some groups, numbered anew."""
+        if start == 0 and (self.groups < stop).all():
+            return self
+        chosen = np.flatnonzero((self.groups >= start) & (self.groups < stop))
+        values = self.values.take(pa.array(chosen))
+        return Changes(self.groups[chosen] - start, values, self.slots[chosen], self.counts[chosen])
+
 
 @dataclass(frozen=True, slots=True)
 class Items:
@@ -66,8 +77,40 @@ class Items:
     counts: np.ndarray
     signs: np.ndarray
 
+    def changed(self, start: int) -> Items:
+        """Those that came or went, of groups whose numbers begin at `start`."""
+        chosen = np.flatnonzero(self.signs)
+        values, arrays = self.values.take(pa.array(chosen)), (self.blocks, self.slots, self.counts, self.signs)
+        blocks, slots, counts, signs = (array[chosen] for array in arrays)
+        return Items(self.groups[chosen] + start, blocks, values, slots, counts, signs)
 
-class StoredBlocks:
+    @staticmethod
+    def together(parts: Sequence[Items]) -> Items:
+        if len(parts) == 1:
+            return parts[0]
+        values = pa.concat_arrays([part.values for part in parts])
+        names = ("groups", "blocks", "slots", "counts", "signs")
+        return Items(values=values, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def change_blocks(
+    applier: Applier, table: int, groups: pa.Table, changes: Changes, slots: int, ends: Sequence[End]
+) -> tuple[Items, dict[End, pa.Array]]:
+    """Put the changes of some groups (`key`, `hash`), all of which have some; returns the values that came or went, and the
+    ends of each group that are asked for.
+    """
+    items, found = list[Items](), list[dict[End, pa.Array]]()
+    for start in range(0, len(groups), _GROUPS_AT_ONCE):
+        stored = _Stored(applier, table, groups.slice(start, _GROUPS_AT_ONCE), slots)
+        part = stored.add(changes.of_groups(start, start + _GROUPS_AT_ONCE))
+        after = _After(stored, part)
+        after.put()
+        items.append(part.changed(start))
+        found.append(after.ends(ends))
+    return Items.together(items), {end: pa.concat_arrays([part[end] for part in found]) for end in ends}
+
+
+class _Stored:
     """The blocks that changes are for, as of the epoch before: first those under the groups' keys, then others."""
 
     def __init__(self, applier: Applier, table: int, groups: pa.Table, slots: int) -> None:
@@ -156,10 +199,10 @@ def _last_bounds(bounds: Lists, owners: np.ndarray, values: pa.Array) -> np.ndar
     return np.where(last >= bounds.starts[owners], last, -1)
 
 
-class BlocksAfter:
+class _After:
     """The blocks after the epoch: those that were read, then those that were divided off."""
 
-    def __init__(self, stored: StoredBlocks, items: Items) -> None:
+    def __init__(self, stored: _Stored, items: Items) -> None:
         alive = np.flatnonzero(items.counts)
         values, slots = items.values.take(pa.array(alive)), items.slots[alive]
         begins = _begins(items.groups[alive]) | _begins_of_strings(values)  # of a value, in whatever slots it is
@@ -214,7 +257,7 @@ class BlocksAfter:
                 raise InvariantBroken(f"a new block of table {stored.table} is there already")
             applier.put(found, rows[stored.count :])
 
-    def ends(self, asked: Sequence[tuple[int, bool]]) -> dict[tuple[int, bool], pa.Array]:
+    def ends(self, asked: Sequence[End]) -> dict[End, pa.Array]:
         """Each group's first (or last) value of each slot that is asked for, NULL where it has none."""
         at = {one: self._end_bounds(*one) for one in asked}
         wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *at.values()]))

@@ -121,7 +121,9 @@ def _paired(
             if any(one.preserved for place, one in enumerate(node.sides) if place != number):
                 alone = given.times(crossing[number])  # a partner that goes leaves a row without any
                 is_lookup = not node.sides[number].key  # then that row has the same key
-                given = Kinds(updates=given.total) if is_lookup else given.plus(Kinds(alone.deletes, 0.0, alone.inserts))
+                given = (
+                    Kinds(updates=given.total) if is_lookup else given.plus(Kinds(alone.deletes, 0.0, alone.inserts))
+                )
             flows.append({base: given})
     return max(rows), together(flows)
 
