@@ -132,6 +132,15 @@ def test_a_grouping_with_about_as_many_groups_as_rows_feeds_nothing(db: vk.Datab
     assert fed(db) == set()
 
 
+def test_a_grouping_by_the_key_of_the_rows_feeds_nothing_even_if_nothing_is_counted(db: vk.Database) -> None:
+    db.execute("CREATE MATERIALIZED VIEW rows AS SELECT k, x, COUNT(*) AS n FROM t GROUP BY k, x")
+    db.execute("CREATE MATERIALIZED VIEW fine AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    db.execute("CREATE MATERIALIZED VIEW coarse AS SELECT x % 10 AS g, COUNT(*) AS n FROM t GROUP BY x % 10")
+    db.execute("OPTIMIZE VIEWS")
+    assert fed(db) == {"coarse"}
+    assert db.catalog().view("rows").sharing is None
+
+
 def test_views_come_to_and_leave_a_grouping_that_feeds(db: vk.Database) -> None:
     for name in ("fine", "ends", "sums"):
         db.execute(f"CREATE MATERIALIZED VIEW {name} AS {FED[name]}")

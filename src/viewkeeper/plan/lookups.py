@@ -17,7 +17,7 @@ def looked_up(join: Join) -> frozenset[int]:
     """The sides that are looked up by their row key: never all, and none whose rows are in the result without a match."""
     preserved = {"inner": 0, "full": len(join.sides)}.get(join.kind, 1)
     sides = enumerate(zip(join.sides, join.keys, strict=True))
-    found = [number for number, (side, key) in sides if number >= preserved and _has_row_key(side, key)]
+    found = [number for number, (side, key) in sides if number >= preserved and has_row_key(side, key)]
     return frozenset(found if len(found) < len(join.sides) else found[1:])
 
 
@@ -27,7 +27,7 @@ def key_sides(join: Join) -> tuple[Relation, ...]:
     return tuple(side for number, side in enumerate(join.shown_sides) if number not in lookups)
 
 
-def _has_row_key(relation: Relation, expressions: Sequence[Expression]) -> bool:
+def has_row_key(relation: Relation, expressions: Sequence[Expression]) -> bool:
     """Whether the whole row key is among expressions over a relation."""
     places = {part.position for part in expressions if isinstance(part, ColumnRef)}
     match relation:
@@ -36,7 +36,7 @@ def _has_row_key(relation: Relation, expressions: Sequence[Expression]) -> bool:
         case Aggregation(grouping=grouping):
             return places.issuperset(range(len(grouping.groups)))
         case Project(input=below, outputs=outputs):
-            return _has_row_key(below, [over_columns(outputs[place].expression, below) for place in sorted(places)])
+            return has_row_key(below, [over_columns(outputs[place].expression, below) for place in sorted(places)])
         case Select(input=below) | ViewRows(input=below):
-            return _has_row_key(below, expressions)
+            return has_row_key(below, expressions)
     return False

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE
 from viewkeeper.plan.canonical import spell
+from viewkeeper.plan.lookups import has_row_key
 from viewkeeper.plan.regroup import can_regroup
 from viewkeeper.plan.rules.sharing import Conditioned, common_conditions, marked, rows_of_all
 from viewkeeper.sql import construct
@@ -99,6 +100,8 @@ class _Family(Generic[ViewId]):
 
     def can_feed(self, other: _Family[ViewId]) -> bool:
         mine, theirs = self.first, other.first
+        if has_row_key(mine.rows.source, mine.grouping.groups):  # as many groups as rows
+            return False
         is_coarser = mine.by != theirs.by and can_regroup(theirs.grouping.groups, mine.grouping.groups)
         fits_in = mine.rows.family == theirs.rows.family and self.has_room_for(other.wanted)
         return is_coarser and fits_in and all(one.can_be_fed for one in other.views.values())
