@@ -42,7 +42,7 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.operators import aggregate, direct
 from viewkeeper.settings import EpochLimits
 
-HISTORIES_MIN = examples(100, deep=150)
+HISTORIES_MIN = examples(100, deep=110)
 STEPS_MIN = 30
 # Every run has the examples that are written down, a deep one draws others too. A seed has nothing to shrink.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate] if is_deep() else [Phase.explicit]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-LONGEST = ("spark", "random_views", "sim", "property")
+LONGEST = ("spark", "property", "random_views", "sim")
 TOLD = "told at the end"
 
 
