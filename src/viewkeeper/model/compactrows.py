@@ -54,22 +54,8 @@ def expand_rows(rows: pa.Array, width: int) -> pa.Array:
     return Ragged(expanded.reshape(-1), offsets).to_arrow(valid=whole.lengths > 0)
 
 
-def expand_row(row: bytes, width: int) -> bytes:
-    """One row."""
-    if row[:2] != MARK:
-        return row
-    size = -(-width // 8)
-    bits, at, expanded = int.from_bytes(row[2 : 2 + size], "little"), 2 + size, bytearray(width)
-    while bits:
-        lowest = bits & -bits
-        expanded[lowest.bit_length() - 1] = row[at]
-        bits ^= lowest
-        at += 1
-    return bytes(expanded)
-
-
 def piece_of(row: bytes, width: int, start: int, stop: int) -> bytes:
-    """Some bytes of one row, without expanding it as a whole."""
+    """Bytes of one row in either form, of which no others are expanded."""
     if row[:2] != MARK:
         return row[start:stop]
     size = -(-width // 8)

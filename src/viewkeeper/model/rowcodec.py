@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.compactrows import MARK, expand_row, piece_of
+from viewkeeper.model.compactrows import MARK, piece_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.values import Stored
 
@@ -87,7 +87,8 @@ def encode_row(columns: tuple[Column, ...], values: Sequence[Stored], tail: byte
 def decode_row(columns: tuple[Column, ...], row: bytes) -> list[Stored]:
     """Stored values of one row, NULL for the columns it was written without."""
     if row[:2] == MARK:
-        row = expand_row(row, layout_of(columns).head_size)
+        width = layout_of(columns).head_size
+        row = piece_of(row, width, 0, width)
     values: list[Stored] = []
     at = 0
     for _, part in segments_of(columns):

@@ -60,7 +60,7 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
         if channel.kind == "aside":
             return super().combine(node, channel, tables, partitions)
         if channel.kind == "entries":
-            return pa.concat_tables(tables)
+            return pa.concat_tables(tables)  # they are added up where blocks are changed
         return combine(node, channel, tables)
 
     def apply(self, applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:

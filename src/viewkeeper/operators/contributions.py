@@ -26,11 +26,6 @@ def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, p
     """Contributions of the rows that an edge emitted, each with its channel."""
     for sign, side in sides(rows):
         yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
-    yield from contribute_values(node, rows)
-
-
-def contribute_values(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, pa.Table]]:
-    """The contributions besides those to the groups themselves."""
     for place, entries in enumerate(node.entries):
         yield Channel("entries", place), contribute_entries(node, entries, run_sql(entries.contribute, rows=rows))
     yield from contribute_sums(node, rows)
