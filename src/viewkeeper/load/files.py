@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -125,11 +126,22 @@ def open_files(
             take_text(name, getattr(reading, name))
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
-    with tempfile.TemporaryDirectory(prefix="viewkeeper-load-") as directory:
-        connection.execute(f"SET temp_directory = {_literal(directory)}")  # for more keys than fit its memory
-        places = [Path(directory, str(number)) for number in range(len(paths))]
+    with _temporary_directory() as directory:
+        connection.execute(f"SET temp_directory = {_literal(str(directory))}")  # for more keys than fit its memory
+        places = [directory / str(number) for number in range(len(paths))]
         texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
         yield [_describe(connection, text, reading) for text in texts]
+
+
+@contextlib.contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """A directory that is gone after the block, wherever Ctrl-C is pressed: tempfile's own outlives one at its start."""
+    directory = Path(tempfile.gettempdir(), f"viewkeeper-load-{uuid.uuid4().hex}")
+    try:
+        directory.mkdir(mode=0o700)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def failure_of(file: TextFile, error: Exception) -> InputError:
