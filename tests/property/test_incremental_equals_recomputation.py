@@ -134,7 +134,7 @@ def grouping_all() -> Iterator[None]:
 
     with (
         mock.patch.object(direct, "are_few", lambda *_: False),
-        mock.patch.object(direct, "_ROWS_AT_ONCE", 5),
+        mock.patch.object(direct, "_ROWS_AT_ONCE", 40),
         mock.patch.object(aggregate, "contribute_directly", counted),
     ):
         yield

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
-import os
-import tempfile
 import zipfile
 from decimal import Decimal
 from pathlib import Path
@@ -436,25 +434,6 @@ def test_a_session_knows_what_a_load_wrote_before_it_was_interrupted(db: Databas
         db.load("t", file(tmp_path, "t.csv", "k,n\n" + lines), session=session, progress=stop)
     assert session.token.positions == {stream: at for stream, at in db.store.ends().items() if at}
     assert session.token.positions
-
-
-def test_ctrl_c_right_after_the_temporary_directory_is_made_leaves_none(
-    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary, made, mkdir = tmp_path / "temporary", [], os.mkdir
-
-    def mkdir_and_interrupt(path: str, mode: int = 0o777) -> None:
-        mkdir(path, mode)
-        made.append(path)
-        raise KeyboardInterrupt
-
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(os, "mkdir", mkdir_and_interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        db.load("t", file(tmp_path, "t.csv", "k,n\n1,1\n"))
-
-    assert len(made) == 1 and list(temporary.iterdir()) == []
 
 
 def test_names_that_sql_does_not_take_are_spelled_so_that_it_does(db: Database, tmp_path: Path) -> None:
