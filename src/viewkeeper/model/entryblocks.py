@@ -72,6 +72,13 @@ class Blocks:
     values: Lists
     counts: np.ndarray
 
+    @property
+    def counts_by_slot(self) -> np.ndarray:
+        """The same with a row for each value and a column for each slot."""
+        found = np.zeros(self.values.masks.shape, np.int64)
+        found[self.values.masks] = self.counts
+        return found
+
 
 def encode_blocks(blocks: Blocks) -> pa.Array:
     bounds, values = blocks.bounds, blocks.values

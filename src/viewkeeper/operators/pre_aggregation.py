@@ -48,8 +48,8 @@ def apply_entries(
     items, ends = change_blocks(applier, slots[0].table, keyed, replace(changes, groups=owners), len(slots), asked)
     found: list[Sequence[pa.Array]] = []
     for slot, (entries, old) in enumerate(zip(slots, was, strict=True)):
-        mine = np.flatnonzero(items.slots == slot)
-        owner, signs, new = touched[items.groups[mine]], items.signs[mine], list[pa.Array]()
+        mine = np.flatnonzero(items.signs[:, slot])
+        owner, signs, new = touched[items.groups[mine]], items.signs[mine, slot].astype(np.int64), list[pa.Array]()
         if entries.facts.counted:
             change = np.bincount(owner, signs, minlength=len(groups.input)).astype(np.int64)
             new.append(pc.add(old[0], pa.array(change)))

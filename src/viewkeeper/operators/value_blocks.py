@@ -32,7 +32,7 @@ from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.operators.apply import Applier, Found, rows_where
 
 End = tuple[int, bool]  # slot, and whether it is the last value, not the first
-_GROUPS_AT_ONCE = 1 << 14  # whose blocks are in memory together
+_GROUPS_AT_ONCE = 1 << 16  # times slots, whose blocks are in memory together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +67,27 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The values of all blocks that were read, as of after the epoch, by group, value and slot: the group and the block of
-    each by number, the multiplicity, and a sign where it came into being (1) or went (−1)."""
+    """The values of all blocks that were read, as of after the epoch, by group and value: the group and the block of each by
+    number; and, with a column for each slot, the multiplicity, and a sign where it came into being (1) or went (−1)."""
 
     groups: np.ndarray
     blocks: np.ndarray
     values: pa.Array
-    slots: np.ndarray
     counts: np.ndarray
     signs: np.ndarray
 
     def changed(self, start: int) -> Items:
         """Those that came or went, of groups whose numbers begin at `start`."""
-        chosen = np.flatnonzero(self.signs)
-        values, arrays = self.values.take(pa.array(chosen)), (self.blocks, self.slots, self.counts, self.signs)
-        blocks, slots, counts, signs = (array[chosen] for array in arrays)
-        return Items(self.groups[chosen] + start, blocks, values, slots, counts, signs)
+        chosen = np.flatnonzero(self.signs.any(axis=1))
+        arrays = (array[chosen] for array in (self.counts, self.signs))
+        return Items(self.groups[chosen] + start, self.blocks[chosen], self.values.take(pa.array(chosen)), *arrays)
 
     @staticmethod
     def together(parts: Sequence[Items]) -> Items:
         if len(parts) == 1:
             return parts[0]
         values = pa.concat_arrays([part.values for part in parts])
-        names = ("groups", "blocks", "slots", "counts", "signs")
+        names = ("groups", "blocks", "counts", "signs")
         return Items(values=values, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
@@ -99,10 +97,10 @@ def change_blocks(
     """Put the changes of some groups (`key`, `hash`), all of which have some; returns the values that came or went, and the
     ends of each group that are asked for.
     """
-    items, found = list[Items](), list[dict[End, pa.Array]]()
-    for start in range(0, len(groups), _GROUPS_AT_ONCE):
-        stored = _Stored(applier, table, groups.slice(start, _GROUPS_AT_ONCE), slots)
-        part = stored.add(changes.of_groups(start, start + _GROUPS_AT_ONCE))
+    items, found, at_once = list[Items](), list[dict[End, pa.Array]](), max(1, _GROUPS_AT_ONCE // slots)
+    for start in range(0, len(groups), at_once):
+        stored = _Stored(applier, table, groups.slice(start, at_once), slots)
+        part = stored.add(changes.of_groups(start, start + at_once))
         after = _After(stored, part)
         after.put()
         items.append(part.changed(start))
@@ -131,24 +129,22 @@ class _Stored:
     def add(self, changes: Changes) -> Items:
         """What the blocks hold, with changes."""
         asked = self._read_for(changes)
+        values = pa.concat_arrays([changes.values, *(one.values.strings.to_arrow() for one in self._blocks)])
         sizes = np.concatenate([one.values.sizes for one in self._blocks])
-        masks = np.concatenate([one.values.masks for one in self._blocks])
-        strings, slots = np.nonzero(masks)
-        stored = pa.concat_arrays([one.values.strings.to_arrow() for one in self._blocks])
-        values = pa.concat_arrays([changes.values, stored if self.slots == 1 else stored.take(pa.array(strings))])
-        blocks = np.concatenate([asked, np.repeat(np.arange(len(sizes)), sizes)[strings]])
+        blocks = np.concatenate([asked, np.repeat(np.arange(len(sizes)), sizes)])
         groups = np.concatenate([np.arange(len(self.groups)), self.bounds.owners[self.of_bounds]])[blocks]
-        slots = np.concatenate([changes.slots, slots])
-        before = np.concatenate([np.zeros(len(asked), np.int64), *(one.counts for one in self._blocks)])
-        added = np.concatenate([changes.counts, np.zeros(len(strings), np.int64)])
-        order, starts = order_of_keys(_with_slots(values, slots, self.slots), groups=groups)
-        chosen = order[starts]
-        was = np.add.reduceat(before[order], starts)
-        now = was + np.add.reduceat(added[order], starts)
+        order, starts = order_of_keys(values, groups=groups)
+        numbers = np.empty(len(order), np.int64)
+        numbers[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        shape, changed, chosen = (len(starts), self.slots), numbers[: len(asked)], order[starts]
+        was = np.zeros(shape, np.int64)
+        was[numbers[len(asked) :]] = np.concatenate([one.counts_by_slot for one in self._blocks])
+        added = np.bincount(changed * self.slots + changes.slots, changes.counts, was.size).astype(np.int64)
+        now = was + added.reshape(shape)
         if (now < 0).any():
             raise InvariantBroken(f"a count in table {self.table} would be {now.min()}")
-        signs = (now > 0).astype(np.int64) - (was > 0)
-        return Items(groups[chosen], blocks[chosen], values.take(pa.array(chosen)), slots[chosen], now, signs)
+        signs = (now > 0).astype(np.int8) - (was > 0)
+        return Items(groups[chosen], blocks[chosen], values.take(pa.array(chosen)), now, signs)
 
     def _read_for(self, changes: Changes) -> np.ndarray:
         """The block of each change, by its number; those that are not under a group's key are read here."""
@@ -180,13 +176,6 @@ class _Stored:
         return pa.table({"key": keys, "hash": groups["hash"]})
 
 
-def _with_slots(values: pa.Array, slots: np.ndarray, count: int) -> pa.Array:
-    """Values that differ where their slots do, in the order of values and slots."""
-    if count == 1:
-        return values
-    return join([Ragged.from_arrow(values), slots.astype(">u2").view(np.uint8).reshape(len(slots), 2)]).to_arrow()
-
-
 def _last_bounds(bounds: Lists, owners: np.ndarray, values: pa.Array) -> np.ndarray:
     """For each value the last bound of its group that is not above it, by number; −1 where all are."""
     both = pa.concat_arrays([bounds.strings.to_arrow(), values])
@@ -203,11 +192,8 @@ class _After:
     """The blocks after the epoch: those that were read, then those that were divided off."""
 
     def __init__(self, stored: _Stored, items: Items) -> None:
-        alive = np.flatnonzero(items.counts)
-        values, slots = items.values.take(pa.array(alive)), items.slots[alive]
-        begins = _begins(items.groups[alive]) | _begins_of_strings(values)  # of a value, in whatever slots it is
-        number, first = np.cumsum(begins) - 1, np.flatnonzero(begins)
-        values, blocks, groups = values.filter(pa.array(begins)), items.blocks[alive][first], items.groups[alive][first]
+        alive = np.flatnonzero(items.counts.any(axis=1))
+        values, blocks, groups = items.values.take(pa.array(alive)), items.blocks[alive], items.groups[alive]
         begins = _pieces(blocks, Ragged.from_arrow(values).lengths)
         is_new = begins & ~_begins(blocks)
         records = np.where(is_new, stored.count + np.cumsum(is_new) - 1, blocks)[begins][np.cumsum(begins) - 1]
@@ -215,12 +201,12 @@ class _After:
         self._stored = stored
         self._new_groups, self._new_bounds = groups[is_new], values.filter(pa.array(is_new))
         sizes = np.bincount(records, minlength=stored.count + len(self._new_bounds))
-        masks = np.zeros((len(values), stored.slots), bool)
-        masks[number, slots] = True
-        self._values = Lists(Ragged.from_arrow(values.take(pa.array(order))), masks[order], sizes)
-        self._counts = items.counts[alive][np.argsort(records[number], kind="stable")]
+        counts = items.counts[alive][order]
+        self._values = Lists(Ragged.from_arrow(values.take(pa.array(order))), counts > 0, sizes)
+        self._counts = counts[counts > 0]
         self._masks = np.zeros((len(sizes), stored.slots), bool)  # of whole blocks
-        self._masks[records[number], slots] = True
+        if len(order):
+            self._masks[sizes > 0] = np.logical_or.reduceat(counts > 0, self._values.starts[:-1][sizes > 0])
         self._bounds, self._blocks = self._changed_bounds()
 
     def _changed_bounds(self) -> tuple[Lists, np.ndarray]:
@@ -310,9 +296,3 @@ def _pieces(blocks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _begins(numbers: np.ndarray) -> np.ndarray:
     """Where a number differs from the one before it."""
     return np.concatenate([np.ones(min(1, len(numbers)), bool), numbers[1:] != numbers[:-1]])
-
-
-def _begins_of_strings(strings: pa.Array) -> np.ndarray:
-    if len(strings) < 2:
-        return np.ones(len(strings), bool)
-    return np.append(True, ~np.asarray(pc.equal(strings[1:], strings[:-1])))

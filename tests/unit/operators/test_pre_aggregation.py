@@ -35,7 +35,7 @@ CREATE MATERIALIZED VIEW slots AS SELECT g, MIN(x) AS lo, MAX(x) FILTER (WHERE k
 def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]:
     monkeypatch.setattr(value_blocks, "BLOCK_BYTES_MAX", request.param)
     monkeypatch.setattr(value_blocks, "BLOCK_BYTES", request.param * 5 // 8)
-    monkeypatch.setattr(value_blocks, "_GROUPS_AT_ONCE", 2 if request.param == 20 else 1 << 14)
+    monkeypatch.setattr(value_blocks, "_GROUPS_AT_ONCE", 2 if request.param == 20 else 1 << 16)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         db.execute(VIEWS)
         yield db
