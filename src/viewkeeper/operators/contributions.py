@@ -27,7 +27,8 @@ def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, p
     for sign, side in sides(rows):
         yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
-        yield Channel("entries", place), contribute_entries(node, entries, run_sql(entries.contribute, rows=rows))
+        grouped = run_sql(entries.contribute, rows=rows)
+        yield Channel("entries", place), keys_of_entries(node, entries, grouped).append_column("n", grouped["n"])
     yield from contribute_sums(node, rows)
 
 
@@ -49,7 +50,8 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
         there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
         named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
         named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
-        yield Channel("entries", place), contribute_entries(node, entries, pa.table(named).filter(pa.array(there)))
+        chosen = pa.table(named).filter(pa.array(there))
+        yield Channel("entries", place), keys_of_entries(node, entries, chosen).append_column("n", chosen["n"])
     yield from contribute_sums(node, given)
 
 
@@ -85,15 +87,15 @@ def signed_contribution(node: AggregateNode, grouped: pa.Table, sign: int) -> pa
     return pa.table({"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8)), **states})
 
 
-def contribute_entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
-    """Entries lie with their group: an entry's key is the group's key, `size` bytes of it, then the values."""
+def keys_of_entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
+    """Keys of entries, which lie with their group: an entry's key is the group's, `size` bytes of it, then the values."""
     groups, hashes = _keys(node, grouped)
     values = [grouped[f"e{i}"] for i in range(len(entries.values))]
     behind, _ = encode_keys(entries.values, values, len(grouped))
     whole = Ragged.from_arrow(groups)
     keys = join([whole, Ragged.from_arrow(behind)]).to_arrow()
     sizes = pa.array(whole.lengths.astype(np.int32))
-    return pa.table({"key": keys, "hash": hashes, "size": sizes, "n": grouped["n"]})
+    return pa.table({"key": keys, "hash": hashes, "size": sizes})
 
 
 def _mantissas(node: AggregateNode, one: DoubleSum, rows: pa.Table) -> pa.Table:

@@ -21,7 +21,7 @@ from viewkeeper.codegen.expression_sql import guarded
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.consolidate import are_few
-from viewkeeper.operators.contributions import contribute_each, contribute_entries, contribute_sums, signed_contribution
+from viewkeeper.operators.contributions import contribute_each, contribute_sums, keys_of_entries, signed_contribution
 from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.exact_sums import narrow, sum_by_place
 from viewkeeper.plan.nodes import AggregateNode, Direct
@@ -118,8 +118,12 @@ def _each(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iterato
         if number is not None:
             value = pc.if_else(evaluated.columns[direct.filters[number]], value, pa.scalar(0, value.type))
         given[f"s{place}"] = value
-    for number, values in enumerate(direct.values):
-        given |= {f"e{number}_{place}": evaluated.columns[sql] for place, sql in enumerate(values)}
+    for entries, (sqls, number) in enumerate(direct.values):
+        for place, sql in enumerate(sqls):
+            value = evaluated.columns[sql]
+            if number is not None:
+                value = pc.if_else(evaluated.columns[direct.filters[number]], value, pa.scalar(None, value.type))
+            given[f"e{entries}_{place}"] = value
     rows = pa.table(given)
     yield from contribute_each(node, rows if direct.passes is None else rows.filter(evaluated.columns[direct.passes]))
 
@@ -138,36 +142,45 @@ def _grouped(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iter
         values = None if sql is None else evaluated.number(sql)[chosen]
         grouped[f"s{place}"] = sum_by_place(places, signs, values, count)
     yield GROUPS, signed_contribution(node, pa.table(grouped), 1)
-    for number, (entries, sqls) in enumerate(zip(node.entries, direct.values, strict=True)):
-        found = _entries(evaluated, [evaluated.codes(sql) for sql in sqls], chosen, places, keys)
-        yield Channel("entries", number), contribute_entries(node, entries, pa.table(found))
+    for sqls in dict.fromkeys(sqls for sqls, _ in direct.values):
+        signs = {
+            number: evaluated.signs_where(None if place is None else direct.filters[place])[chosen]
+            for number, (others, place) in enumerate(direct.values)
+            if others == sqls
+        }
+        named, changes = _entries([evaluated.codes(sql) for sql in sqls], chosen, places, keys, list(signs.values()))
+        keyed = keys_of_entries(node, node.entries[next(iter(signs))], named)
+        for number, change in zip(signs, changes, strict=True):
+            changed = np.flatnonzero(change)
+            counts = pa.array(change[changed])
+            yield Channel("entries", number), keyed.take(pa.array(changed)).append_column("n", counts)
     if node.exact_sums:
         rows = pa.table(_rows(direct, evaluated))
         yield from contribute_sums(node, rows if passes is None else rows.filter(pa.array(passes)))
 
 
 def _entries(
-    evaluated: _Evaluated,
     values: Sequence[tuple[np.ndarray, pa.Array]],
     chosen: slice | np.ndarray,
     groups: np.ndarray,
     keys: Sequence[pa.Array],
-) -> dict[str, pa.Array]:
-    """By how much the number of each value of each group changes, where it does."""
+    signs: Sequence[np.ndarray],
+) -> tuple[pa.Table, list[np.ndarray]]:
+    """The values of groups whose number changes by some of the `signs`, and by how much it does by each."""
     known = np.logical_and.reduce([np.asarray(distinct.is_valid())[codes[chosen]] for codes, distinct in values])
-    signs, places = evaluated.signs_where(None)[chosen][known], groups[known]
-    count = int(groups.max(initial=0)) + 1
-    parts = [(codes[chosen][known], distinct) for codes, distinct in values]
+    known = np.flatnonzero(known & np.logical_or.reduce([one != 0 for one in signs]))
+    groups, parts = groups[known], [(codes[chosen][known], distinct) for codes, distinct in values]
+    places, count = groups, int(groups.max(initial=0)) + 1
     for codes, distinct in parts:
         places, count = _numbered(places * len(distinct) + codes, count * len(distinct))
-    changes = np.bincount(places, signs, count).astype(np.int64)
+    changes = [np.bincount(places, one[known], count).astype(np.int64) for one in signs]
     rows_of = np.zeros(count, np.int64)
     rows_of[places] = np.arange(len(places))  # one of each entry
-    changed = np.flatnonzero(changes)
+    changed = np.flatnonzero(np.logical_or.reduce([one != 0 for one in changes]))
     rows = rows_of[changed]
-    found = {f"k{i}": key.take(pa.array(groups[known][rows])) for i, key in enumerate(keys)}
+    found = {f"k{i}": key.take(pa.array(groups[rows])) for i, key in enumerate(keys)}
     found |= {f"e{i}": distinct.take(pa.array(codes[rows])) for i, (codes, distinct) in enumerate(parts)}
-    return found | {"n": pa.array(changes[changed])}
+    return pa.table(found), [one[changed] for one in changes]
 
 
 def _rows(direct: Direct, evaluated: _Evaluated) -> dict[str, pa.Array]:

@@ -151,7 +151,7 @@ class _KeptOfCall:
             return self.kept.add(Accumulator(rows, "count(*)", "CAST(1 AS BIGINT)", Given()))
         arg, name = self.args[0], f"a{self.kept.argument(self.args[0])}"
         column = Column(f"count({arg.text})", BIGINT, nullable=False)
-        value, condition = _unfiltered(arg)
+        value, condition = unfiltered(arg)
         number = f"{emit(value)} IS NOT NULL" if value.nullable or value.fallible else None
         given = Given(number, condition, can_fail=value.fallible)
         each = f"CAST({name} IS NOT NULL AS BIGINT)"
@@ -165,7 +165,7 @@ class _KeptOfCall:
         if arg.type.kind == "DOUBLE":
             return [f"t{_place(self.kept.exact_sums, DoubleSum(place, kind))}"]
         names = []
-        value, condition = _unfiltered(arg)
+        value, condition = unfiltered(arg)
         limbs = zip(SUMS[kind](f"a{place}", arg.type), SUMS[kind](emit(value), arg.type), strict=True)
         for limb, ((of_rows, of_one), (_, number)) in enumerate(limbs):
             column = Column(f"{kind}({arg.text}){f' limb {limb}' if limb else ''}", INT128, nullable=False)
@@ -256,7 +256,7 @@ def _place(known: list[Item], item: Item) -> int:
     return known.index(item)
 
 
-def _unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
+def unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
     """An argument without its FILTER (`codegen.aggregates.arguments`), and the condition of that."""
     match arg:
         case Case(branches=((condition, value),), default=Literal(value=None)) if value.type == arg.type:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.model.schema import Column, TableId
 from viewkeeper.model.types import SqlType
-from viewkeeper.plan.aggregate_layout import AggregateLayout, EntryPlan
+from viewkeeper.plan.aggregate_layout import AggregateLayout, EntryPlan, unfiltered
 from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import AggregateNode, Direct, Edge, Entries
 from viewkeeper.plan.row_sql import Rows, Wanted
@@ -60,27 +60,38 @@ def _edge(
 def _direct(rows: Rows, layout: AggregateLayout) -> Direct:
     kept = layout.kept
     given = [state.given for state in kept.states]
-    filters = {spell(one.filter): one.filter for one in given if one.filter is not None}
+    entries = [_unfiltered([kept.arguments[argument] for argument in plan.arguments]) for plan in kept.entries]
+    conditions = [*(one.filter for one in given), *(condition for _, condition in entries)]
+    filters = {spell(one): one for one in conditions if one is not None}
     places = {text: place for place, text in enumerate(filters)}
-    entries = [[kept.arguments[argument] for argument in plan.arguments] for plan in kept.entries]
-    asked = dict.fromkeys([*(one.argument for one in kept.exact_sums), *(a for e in kept.entries for a in e.arguments)])
+    numbers = [None if one is None else places[spell(one)] for one in conditions]
     passes = _is_true(" AND ".join(f"({emit(one)})" for one in rows.predicates)) if rows.predicates else None
     keys = [(group_key(emit(group), group.type), group.fallible) for group in layout.groups]
     tests = [(_is_true(emit(one)), one.fallible) for one in filters.values()]
-    arguments = {one: (emit(kept.arguments[one]), kept.arguments[one].fallible) for one in asked}
-    values = [[(group_key(emit(one), one.type), one.fallible) for one in some] for some in entries]
+    summed = {one.argument: kept.arguments[one.argument] for one in kept.exact_sums}
+    arguments = {place: (emit(one), one.fallible) for place, one in summed.items()}
+    values = [[(group_key(emit(one), one.type), one.fallible) for one in some] for some, _ in entries]
     parts = [(passes or "", any(one.fallible for one in rows.predicates)), *keys, *tests, *arguments.values()]
     parts += [*((one.sql or "", one.can_fail) for one in given), *(part for some in values for part in some)]
     return Direct(
         passes=passes,
         keys=tuple(sql for sql, _ in keys),
         filters=tuple(sql for sql, _ in tests),
-        states=tuple((one.sql, None if one.filter is None else places[spell(one.filter)]) for one in given),
+        states=tuple(zip((one.sql for one in given), numbers, strict=False)),
         arguments=tuple((place, sql) for place, (sql, _) in arguments.items()),
-        values=tuple(tuple(sql for sql, _ in some) for some in values),
+        values=tuple(zip((tuple(sql for sql, _ in some) for some in values), numbers[len(given) :], strict=True)),
         risky=tuple(dict.fromkeys(sql for sql, can_fail in parts if can_fail)),
         is_whole=all(one.is_whole for one in given),
     )
+
+
+def _unfiltered(arguments: Sequence[Expression]) -> tuple[Sequence[Expression], Expression | None]:
+    """The arguments of entries without a FILTER that all of them have, and the condition of that."""
+    parts = [unfiltered(one) for one in arguments]
+    (first, *others) = (condition for _, condition in parts)
+    if first is None or any(one is None or spell(one) != spell(first) for one in others):
+        return arguments, None
+    return [value for value, _ in parts], first
 
 
 def _is_true(condition: str) -> str:

@@ -137,9 +137,9 @@ class Direct:
     So the expressions of all nodes that read the same delta can be one statement, in which each stands once. `passes`: the
     row counts at all, as every row does where there is no SQL of it; `keys` are its group key. A state is a number, 1 where
     there is no SQL of it, and the index in `filters` of the one that must be true for it, if any; `is_whole`: no number has
-    more than 64 bits, but sums of another γ, and NULL is 0. `arguments` are those of exact sums and entries, by their place
-    among `a0…`; `values` those of each of the entries. `risky` are the expressions that can fail: a delta in which one does
-    must be read by the edge.
+    more than 64 bits, but sums of another γ, and NULL is 0. `values` are those of each of the entries, with such an index;
+    `arguments` those of exact sums, by their place among `a0…`. `risky` are the expressions that can fail: a delta in which
+    one does must be read by the edge.
     """
 
     passes: str | None
@@ -147,13 +147,13 @@ class Direct:
     filters: tuple[str, ...]
     states: tuple[tuple[str | None, int | None], ...]
     arguments: tuple[tuple[int, str], ...]
-    values: tuple[tuple[str, ...], ...]
+    values: tuple[tuple[tuple[str, ...], int | None], ...]
     risky: tuple[str, ...]
     is_whole: bool
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        values = (sql for some in self.values for sql in some)
+        values = (sql for sqls, _ in self.values for sql in sqls)
         states, arguments = (sql for sql, _ in self.states if sql is not None), (sql for _, sql in self.arguments)
         passes = () if self.passes is None else (self.passes,)
         return (*passes, *self.keys, *self.filters, *states, *arguments, *values)
