@@ -72,13 +72,6 @@ class Blocks:
     values: Lists
     counts: np.ndarray
 
-    @property
-    def counts_by_slot(self) -> np.ndarray:
-        """The same with a row for each value and a column for each slot."""
-        found = np.zeros(self.values.masks.shape, np.int64)
-        found[self.values.masks] = self.counts
-        return found
-
 
 def encode_blocks(blocks: Blocks) -> pa.Array:
     bounds, values = blocks.bounds, blocks.values
@@ -160,17 +153,16 @@ def _width(numbers: np.ndarray) -> np.ndarray:
 
 
 def _bytes(numbers: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    if not widths.any():
-        return np.empty(0, np.uint8)
-    wide = numbers.astype("<i8").view(np.uint8).reshape(len(numbers), 8)
-    return wide[np.arange(8) < widths[:, None]]
+    width = int(widths.max(initial=0))
+    wide = numbers.astype("<i8").view(np.uint8).reshape(len(numbers), 8)[:, :width]
+    return wide[np.arange(width) < widths[:, None]]
 
 
 def _numbers(data: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    width = int(widths.max(initial=0))
     wide = np.zeros((len(widths), 8), np.uint8)
-    if len(data):
-        wide[np.arange(8) < widths[:, None]] = data
-    return wide.view("<i8")[:, 0].astype(np.int64)
+    wide[:, :width][np.arange(width) < widths[:, None]] = data
+    return wide.view("<i8")[:, 0].astype(np.int64, copy=False)
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:

@@ -45,18 +45,18 @@ def apply_entries(
     touched, owners = np.unique(changes.groups, return_inverse=True)
     keyed = groups.input.select(["key", "hash"]).take(pa.array(touched))
     asked = [(slot, is_last) for slot, one in enumerate(slots) for is_last in one.facts.ends]
-    items, ends = change_blocks(applier, slots[0].table, keyed, replace(changes, groups=owners), len(slots), asked)
+    moves, ends = change_blocks(applier, slots[0].table, keyed, replace(changes, groups=owners), len(slots), asked)
     found: list[Sequence[pa.Array]] = []
     for slot, (entries, old) in enumerate(zip(slots, was, strict=True)):
-        mine = np.flatnonzero(items.signs[:, slot])
-        owner, signs, new = touched[items.groups[mine]], items.signs[mine, slot].astype(np.int64), list[pa.Array]()
+        mine = np.flatnonzero(moves.signs[:, slot])
+        owner, signs, new = touched[moves.groups[mine]], moves.signs[mine, slot].astype(np.int64), list[pa.Array]()
         if entries.facts.counted:
             change = np.bincount(owner, signs, minlength=len(groups.input)).astype(np.int64)
             new.append(pc.add(old[0], pa.array(change)))
         for is_last in entries.facts.ends:
             new.append(_replaced(old[len(new)], touched, _decoded(entries, ends[slot, is_last])))
         if entries.facts.sums or entries.facts.exact_sums:
-            values = _decoded(entries, items.values.take(pa.array(mine)))
+            values = _decoded(entries, moves.values.take(pa.array(mine)))
             new += _add_values(entries, old[len(new) :], owner, signs, values)
         found.append(new)
     return found

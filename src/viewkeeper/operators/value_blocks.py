@@ -11,7 +11,7 @@ becomes empty goes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -66,46 +66,49 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
-    """The values of all blocks that were read, as of after the epoch, by group and value: the group and the block of each by
-    number; and, with a column for each slot, the multiplicity, and a sign where it came into being (1) or went (−1)."""
+class Moves:
+    """Values that came into being or went: the group of each by number, and with a column for each slot 1 or −1 where it
+    did."""
+
+    groups: np.ndarray
+    values: pa.Array
+    signs: np.ndarray
+
+    @staticmethod
+    def together(parts: Sequence[Moves]) -> Moves:
+        if len(parts) == 1:
+            return parts[0]
+        values = pa.concat_arrays([part.values for part in parts])
+        groups, signs = (np.concatenate([getattr(part, name) for part in parts]) for name in ("groups", "signs"))
+        return Moves(groups, values, signs)
+
+
+def change_blocks(
+    applier: Applier, table: int, groups: pa.Table, changes: Changes, slots: int, ends: Sequence[End]
+) -> tuple[Moves, dict[End, pa.Array]]:
+    """Put the changes of some groups (`key`, `hash`), all of which have some; returns the values that came or went, and the
+    ends of each group that are asked for.
+    """
+    moves, found, at_once = list[Moves](), list[dict[End, pa.Array]](), max(1, _GROUPS_AT_ONCE // slots)
+    for start in range(0, len(groups), at_once):
+        stored = _Stored(applier, table, groups.slice(start, at_once), slots)
+        items, moved = stored.add(changes.of_groups(start, start + at_once))
+        after = _After(stored, items)
+        after.put()
+        moves.append(replace(moved, groups=moved.groups + start))
+        found.append(after.ends(ends))
+    return Moves.together(moves), {end: pa.concat_arrays([part[end] for part in found]) for end in ends}
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """The values that the blocks have after the epoch, by group and value: the group and the block of each by number, and its
+    multiplicities with a column for each slot."""
 
     groups: np.ndarray
     blocks: np.ndarray
     values: pa.Array
     counts: np.ndarray
-    signs: np.ndarray
-
-    def changed(self, start: int) -> Items:
-        """Those that came or went, of groups whose numbers begin at `start`."""
-        chosen = np.flatnonzero(self.signs.any(axis=1))
-        arrays = (array[chosen] for array in (self.counts, self.signs))
-        return Items(self.groups[chosen] + start, self.blocks[chosen], self.values.take(pa.array(chosen)), *arrays)
-
-    @staticmethod
-    def together(parts: Sequence[Items]) -> Items:
-        if len(parts) == 1:
-            return parts[0]
-        values = pa.concat_arrays([part.values for part in parts])
-        names = ("groups", "blocks", "counts", "signs")
-        return Items(values=values, **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
-
-
-def change_blocks(
-    applier: Applier, table: int, groups: pa.Table, changes: Changes, slots: int, ends: Sequence[End]
-) -> tuple[Items, dict[End, pa.Array]]:
-    """Put the changes of some groups (`key`, `hash`), all of which have some; returns the values that came or went, and the
-    ends of each group that are asked for.
-    """
-    items, found, at_once = list[Items](), list[dict[End, pa.Array]](), max(1, _GROUPS_AT_ONCE // slots)
-    for start in range(0, len(groups), at_once):
-        stored = _Stored(applier, table, groups.slice(start, at_once), slots)
-        part = stored.add(changes.of_groups(start, start + at_once))
-        after = _After(stored, part)
-        after.put()
-        items.append(part.changed(start))
-        found.append(after.ends(ends))
-    return Items.together(items), {end: pa.concat_arrays([part[end] for part in found]) for end in ends}
 
 
 class _Stored:
@@ -126,8 +129,8 @@ class _Stored:
     def count(self) -> int:
         return len(self.groups) + len(self.of_bounds)
 
-    def add(self, changes: Changes) -> Items:
-        """What the blocks hold, with changes."""
+    def add(self, changes: Changes) -> tuple[_Items, Moves]:
+        """What the blocks hold, with changes, and what came and went by these."""
         asked = self._read_for(changes)
         values = pa.concat_arrays([changes.values, *(one.values.strings.to_arrow() for one in self._blocks)])
         sizes = np.concatenate([one.values.sizes for one in self._blocks])
@@ -136,15 +139,25 @@ class _Stored:
         order, starts = order_of_keys(values, groups=groups)
         numbers = np.empty(len(order), np.int64)
         numbers[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        shape, changed, chosen = (len(starts), self.slots), numbers[: len(asked)], order[starts]
-        was = np.zeros(shape, np.int64)
-        was[numbers[len(asked) :]] = np.concatenate([one.counts_by_slot for one in self._blocks])
-        added = np.bincount(changed * self.slots + changes.slots, changes.counts, was.size).astype(np.int64)
-        now = was + added.reshape(shape)
-        if (now < 0).any():
+        changed, counts = numbers[: len(asked)], np.zeros((len(starts), self.slots), np.int64)
+        strings, slots = np.nonzero(np.concatenate([one.values.masks for one in self._blocks]))
+        flat = counts.reshape(-1)
+        flat[numbers[len(asked) :][strings] * self.slots + slots] = np.concatenate([one.counts for one in self._blocks])
+        is_touched = np.zeros(len(starts), bool)
+        is_touched[changed] = True
+        touched, chosen = np.flatnonzero(is_touched), order[starts]
+        was = counts[touched] > 0
+        np.add.at(flat, changed * self.slots + changes.slots, changes.counts)
+        if ((now := counts[touched]) < 0).any():
             raise InvariantBroken(f"a count in table {self.table} would be {now.min()}")
-        signs = (now > 0).astype(np.int8) - (was > 0)
-        return Items(groups[chosen], blocks[chosen], values.take(pa.array(chosen)), now, signs)
+        signs = (now > 0).astype(np.int8) - was
+        moved = np.flatnonzero(signs.any(axis=1))
+        places = chosen[touched[moved]]
+        moves = Moves(groups[places], values.take(pa.array(places)), signs[moved])
+        gone = touched[~now.any(axis=1)]
+        if len(gone):
+            chosen, counts = np.delete(chosen, gone), np.delete(counts, gone, axis=0)
+        return _Items(groups[chosen], blocks[chosen], values.take(pa.array(chosen)), counts), moves
 
     def _read_for(self, changes: Changes) -> np.ndarray:
         """The block of each change, by its number; those that are not under a group's key are read here."""
@@ -191,22 +204,22 @@ def _last_bounds(bounds: Lists, owners: np.ndarray, values: pa.Array) -> np.ndar
 class _After:
     """The blocks after the epoch: those that were read, then those that were divided off."""
 
-    def __init__(self, stored: _Stored, items: Items) -> None:
-        alive = np.flatnonzero(items.counts.any(axis=1))
-        values, blocks, groups = items.values.take(pa.array(alive)), items.blocks[alive], items.groups[alive]
-        begins = _pieces(blocks, Ragged.from_arrow(values).lengths)
-        is_new = begins & ~_begins(blocks)
-        records = np.where(is_new, stored.count + np.cumsum(is_new) - 1, blocks)[begins][np.cumsum(begins) - 1]
-        order = np.argsort(records, kind="stable")
+    def __init__(self, stored: _Stored, items: _Items) -> None:
+        begins = _pieces(items.blocks, Ragged.from_arrow(items.values).lengths)
+        is_new = begins & ~_begins(items.blocks)
+        records = np.where(is_new, stored.count + np.cumsum(is_new) - 1, items.blocks)[begins][np.cumsum(begins) - 1]
         self._stored = stored
-        self._new_groups, self._new_bounds = groups[is_new], values.filter(pa.array(is_new))
+        self._new_groups, self._new_bounds = items.groups[is_new], items.values.filter(pa.array(is_new))
         sizes = np.bincount(records, minlength=stored.count + len(self._new_bounds))
-        counts = items.counts[alive][order]
-        self._values = Lists(Ragged.from_arrow(values.take(pa.array(order))), counts > 0, sizes)
-        self._counts = counts[counts > 0]
+        values, counts = items.values, items.counts
+        if (records[1:] < records[:-1]).any():
+            order = np.argsort(records, kind="stable")
+            values, counts = values.take(pa.array(order)), counts[order]
+        self._values = Lists(Ragged.from_arrow(values), counts > 0, sizes)
+        self._counts = counts[self._values.masks]
         self._masks = np.zeros((len(sizes), stored.slots), bool)  # of whole blocks
-        if len(order):
-            self._masks[sizes > 0] = np.logical_or.reduceat(counts > 0, self._values.starts[:-1][sizes > 0])
+        if len(values):
+            self._masks[sizes > 0] = np.logical_or.reduceat(self._values.masks, self._values.starts[:-1][sizes > 0])
         self._bounds, self._blocks = self._changed_bounds()
 
     def _changed_bounds(self) -> tuple[Lists, np.ndarray]:
