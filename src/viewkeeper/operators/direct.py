@@ -143,14 +143,12 @@ def _grouped(node: AggregateNode, direct: Direct, evaluated: _Evaluated) -> Iter
         grouped[f"s{place}"] = sum_by_place(places, signs, values, count)
     yield GROUPS, signed_contribution(node, pa.table(grouped), 1)
     for sqls in dict.fromkeys(sqls for sqls, _ in direct.values):
-        signs = {
-            number: evaluated.signs_where(None if place is None else direct.filters[place])[chosen]
-            for number, (others, place) in enumerate(direct.values)
-            if others == sqls
-        }
-        named, changes = _entries([evaluated.codes(sql) for sql in sqls], chosen, places, keys, list(signs.values()))
-        keyed = keys_of_entries(node, node.entries[next(iter(signs))], named)
-        for number, change in zip(signs, changes, strict=True):
+        numbers = [number for number, (others, _) in enumerate(direct.values) if others == sqls]
+        filters = [None if (one := direct.values[number][1]) is None else direct.filters[one] for number in numbers]
+        counted = [evaluated.signs_where(one)[chosen] for one in filters]
+        named, changes = _entries([evaluated.codes(sql) for sql in sqls], chosen, places, keys, counted)
+        keyed = keys_of_entries(node, node.entries[numbers[0]], named)
+        for number, change in zip(numbers, changes, strict=True):
             changed = np.flatnonzero(change)
             counts = pa.array(change[changed])
             yield Channel("entries", number), keyed.take(pa.array(changed)).append_column("n", counts)
