@@ -39,7 +39,7 @@ from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.operators import aggregate, direct
+from viewkeeper.operators import aggregate, direct, evaluated
 from viewkeeper.settings import EpochLimits
 
 HISTORIES_MIN = examples(100, deep=110)
@@ -125,7 +125,7 @@ def write_one(table: object, change: Change) -> vk.Token:
 
 @contextlib.contextmanager
 def grouping_all() -> Iterator[None]:
-    """Rows are grouped however few there are, and a slice of them is small."""
+    """Rows are grouped however few there are, a slice of them is small, and few values of a column are noticed."""
 
     def counted(*args: object) -> dict:
         served = direct.contribute_directly(*args)
@@ -135,6 +135,7 @@ def grouping_all() -> Iterator[None]:
     with (
         mock.patch.object(direct, "are_few", lambda *_: False),
         mock.patch.object(direct, "_ROWS_AT_ONCE", 40),
+        mock.patch.multiple(evaluated, _ROWS_MIN=10, _ROWS_OF_VALUE=2),
         mock.patch.object(aggregate, "contribute_directly", counted),
     ):
         yield

@@ -51,14 +51,20 @@ def narrow(column: pa.Array) -> np.ndarray | None:
     return limbs[:, 0] if (limbs[:, 1] == limbs[:, 0] >> 63).all() else None
 
 
-def sum_by_place(places: np.ndarray, signs: np.ndarray, values: np.ndarray | None, count: int) -> pa.Array:
-    """The exact sum at each of `count` places, of 64-bit integers times 1, 0 or -1, or of these alone, in 128 bits."""
-    most = 1 if values is None else max(int(values.max(initial=0)), -int(values.min(initial=0)))
-    if most * len(signs) < 1 << 53:  # so no double is rounded
-        sums = np.bincount(places, signs if values is None else values * signs, count).astype(np.int64)
-        return _wide(np.stack([sums, sums >> 63], axis=1).view(np.uint64))
-    assert values is not None
-    halves = (values & _LOW, values >> 32)
+def are_exact(values: np.ndarray) -> bool:
+    """Whether 64-bit integers, times 1, 0 or -1, can be added up as doubles in whatever order: no double is rounded."""
+    return max(int(values.max(initial=0)), -int(values.min(initial=0))) * len(values) < 1 << 53
+
+
+def sum_exact(places: np.ndarray, doubles: np.ndarray, count: int) -> pa.Array:
+    """The sum at each of `count` places, of doubles that are exact, in 128 bits."""
+    sums = np.bincount(places, doubles, count).astype(np.int64)
+    return _wide(np.stack([sums, sums >> 63], axis=1).view(np.uint64))
+
+
+def sum_any(places: np.ndarray, signs: np.ndarray, values: np.ndarray, count: int) -> pa.Array:
+    """The sum at each of `count` places, of any 64-bit integers times 1, 0 or -1, in 128 bits."""
+    halves = (values & _LOW, values >> 32)  # of so few bits that two million of them are no double that is rounded
     low, high = (np.bincount(places, half * signs, count).astype(np.int64).tolist() for half in halves)
     return pa.array([(above << 32) + below for below, above in zip(low, high, strict=True)], _WIDE)
 

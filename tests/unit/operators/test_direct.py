@@ -13,10 +13,10 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
-from viewkeeper.operators import aggregate, direct
+from viewkeeper.operators import aggregate, direct, evaluated
 from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.direct import contribute_directly
-from viewkeeper.operators.exact_sums import sum_by_place
+from viewkeeper.operators.exact_sums import are_exact, sum_any, sum_exact
 from viewkeeper.operators.inputs import DeltaCollector
 from viewkeeper.plan.nodes import AggregateNode
 from viewkeeper.plan.physical import PhysicalPlan
@@ -107,12 +107,15 @@ def safe(rows: list[tuple]) -> list[tuple]:
     return [row for row in rows if row[1] != 0]
 
 
+@pytest.mark.parametrize("rows_min", [1, 1 << 18])
 @pytest.mark.parametrize("rows_at_once", [7, 1 << 18])
 @pytest.mark.parametrize("count", [40, len(ROWS)], ids=["few", "many"])
 def test_a_grouping_is_served_what_it_would_contribute_alone(
-    plan: PhysicalPlan, count: int, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+    plan: PhysicalPlan, count: int, rows_at_once: int, rows_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(evaluated, "_ROWS_MIN", rows_min)
+    monkeypatch.setattr(evaluated, "_ROWS_OF_VALUE", 1)
     relation, nodes = delta(safe(ROWS)[-count:], inserted=30), nodes_of(plan)
     served = contribute_directly([*nodes.values()], relation)
 
@@ -139,7 +142,7 @@ def test_groups_of_many_wide_keys_stay_apart() -> None:
     rows = 1 << 14
     choose = np.random.default_rng(1)
     columns = [pa.array(choose.permutation(rows)) for _ in range(5)]
-    parts = [direct._Evaluated({"c0": column}, pa.array([1] * rows, pa.int32())).codes("c0") for column in columns]
+    parts = [evaluated.Evaluated({"c0": column}, pa.array([1] * rows, pa.int32())).codes("c0") for column in columns]
     twice = [(np.concatenate([codes, codes]), distinct) for codes, distinct in parts]
 
     places, keys = direct._groups(twice, slice(None), 2 * rows)
@@ -157,6 +160,7 @@ def test_sums_are_exact_where_a_double_would_round() -> None:
     values = np.array([2**62, 2**62, 2**62, -(2**63), 1, -1, 2**53 + 1, -(2**63)], np.int64)
     places = np.array([0, 0, 0, 1, 1, 2, 2, 3])
     signs = np.array([1, 1, 1, 1, 1, 1, -1, -1])
-    found = sum_by_place(places, signs, values, 5)
+    assert not are_exact(values) and are_exact(signs)
+    found = sum_any(places, signs, values, 5)
     assert [int(total) for total in found.to_pylist()] == [3 * 2**62, 1 - 2**63, -2 - 2**53, 2**63, 0]
-    assert [int(total) for total in sum_by_place(places, signs, None, 4).to_pylist()] == [3, 2, 0, -1]
+    assert [int(total) for total in sum_exact(places, signs.astype(np.float64), 4).to_pylist()] == [3, 2, 0, -1]

@@ -1,0 +1,215 @@
+"""Evaluated: the expressions of many γ over one delta, and what several of these need of them.
+
+In: a delta, and expressions over its columns. Out: the value of each for each row, as a column, as codes of distinct values,
+and added up. Always: an expression that several γ have is evaluated once; one of a single column, of which the delta has few
+distinct values, only over these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.codegen.expression_sql import guarded
+from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.exact_sums import are_exact, narrow, sum_any, sum_exact
+from viewkeeper.plan.nodes import Direct
+
+_SIGN, _GUARD, _KNOWN = "sign", "ord", " IS NOT NULL"
+_NAME = re.compile(r"\bc\d+\b")
+_PLAIN = re.compile(rf"c\d+({_KNOWN})?")
+_ROWS_MIN = 1 << 15  # of a delta in which looking for distinct values can pay
+_ROWS_OF_VALUE = 8  # rows for each distinct value, from which on it does
+_DENSE = 4  # codes for each row, up to which counting them beats looking for the distinct ones
+
+
+State = tuple[str | None, str | None]  # a number, 1 if there is none, and the condition under which it counts
+
+
+class TooWide(Exception):
+    """A number has more than 64 bits."""
+
+
+class Evaluated:
+    """The expressions of some γ over a delta."""
+
+    def __init__(self, columns: Mapping[str, pa.Array], signs: pa.Array, few: Mapping[str, _Few] | None = None) -> None:
+        self.signs = signs
+        self._columns = dict(columns)
+        self._few = dict(few or {})
+        self._signs: dict[str | None, np.ndarray] = {None: np.asarray(signs).astype(np.float64)}
+        self._numbers: dict[str, tuple[np.ndarray, bool]] = {}  # and whether they are exact
+        self._doubles: dict[State, np.ndarray] = {}
+        self._sums: dict[tuple[State, str], np.ndarray] = {}
+        self._codes: dict[str, tuple[np.ndarray, pa.Array]] = {}
+
+    def has(self, sqls: Collection[str]) -> bool:
+        return self._columns.keys() | self._few.keys() >= set(sqls)
+
+    def column(self, sql: str) -> pa.Array:
+        if sql not in self._columns:
+            self._columns[sql] = self._few[sql].values.take(pa.array(self._few[sql].places))
+        return self._columns[sql]
+
+    def signs_where(self, condition: str | None) -> np.ndarray:
+        """For each row 1.0 if it came and -1.0 if it went, but 0.0 where the condition is not true."""
+        if condition is not None and condition not in self._signs:
+            self._signs[condition] = self._signs[None] * np.asarray(self.column(condition))
+        return self._signs[condition]
+
+    def sums(self, state: State, chosen: slice | np.ndarray, places: np.ndarray, count: int) -> pa.Array:
+        """The sum of a state at each of `count` places, of the chosen rows."""
+        doubles = self._exact(state)
+        if doubles is not None:
+            return sum_exact(places, doubles[chosen], count)
+        assert state[0] is not None  # 1 is exact
+        return sum_any(places, self.signs_where(state[1])[chosen], self._numbers[state[0]][0][chosen], count)
+
+    def sums_by(self, key: str, state: State) -> pa.Array | None:
+        """The sum of a state for each code of a key, by way of the sums for each value of the column that the key is made of;
+        None where there are many of these, or a double would be rounded."""
+        if (few := self._few.get(key)) is None or (doubles := self._exact(state)) is None:
+            return None
+        if (state, few.column) not in self._sums:
+            self._sums[state, few.column] = np.bincount(few.places, doubles, len(few.values))
+        distinct = few.distinct
+        return sum_exact(np.asarray(distinct.indices), self._sums[state, few.column], len(distinct.dictionary))
+
+    def codes(self, sql: str) -> tuple[np.ndarray, pa.Array]:
+        """For each row the place of its value among the distinct ones, and these."""
+        if sql not in self._codes:
+            few = self._few.get(sql)
+            found = self.column(sql).dictionary_encode("encode") if few is None else few.distinct
+            codes = np.asarray(found.indices).astype(np.int64)
+            self._codes[sql] = codes if few is None else codes[few.places], found.dictionary
+        return self._codes[sql]
+
+    def _exact(self, state: State) -> np.ndarray | None:
+        """What each row gives to a state, as doubles, unless one would be rounded."""
+        sql, condition = state
+        if sql is not None and sql not in self._numbers:
+            number = _whole(self.column(sql))
+            self._numbers[sql] = number, are_exact(number)
+        if sql is not None and not self._numbers[sql][1]:
+            return None
+        if state not in self._doubles:
+            signs = self.signs_where(condition)
+            self._doubles[state] = signs if sql is None else self._numbers[sql][0] * signs
+        return self._doubles[state]
+
+
+class _Few:
+    """An expression of one column that has few distinct values: its value for each of these, and the places of all rows."""
+
+    def __init__(self, column: str, places: np.ndarray, values: pa.Array) -> None:
+        self.column = column
+        self.places = places
+        self.values = values
+        self.distinct = values.dictionary_encode(
+            "encode"
+        )  # values of the expression may be equal where its column's differ
+
+
+def evaluate(some: Sequence[Direct], delta: pa.Table) -> Evaluated | None:
+    """The value of each expression for each delta row, without those that fail on one; None if nothing can be had."""
+    asked = _asked(tuple(some))
+    columns, few = {sql: _of_column(delta, sql) for sql in asked.plain}, dict[str, _Few]()
+    left = [*asked.others]
+    try:
+        for name, sqls in asked.of_one.items():
+            encoded = _encoded(delta[name])
+            if encoded is None:
+                left += sqls
+                continue
+            values = {name: encoded.dictionary} | _select(sqls, pa.table({name: encoded.dictionary}))
+            places = np.asarray(encoded.indices).astype(np.int64)
+            few |= {sql: _Few(name, places, of_values) for sql, of_values in values.items()}
+        if left:
+            columns |= _select(left, delta, asked.risky)
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error:
+        return None
+    for sql in asked.risky:
+        tried = columns.pop(sql)
+        if not tried.null_count:
+            columns[sql] = tried.field(0)
+    return Evaluated(columns, delta[_SIGN].combine_chunks(), few)
+
+
+def numbered(codes: np.ndarray, space: int) -> tuple[np.ndarray, int]:
+    """For each code, all below `space`, its number among those that there are; and how many these are."""
+    if space > _DENSE * len(codes):
+        found = pa.array(codes).dictionary_encode()
+        return np.asarray(found.indices).astype(np.int64), len(found.dictionary)
+    there = np.bincount(codes, minlength=space) > 0
+    return (np.cumsum(there) - 1)[codes], int(there.sum())
+
+
+def as_number(column: pa.Array) -> pa.Array:
+    return column.cast(pa.int64()) if pa.types.is_boolean(column.type) else column.fill_null(0)
+
+
+def _whole(column: pa.Array) -> np.ndarray:
+    if pa.types.is_decimal(column.type):
+        narrowed = narrow(column)
+        if narrowed is None:
+            raise TooWide
+        return narrowed
+    return np.asarray(as_number(column)).astype(np.int64)
+
+
+def _of_column(delta: pa.Table, sql: str) -> pa.Array:
+    """An expression that needs no SQL."""
+    column = delta[sql.split()[0]].combine_chunks()
+    return column.is_valid() if sql.endswith(_KNOWN) else column
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray | None:
+    """The column by its distinct values, NULL among them, if these are few; 0.0 and -0.0 would be one."""
+    if len(column) < _ROWS_MIN or pa.types.is_floating(column.type):
+        return None
+    sampled = column.slice(0, _ROWS_MIN).combine_chunks()
+    if len(sampled.unique()) * _ROWS_OF_VALUE > len(column):
+        return None
+    encoded = column.combine_chunks().dictionary_encode("encode")
+    return encoded if len(encoded.dictionary) * _ROWS_OF_VALUE <= len(column) else None
+
+
+def _select(sqls: Sequence[str], delta: pa.Table, risky: Collection[str] = ()) -> dict[str, pa.Array]:
+    """The values of expressions: NULL for a risky one where it fails."""
+    tried = [guarded([sql], _GUARD) if sql in risky else sql for sql in sqls]
+    named = ", ".join(f"{sql} AS d{place}" for place, sql in enumerate(tried))
+    found = run_sql(f"SELECT {named} FROM delta", delta=delta)
+    return {sql: column.combine_chunks() for sql, column in zip(sqls, found.columns, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Distinct expressions: columns, those that cannot fail over one column each, others; and which of them can fail."""
+
+    plain: Sequence[str]
+    of_one: Mapping[str, Sequence[str]]
+    others: Sequence[str]
+    risky: Collection[str]
+
+
+@lru_cache(maxsize=64)
+def _asked(some: tuple[Direct, ...]) -> _Asked:
+    plain, of_one, others = list[str](), dict[str, list[str]](), list[str]()
+    risky = {sql for direct in some for sql in direct.risky}
+    for sql in dict.fromkeys(sql for direct in some for sql in direct.expressions):
+        names = set(_NAME.findall(sql))
+        if _PLAIN.fullmatch(sql):
+            plain.append(sql)
+        elif len(names) == 1 and sql not in risky:
+            of_one.setdefault(names.pop(), []).append(sql)
+        else:
+            others.append(sql)
+    return _Asked(plain, of_one, others, risky)
