@@ -1,7 +1,8 @@
 """Consolidation: one row for each key, with its sums.
 
 In: Arrow tables of the same columns. Out: one table of them, in key order. Always: sums are exact. Inputs so small that
-DuckDB would take longer to plan a GROUP BY than to run it are summed in Python, to the same result.
+DuckDB would take longer to plan a GROUP BY than to run it are summed in Python, and numbers of up to 64 bits in numpy, to the
+same result.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.operators.duck import FEW_ROWS, as_type, run_sql
+from viewkeeper.operators.wide_numbers import WIDE, narrow, widened
 
 
 def are_few(tables: Sequence[pa.Table]) -> bool:
@@ -29,21 +30,37 @@ def consolidate(
     are all 0 are left out.
     """
     rows = pa.concat_tables(tables)
-    add_up = _in_python if are_few(tables) else _in_duckdb
-    if (
-        keep_zeros
-        and len(by) == 1
-        and add_up is _in_duckdb
-        and (not factor or pc.all(pc.equal(rows[factor], 1)).as_py())
-    ):
-        order, starts = order_of_keys(rows[by[0]].combine_chunks(), groups=np.zeros(len(rows), np.int64))
-        if len(starts) == len(rows):  # nothing is to be added
-            return rows.take(pa.array(order))
-    added = add_up(rows, by, sums, factor, keep_zeros=keep_zeros)
+    added = (_in_python if are_few(tables) else _in_numpy)(rows, by, sums, factor, keep_zeros=keep_zeros)
+    if added is None:
+        added = _in_duckdb(rows, by, sums, factor, keep_zeros=keep_zeros)
     if factor:
         ones = pa.array(np.ones(len(added)), rows.schema.field(factor).type)
         added = added.set_column(rows.column_names.index(factor), factor, ones)
     return added
+
+
+def _in_numpy(
+    rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool
+) -> pa.Table | None:
+    """By a key alone, with factors 1 and -1; None where that is not so, or a sum could have more than 64 bits."""
+    times = np.asarray(rows[factor]).astype(np.int64) if factor else np.ones(1, np.int64)
+    if list(by) != ["key"] or (abs(times) != 1).any():
+        return None
+    order, starts = order_of_keys(rows["key"].combine_chunks(), groups=np.zeros(len(rows), np.int64))
+    added = rows.take(pa.array(order[starts]))
+    if keep_zeros and len(starts) == len(rows) and (times == 1).all():
+        return added  # nothing is to be added up
+    is_kept = np.full(len(starts), keep_zeros)
+    for name in sums:
+        column = rows[name].combine_chunks()
+        numbers = narrow(column) if column.type == WIDE else np.asarray(column.fill_null(0))
+        if numbers is None or max(int(numbers.max()), -int(numbers.min())) * len(rows) >= 1 << 63:
+            return None
+        totals = np.add.reduceat((numbers * times)[order], starts)
+        is_kept |= totals != 0
+        total = widened(totals) if column.type == WIDE else pa.array(totals, column.type)
+        added = added.set_column(rows.column_names.index(name), name, total)
+    return added.filter(pa.array(is_kept))
 
 
 def _in_duckdb(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:

@@ -21,7 +21,7 @@ from viewkeeper.operators.contributions import contribute_each, contribute_sums,
 from viewkeeper.operators.evaluated import Evaluated, TooWide, as_number, evaluate, numbered
 from viewkeeper.plan.nodes import AggregateNode, Direct
 
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 18
 
 Contributions = list[tuple[Channel, pa.Table]]
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from viewkeeper.codegen.expression_sql import guarded
 from viewkeeper.operators.duck import run_sql
-from viewkeeper.operators.exact_sums import are_exact, narrow, sum_any, sum_exact
+from viewkeeper.operators.exact_sums import are_exact, sum_any, sum_exact
+from viewkeeper.operators.wide_numbers import narrow
 from viewkeeper.plan.nodes import Direct
 
 _SIGN, _GUARD, _KNOWN = "sign", "ord", " IS NOT NULL"

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.operators.consolidate import consolidate
+from viewkeeper.operators.wide_numbers import WIDE, limbs_of, of_limbs, widened
 
 _BIN_UNITS = 32
 _NAN, _PLUS, _MINUS = 64, 65, 66
 _LEAST = 1074  # the smallest subnormal is 2^-1074
 _ENTRY = np.dtype([("bin", "<u2"), ("low", "<u8"), ("high", "<i8")])
-_WIDE = pa.decimal128(38, 0)
 _LOW = (1 << 32) - 1
 
 
@@ -36,19 +36,13 @@ def add_exactly(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> pa.Array:
         right = right.combine_chunks()
     if pa.types.is_integer(left.type):
         return pc.add_checked(left.fill_null(0), right.fill_null(0))
-    a, b = _limbs(left), _limbs(right)
+    a, b = limbs_of(left), limbs_of(right)
     low = a[:, 0] + b[:, 0]
     high = a[:, 1] + b[:, 1] + (low < a[:, 0])
     signs = [limbs[:, 1] >> np.uint64(63) for limbs in (a, b)]
     if ((signs[0] == signs[1]) & (signs[0] != high >> np.uint64(63))).any():
         raise InvariantBroken("a sum does not fit 128 bits")
-    return _wide(np.stack([low, high], axis=1))
-
-
-def narrow(column: pa.Array) -> np.ndarray | None:
-    """128-bit sums as 64-bit ones; None unless all fit."""
-    limbs = _limbs(column).view(np.int64)
-    return limbs[:, 0] if (limbs[:, 1] == limbs[:, 0] >> 63).all() else None
+    return of_limbs(np.stack([low, high], axis=1))
 
 
 def are_exact(values: np.ndarray) -> bool:
@@ -59,14 +53,14 @@ def are_exact(values: np.ndarray) -> bool:
 def sum_exact(places: np.ndarray, doubles: np.ndarray, count: int) -> pa.Array:
     """The sum at each of `count` places, of doubles that are exact, in 128 bits."""
     sums = np.bincount(places, doubles, count).astype(np.int64)
-    return _wide(np.stack([sums, sums >> 63], axis=1).view(np.uint64))
+    return widened(sums)
 
 
 def sum_any(places: np.ndarray, signs: np.ndarray, values: np.ndarray, count: int) -> pa.Array:
     """The sum at each of `count` places, of any 64-bit integers times 1, 0 or -1, in 128 bits."""
     halves = (values & _LOW, values >> 32)  # of so few bits that two million of them are no double that is rounded
     low, high = (np.bincount(places, half * signs, count).astype(np.int64).tolist() for half in halves)
-    return pa.array([(above << 32) + below for below, above in zip(low, high, strict=True)], _WIDE)
+    return pa.array([(above << 32) + below for below, above in zip(low, high, strict=True)], WIDE)
 
 
 def split(values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -110,7 +104,7 @@ def add_sums(kept: pa.Array, groups: np.ndarray, units: np.ndarray, sums: pa.Arr
             "factor": pa.array(
                 np.concatenate([np.ones(len(old_bins), np.int64), np.int64(1) << (units % _BIN_UNITS).astype(np.int64)])
             ),
-            "total": pa.concat_arrays([old_sums, sums.cast(_WIDE)]),
+            "total": pa.concat_arrays([old_sums, sums.cast(WIDE)]),
         }
     )
     added = consolidate([parts], ["place", "bin"], ["total"], factor="factor")
@@ -209,7 +203,7 @@ def _read(kept: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
     whole = Ragged.from_arrow(kept)
     counts = whole.lengths // _ENTRY.itemsize
     entries = np.frombuffer(np.ascontiguousarray(whole.data).tobytes(), _ENTRY, int(counts.sum()))
-    sums = _wide(np.stack([entries["low"], entries["high"].view(np.uint64)], axis=1))
+    sums = of_limbs(np.stack([entries["low"], entries["high"].view(np.uint64)], axis=1))
     return np.repeat(np.arange(len(kept)), counts), entries["bin"].astype(np.int64), sums
 
 
@@ -222,20 +216,6 @@ def _write(count: int, groups: np.ndarray, bins: np.ndarray, sums: pa.Array) -> 
     return Ragged(np.frombuffer(entries.tobytes(), np.uint8), offsets).to_arrow()
 
 
-def _limbs(array: pa.Array) -> np.ndarray:
-    """The low and the high 64 bits of each 128-bit value, zeros where NULL."""
-    words = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
-    limbs = words.reshape(-1, 2)
-    if array.null_count:
-        limbs = limbs.copy()
-        limbs[np.asarray(array.is_null())] = 0
-    return limbs
-
-
 def _low_and_high(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    limbs = _limbs(array)
+    limbs = limbs_of(array)
     return np.ascontiguousarray(limbs[:, 0]), np.ascontiguousarray(limbs[:, 1]).view(np.int64)
-
-
-def _wide(limbs: np.ndarray) -> pa.Array:
-    return pa.Array.from_buffers(_WIDE, len(limbs), [None, pa.py_buffer(np.ascontiguousarray(limbs))])
