@@ -1,4 +1,4 @@
-"""Few rows are added up in Python to exactly what DuckDB makes of them."""
+"""Few rows are added up in Python, and narrow numbers in numpy, to exactly what DuckDB makes of them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,25 @@ def by_duckdb(monkeypatch: pytest.MonkeyPatch):
     def run(function, *arguments):
         with monkeypatch.context() as patch:
             patch.setattr(consolidate, "FEW_ROWS", -1)
+            patch.setattr(consolidate, "_in_numpy", lambda *_, **__: None)
+            return function(*arguments)
+
+    return run
+
+
+@pytest.fixture
+def by_numpy(monkeypatch: pytest.MonkeyPatch):
+    def run(function, *arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(consolidate, "FEW_ROWS", -1)
+            patch.delattr(consolidate, "_in_duckdb")
             return function(*arguments)
 
     return run
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_entries_and_mantissas_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb) -> None:
+def test_entries_and_mantissas_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb, by_numpy) -> None:
     entries = _tables(seed, {"size": pa.int64(), "n": pa.int64()})
     entries = [table.set_column(2, "size", table["hash"].cast(pa.int32())) for table in entries]
     mantissas = [
@@ -50,10 +62,12 @@ def test_entries_and_mantissas_of_few_rows_are_what_duckdb_adds_up(seed: int, by
     for tables, by, sums in ((entries, ["key"], ["n"]), (mantissas, ["key", "unit"], ["m"])):
         given = (tables, by, sums)
         assert consolidate.consolidate(*given) == by_duckdb(consolidate.consolidate, *given)
+        if tables is entries and any(map(len, tables)):
+            assert consolidate.consolidate(*given) == by_numpy(consolidate.consolidate, *given)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_signed_states_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb) -> None:
+def test_signed_states_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb, by_numpy) -> None:
     states = [
         table.set_column(2, "sign", pa.array(np.arange(len(table)) % 2 * 2 - 1, pa.int8()))
         for table in _tables(seed, {"sign": pa.int64(), "s0": pa.int64(), "s1": _WIDE})
@@ -63,7 +77,22 @@ def test_signed_states_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb)
         return consolidate.consolidate(states, ["key"], ["s0", "s1"], factor="sign", keep_zeros=True)
 
     assert added() == by_duckdb(added)
+    if any(map(len, states)):
+        assert added() == by_numpy(added)
     assert set(added()["sign"].to_pylist()) <= {1}
+
+
+@pytest.mark.parametrize("value", [2**62, -(2**63), 2**80])
+def test_sums_that_need_more_than_64_bits_are_left_to_duckdb(value: int, by_numpy) -> None:
+    columns = {"key": [b"a", b"a"], "sign": pa.array([1, 1], pa.int8()), "s0": pa.array([value, value], _WIDE)}
+    tables = [pa.table(columns)] * 50
+
+    def added() -> pa.Table:
+        return consolidate.consolidate(tables, ["key"], ["s0"], factor="sign", keep_zeros=True)
+
+    assert added()["s0"].to_pylist() == [100 * value]
+    with pytest.raises(NameError, match="_in_duckdb"):
+        by_numpy(added)
 
 
 @pytest.mark.parametrize("seed", range(20))
