@@ -28,7 +28,8 @@ def contribute(node: AggregateNode, rows: pa.Table) -> Iterator[tuple[Channel, p
         yield GROUPS, signed_contribution(node, run_sql(node.contribute, rows=side), sign)
     for place, entries in enumerate(node.entries):
         grouped = run_sql(entries.contribute, rows=rows)
-        yield Channel("entries", place), keys_of_entries(node, entries, grouped).append_column("n", grouped["n"])
+        values = [grouped[f"e{i}"] for i in range(len(entries.values))]
+        yield Channel("entries", place), entry_changes(entries, *keys_of_groups(node, grouped), values, grouped["n"])
     yield from contribute_sums(node, rows)
 
 
@@ -42,16 +43,15 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
     """The contributions of few rows, each by itself, from what `node.contribute_each` returned."""
     if not len(given):
         return
-    keys, hashes = _keys(node, given)
+    keys, hashes = keys_of_groups(node, given)
     states = {f"s{i}": as_type(given[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
     yield GROUPS, pa.table({"key": keys, "hash": hashes, "sign": given["sign"].cast(pa.int8()), **states})
     for place, entries in enumerate(node.entries):
         values = [given[f"e{place}_{i}"] for i in range(len(entries.values))]
-        there = np.logical_and.reduce([np.asarray(value.is_valid()) for value in values])
-        named = {f"e{i}": value for i, value in enumerate(values)} | {"n": given["sign"].cast(pa.int64())}
-        named |= {f"k{i}": given[f"k{i}"] for i in range(len(node.key))}
-        chosen = pa.table(named).filter(pa.array(there))
-        yield Channel("entries", place), keys_of_entries(node, entries, chosen).append_column("n", chosen["n"])
+        there = pa.array(np.logical_and.reduce([np.asarray(value.is_valid()) for value in values]))
+        owners, values = (keys.filter(there), hashes.filter(there)), [value.filter(there) for value in values]
+        counts = given["sign"].filter(there).cast(pa.int64())
+        yield Channel("entries", place), entry_changes(entries, *owners, values, counts)
     yield from contribute_sums(node, given)
 
 
@@ -82,20 +82,25 @@ def combine(node: AggregateNode, channel: Channel, parts: Sequence[pa.Table]) ->
 
 def signed_contribution(node: AggregateNode, grouped: pa.Table, sign: int) -> pa.Table:
     """A node's contributions (`k…`, `s…`) under their encoded keys."""
-    keys, hashes = _keys(node, grouped)
+    keys, hashes = keys_of_groups(node, grouped)
     states = {f"s{i}": as_type(grouped[f"s{i}"], column.type.arrow) for i, column in enumerate(node.state)}
     return pa.table({"key": keys, "hash": hashes, "sign": pa.array(np.full(len(grouped), sign, np.int8)), **states})
 
 
-def keys_of_entries(node: AggregateNode, entries: Entries, grouped: pa.Table) -> pa.Table:
-    """Keys of entries, which lie with their group: an entry's key is the group's, `size` bytes of it, then the values."""
-    groups, hashes = _keys(node, grouped)
-    values = [grouped[f"e{i}"] for i in range(len(entries.values))]
-    behind, _ = encode_keys(entries.values, values, len(grouped))
+def entry_changes(
+    entries: Entries, groups: pa.Array, hashes: pa.Array, values: Sequence[pa.Array], counts: pa.Array
+) -> pa.Table:
+    """Entries lie with their group: an entry's key is the group's key, `size` bytes of it, then the values."""
+    behind, _ = encode_keys(entries.values, values, len(groups))
     whole = Ragged.from_arrow(groups)
     keys = join([whole, Ragged.from_arrow(behind)]).to_arrow()
-    sizes = pa.array(whole.lengths.astype(np.int32))
-    return pa.table({"key": keys, "hash": hashes, "size": sizes})
+    return pa.table({"key": keys, "hash": hashes, "size": pa.array(whole.lengths.astype(np.int32)), "n": counts})
+
+
+def keys_of_groups(node: AggregateNode, grouped: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """The encoded keys of groups (`k…`), and their hashes."""
+    keys, hashes = encode_keys(node.key, [grouped[f"k{i}"] for i in range(len(node.key))], len(grouped))
+    return keys, pa.array(hashes)
 
 
 def _mantissas(node: AggregateNode, one: DoubleSum, rows: pa.Table) -> pa.Table:
@@ -114,11 +119,6 @@ def _mantissas(node: AggregateNode, one: DoubleSum, rows: pa.Table) -> pa.Table:
         by = "".join(f"{key}, " for key in keys)
         sql = f"SELECT {by}unit, CAST(sum(m) AS HUGEINT) AS m FROM parts GROUP BY {by}unit"
         grouped = run_sql(sql, parts=grouped)
-    encoded, hashes = _keys(node, grouped)
+    encoded, hashes = keys_of_groups(node, grouped)
     mantissa = as_type(grouped["m"], pa.decimal128(38, 0))
     return pa.table({"key": encoded, "hash": hashes, "unit": grouped["unit"], "m": mantissa})
-
-
-def _keys(node: AggregateNode, grouped: pa.Table) -> tuple[pa.Array, pa.Array]:
-    keys, hashes = encode_keys(node.key, [grouped[f"k{i}"] for i in range(len(node.key))], len(grouped))
-    return keys, pa.array(hashes)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.consolidate import are_few
-from viewkeeper.operators.contributions import contribute_each, contribute_sums, keys_of_entries, signed_contribution
+from viewkeeper.operators.contributions import contribute_each, contribute_sums, entry_changes, signed_contribution
 from viewkeeper.operators.evaluated import Evaluated, TooWide, as_number, evaluate, numbered
 from viewkeeper.plan.nodes import AggregateNode, Direct
 
@@ -74,30 +74,42 @@ def _grouped(node: AggregateNode, direct: Direct, evaluated: Evaluated) -> Itera
         state = sql, None if number is None else direct.filters[number]
         sums = evaluated.sums_by(direct.keys[0], state) if len(keys) == 1 and isinstance(chosen, slice) else None
         grouped[f"s{place}"] = evaluated.sums(state, chosen, places, count) if sums is None else sums
-    yield GROUPS, signed_contribution(node, pa.table(grouped), 1)
-    for sqls in dict.fromkeys(sqls for sqls, _ in direct.values):
-        numbers = [number for number, (others, _) in enumerate(direct.values) if others == sqls]
-        filters = [None if (one := direct.values[number][1]) is None else direct.filters[one] for number in numbers]
-        counted = [evaluated.signs_where(one)[chosen] for one in filters]
-        named, changes = _entries([evaluated.codes(sql) for sql in sqls], chosen, places, keys, counted)
-        keyed = keys_of_entries(node, node.entries[numbers[0]], named)
-        for number, change in zip(numbers, changes, strict=True):
-            changed = np.flatnonzero(change)
-            counts = pa.array(change[changed])
-            yield Channel("entries", number), keyed.take(pa.array(changed)).append_column("n", counts)
+    contribution = signed_contribution(node, pa.table(grouped), 1)
+    yield GROUPS, contribution
+    yield from _entries(node, direct, evaluated, chosen, places, contribution)
     if node.exact_sums:
         rows = pa.table(_rows(direct, evaluated))
         yield from contribute_sums(node, rows if passes is None else rows.filter(pa.array(passes)))
 
 
 def _entries(
+    node: AggregateNode,
+    direct: Direct,
+    evaluated: Evaluated,
+    chosen: slice | np.ndarray,
+    places: np.ndarray,
+    groups: pa.Table,
+) -> Iterator[tuple[Channel, pa.Table]]:
+    """The contributions to entries, of which those of the same values are found together, whatever filters they have."""
+    for sqls in dict.fromkeys(sqls for sqls, _ in direct.values):
+        numbers = [number for number, (others, _) in enumerate(direct.values) if others == sqls]
+        filters = [None if (one := direct.values[number][1]) is None else direct.filters[one] for number in numbers]
+        counted = [evaluated.signs_where(one)[chosen] for one in filters]
+        owners, values, changes = _changed([evaluated.codes(sql) for sql in sqls], chosen, places, counted)
+        keys, hashes = (groups[name].take(pa.array(owners)).combine_chunks() for name in ("key", "hash"))
+        whole = entry_changes(node.entries[numbers[0]], keys, hashes, values, pa.array(changes[0]))
+        for number, change in zip(numbers, changes, strict=True):
+            rows = pa.array(np.flatnonzero(change))
+            yield Channel("entries", number), whole.set_column(3, "n", pa.array(change)).take(rows)
+
+
+def _changed(
     values: Sequence[tuple[np.ndarray, pa.Array]],
     chosen: slice | np.ndarray,
     groups: np.ndarray,
-    keys: Sequence[pa.Array],
     signs: Sequence[np.ndarray],
-) -> tuple[pa.Table, list[np.ndarray]]:
-    """The values of groups whose number changes by some of the `signs`, and by how much it does by each."""
+) -> tuple[np.ndarray, list[pa.Array], list[np.ndarray]]:
+    """The groups and the values whose number changes by some of the `signs`, and by how much it does by each."""
     known = np.logical_and.reduce([np.asarray(distinct.is_valid())[codes[chosen]] for codes, distinct in values])
     known = np.flatnonzero(known & np.logical_or.reduce([one != 0 for one in signs]))
     groups, parts = groups[known], [(codes[chosen][known], distinct) for codes, distinct in values]
@@ -109,9 +121,8 @@ def _entries(
     rows_of[places] = np.arange(len(places))  # one of each entry
     changed = np.flatnonzero(np.logical_or.reduce([one != 0 for one in changes]))
     rows = rows_of[changed]
-    found = {f"k{i}": key.take(pa.array(groups[rows])) for i, key in enumerate(keys)}
-    found |= {f"e{i}": distinct.take(pa.array(codes[rows])) for i, (codes, distinct) in enumerate(parts)}
-    return pa.table(found), [one[changed] for one in changes]
+    found = [distinct.take(pa.array(codes[rows])) for codes, distinct in parts]
+    return groups[rows], found, [one[changed] for one in changes]
 
 
 def _rows(direct: Direct, evaluated: Evaluated) -> dict[str, pa.Array]:
