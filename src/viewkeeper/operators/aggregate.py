@@ -23,7 +23,7 @@ from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.operator import EdgeOperator
 from viewkeeper.plan.nodes import AggregateNode, Edge
 
-_FEW_ROWS = 50_000  # it is faster to move this many than to group them
+_FEW_ROWS = 10_000  # it is faster to move this many than to group them
 
 Readers = Sequence[tuple[AggregateNode, int]]
 

@@ -18,7 +18,7 @@ from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.consolidate import are_few
 from viewkeeper.operators.contributions import contribute_each, contribute_sums, entry_changes, signed_contribution
-from viewkeeper.operators.evaluated import Evaluated, TooWide, as_number, evaluate, numbered
+from viewkeeper.operators.evaluated import Evaluated, State, TooWide, as_number, evaluate, numbered
 from viewkeeper.plan.nodes import AggregateNode, Direct
 
 _ROWS_AT_ONCE = 1 << 18
@@ -70,10 +70,13 @@ def _grouped(node: AggregateNode, direct: Direct, evaluated: Evaluated) -> Itera
         return
     count = len(keys[0]) if keys else 1
     grouped: dict[str, pa.Array] = {f"k{i}": key for i, key in enumerate(keys)}
-    for place, (sql, number) in enumerate(direct.states):
-        state = sql, None if number is None else direct.filters[number]
-        sums = evaluated.sums_by(direct.keys[0], state) if len(keys) == 1 and isinstance(chosen, slice) else None
-        grouped[f"s{place}"] = evaluated.sums(state, chosen, places, count) if sums is None else sums
+    states = [evaluated.state(sql, None if one is None else direct.filters[one]) for sql, one in direct.states]
+    sums: dict[State, pa.Array] = {}
+    for place, state in enumerate(states):
+        if state not in sums:
+            known = evaluated.sums_by(direct.keys[0], state) if len(keys) == 1 and isinstance(chosen, slice) else None
+            sums[state] = evaluated.sums(state, chosen, places, count) if known is None else known
+        grouped[f"s{place}"] = sums[state]
     contribution = signed_contribution(node, pa.table(grouped), 1)
     yield GROUPS, contribution
     yield from _entries(node, direct, evaluated, chosen, places, contribution)

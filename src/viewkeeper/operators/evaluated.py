@@ -45,6 +45,7 @@ class Evaluated:
         self._columns = dict(columns)
         self._few = dict(few or {})
         self._signs: dict[str | None, np.ndarray] = {None: np.asarray(signs).astype(np.float64)}
+        self._ones: dict[str, bool] = {}
         self._numbers: dict[str, tuple[np.ndarray, bool]] = {}  # and whether they are exact
         self._doubles: dict[State, np.ndarray] = {}
         self._sums: dict[tuple[State, str], np.ndarray] = {}
@@ -63,6 +64,14 @@ class Evaluated:
         if condition is not None and condition not in self._signs:
             self._signs[condition] = self._signs[None] * np.asarray(self.column(condition))
         return self._signs[condition]
+
+    def state(self, sql: str | None, condition: str | None) -> State:
+        """What is to be added up: the same for all whose number is 1 for every row."""
+        if sql is None or not pa.types.is_boolean(self.column(sql).type):
+            return sql, condition
+        if sql not in self._ones:
+            self._ones[sql] = bool(np.asarray(self.column(sql)).all())
+        return None if self._ones[sql] else sql, condition
 
     def sums(self, state: State, chosen: slice | np.ndarray, places: np.ndarray, count: int) -> pa.Array:
         """The sum of a state at each of `count` places, of the chosen rows."""
