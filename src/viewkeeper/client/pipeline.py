@@ -83,7 +83,7 @@ class Pipeline:
         return done
 
     def start(self) -> None:
-        """Keep running in the background, woken by Spark Structured Streaming once that is up, until `stop`.
+        """Keep running in the background until `stop`, woken by a thread and by Spark Structured Streaming.
 
         A store that only this process reaches needs no Spark: a thread polls for changes.
         """

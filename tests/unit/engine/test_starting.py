@@ -160,11 +160,16 @@ class _Query:
         return None
 
 
-def _loop(monkeypatch: pytest.MonkeyPatch, catch_up: Callable[[], None]) -> StreamingLoop:
+def _loop(
+    monkeypatch: pytest.MonkeyPatch, catch_up: Callable[[], None], written: list[int] | None = None
+) -> StreamingLoop:
     monkeypatch.setattr(streaming, "collect_garbage", lambda store: None)
     monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: _Query())
     coordinator = SimpleNamespace(catch_up=catch_up)
-    store = SimpleNamespace(capabilities=SimpleNamespace(many_processes=True))
+    written = [0] if written is None else written
+    store = SimpleNamespace(
+        capabilities=SimpleNamespace(many_processes=True), ends=lambda: {"0": written[0]}, read_catalog=dict
+    )
     return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
 
 
@@ -192,7 +197,22 @@ def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.Mo
     loop._wake(None, 0)
     for _ in range(3):
         assert caught_up.acquire(timeout=60)
+    loop.stop()
+
+
+def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, looks, written = [], threading.Semaphore(0), [0]
+    loop = _loop(monkeypatch, lambda: calls.append(written[0]), written)
+    loop._store.read_catalog = lambda: looks.release() or {}
     loop._wake(None, 1)
-    loop._opening.join(60)
-    assert not loop._opening.is_alive()
+    for _ in range(3):  # the first look may come before the query is awake
+        assert looks.acquire(timeout=60)
+    idle = len(calls)
+    for _ in range(3):
+        assert looks.acquire(timeout=60)
+    assert len(calls) == idle
+    written[0] = 7
+    for _ in range(3):
+        assert looks.acquire(timeout=60)
+    assert calls[idle:] == [7]
     loop.stop()
