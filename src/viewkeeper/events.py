@@ -62,5 +62,14 @@ class Waiting:
     reason: str
 
 
-Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """From the next epoch on there are so many view managers, where there were `before`."""
+
+    before: int
+    view_managers: int
+    reason: str
+
+
+Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting | Scaled
 EventSink = Callable[[Event], None]

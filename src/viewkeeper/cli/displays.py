@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
+from viewkeeper.events import Scaled
 
 if TYPE_CHECKING:
     from viewkeeper.client.status import Lag
@@ -49,6 +50,8 @@ class LiveLine:
         self._status.start()
 
     def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
+        for change in gauge.scaled():
+            self._console.print(describe_scaled(change), soft_wrap=True)
         self._status.update(describe(gauge, lag, stopping=stopping))
 
     def end(self, words: str) -> None:
@@ -81,6 +84,8 @@ class PlainLines:
         if gauge.waiting and gauge.waiting != self._waiting:
             print(f"waiting: {gauge.waiting}", flush=True)
         self._waiting = gauge.waiting
+        for change in gauge.scaled():
+            print(describe_scaled(change), flush=True)
         now = self._clock()
         is_due = now - self._told >= _PLAIN_SECONDS
         has_work = gauge.under_way is not None or lag.changes > 0 or lag.views > 0
@@ -134,6 +139,11 @@ def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
     waiting = f"waiting: {gauge.waiting}" if gauge.waiting else None
     more = [words for words in (gauge.given_up, waiting, _STOPPING if stopping else None) if words]
     return " · ".join([*parts, *more])
+
+
+def describe_scaled(change: Scaled) -> str:
+    """A line about more or fewer view managers."""
+    return f"{change.view_managers} view managers instead of {change.before}: {change.reason}"
 
 
 def _behind(lag: Lag) -> str:

@@ -20,7 +20,7 @@ from viewkeeper.cli.displays import Display, choose_display
 from viewkeeper.cli.failures import is_from_spark
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import Url
+from viewkeeper.cli.options import Url, read_bounds
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.errors import EpochFailed, SparkLost
 from viewkeeper.events import Committed, Event, EventSink
@@ -36,7 +36,7 @@ _TICK_SECONDS = 0.2
 class Settings:
     """What the user chose."""
 
-    view_managers: int
+    view_managers: tuple[int, int]
     take_over: bool
     changes_per_epoch: int | None
     until_caught_up: bool
@@ -48,7 +48,12 @@ class _StopNow(Exception):
 
 def run(
     url: Url,
-    view_managers: Annotated[int, typer.Option(metavar="N", help="Workers that share the views' keys.")] = 2,
+    view_managers: Annotated[
+        str,
+        typer.Option(
+            metavar="N", help="Workers that share the views' keys; `1..4`: as many of them as the backlog calls for."
+        ),
+    ] = "2",
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop once the views hold all that was written before.")
     ] = False,
@@ -67,7 +72,7 @@ def run(
 
     Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice.
     """
-    settings = Settings(view_managers, take_over, changes_per_epoch, until_caught_up)
+    settings = Settings(read_bounds(view_managers), take_over, changes_per_epoch, until_caught_up)
     database, gauge, stop = open_database(url), Gauge(), threading.Event()
     work = _Work(lambda: _work(database, settings, gauge, stop))
     display = choose_display(as_json=json)

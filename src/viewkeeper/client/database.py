@@ -16,6 +16,7 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
+from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
@@ -103,7 +104,7 @@ class Database(Connection):
     def pipeline(
         self,
         *,
-        view_managers: int = 2,
+        view_managers: int | tuple[int, int] = 2,
         spark: SparkSession | None = None,
         take_over: bool = False,
         changes_per_epoch: int | None = None,
@@ -111,7 +112,8 @@ class Database(Connection):
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is given.
 
-        Over a store that only this process reaches, this process does all work, without Spark.
+        With `view_managers=(1, 4)` there are as many as the backlog calls for. Over a store that only this process
+        reaches, this process does all work, without Spark.
         """
         from viewkeeper.engine.session import require_spark
 
@@ -128,6 +130,17 @@ class Database(Connection):
             changes_per_epoch=changes_per_epoch,
             events=events,
         )
+
+    def scale(self, *, view_managers: int | tuple[int, int]) -> None:
+        """Ask the pipeline that runs now, in whatever process, for so many view managers from its next epoch on."""
+        from viewkeeper.coordinator.wishes import ask_for_managers
+        from viewkeeper.model.managers import ManagerBounds
+
+        self.require_writable()
+        bounds = ManagerBounds.of(view_managers)
+        if self.store.claimed_by() is None:
+            raise InputError("no pipeline of this store is running", "start one with as many view managers as you want")
+        ask_for_managers(self.store, bounds)
 
     def check(
         self,

@@ -13,12 +13,12 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.events import EventSink
+from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.token import Token
 from viewkeeper.settings import EpochLimits
 
@@ -33,7 +33,7 @@ class Pipeline:
         self,
         database: Connection,
         *,
-        view_managers: int,
+        view_managers: int | tuple[int, int],
         spark: SparkSession | None,
         take_over: bool,
         changes_per_epoch: int | None,
@@ -41,17 +41,16 @@ class Pipeline:
     ) -> None:
         if changes_per_epoch is not None:
             _require_count("changes_per_epoch", changes_per_epoch)
-        _require_count("view_managers", view_managers)
-        owners_of_partitions(database.store.partitions, view_managers)
+        bounds = ManagerBounds.of(view_managers)
         self._database = database
-        self._session = StartingSession(spark, view_managers=view_managers)
+        self._session = StartingSession(spark, view_managers=bounds.most)
         self._lock = database.store.claim(take_over=take_over)
-        self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
+        self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
         self._loop: StreamingLoop | None = None
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
         try:
             self._coordinator = Coordinator(
-                database.store, self._runner, limits=limits, events=events, clock=self._clock
+                database.store, self._runner, limits=limits, events=events, clock=self._clock, managers=bounds
             )
         except BaseException:
             self._lock.release()
@@ -65,14 +64,12 @@ class Pipeline:
 
     @property
     def view_managers(self) -> int:
+        """How many there are now."""
         return self._runner.view_managers
 
-    @view_managers.setter
-    def view_managers(self, managers: int) -> None:
-        """Takes effect with the next epoch."""
-        _require_count("view_managers", managers)
-        owners_of_partitions(self._database.store.partitions, managers)
-        self._runner.view_managers = managers
+    def scale(self, *, view_managers: int | tuple[int, int]) -> None:
+        """Have so many view managers from the next epoch on; `(1, 4)`: as many as the backlog calls for."""
+        self._coordinator.scale(ManagerBounds.of(view_managers))
 
     def run_available(self) -> list[Committed]:
         """Bring all views up to what was written before the call; returns the epochs committed for it."""

@@ -23,7 +23,7 @@ class Claim(Protocol):
 
 
 class Meta(Protocol):
-    """Epoch record, catalog, plans, and what epochs measured."""
+    """Epoch record, catalog, plans, and notes, on which no result depends."""
 
     def read_epoch_record(self) -> EpochRecord:
         """The epoch record as last swapped in."""
@@ -64,12 +64,12 @@ class Meta(Protocol):
         """The plan stored for the epoch in flight; CorruptStore when it is missing."""
         ...
 
-    def keep_measured(self, measured: dict) -> None:
-        """Replace what epochs measured, as JSON. It may be lost, and readers need not see it at once."""
+    def keep_note(self, name: str, note: dict) -> None:
+        """Replace the note of that name, as JSON. It may be lost, and readers need not see it at once."""
         ...
 
-    def read_measured(self) -> dict:
-        """What epochs measured; empty when there is nothing."""
+    def read_note(self, name: str) -> dict:
+        """The note of that name; empty when there is none."""
         ...
 
     def claim(self, *, take_over: bool) -> Claim:
