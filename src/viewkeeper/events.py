@@ -71,5 +71,13 @@ class Scaled:
     reason: str
 
 
-Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting | Scaled
+@dataclass(frozen=True, slots=True)
+class StandingBy:
+    """Another process runs the pipeline; this one looked, and found no sign of life for so long."""
+
+    pid: int | None
+    silent_seconds: float
+
+
+Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting | Scaled | StandingBy
 EventSink = Callable[[Event], None]

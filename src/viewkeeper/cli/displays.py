@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
-from viewkeeper.events import Scaled
+from viewkeeper.events import Scaled, StandingBy
 
 if TYPE_CHECKING:
     from viewkeeper.client.status import Lag
 
 _PLAIN_SECONDS = 10.0
+_SILENT_SECONDS = 3.0
 _STOPPING = "stopping after the epoch under way; Ctrl-C again stops at once"
 
 
@@ -69,12 +70,16 @@ class PlainLines:
         self._has_told_epoch = False
         self._waiting: str | None = None
         self._has_said_running = False
+        self._has_said_standby = False
         self._has_said_stopping = False
 
     def begin(self) -> None:
         print("starting", flush=True)
 
     def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
+        if gauge.standing_by and not self._has_said_standby:
+            print(_standing_by(gauge.standing_by), flush=True)
+            self._has_said_standby = True
         if gauge.is_running and not self._has_said_running:
             print("running", flush=True)
             self._has_said_running = True
@@ -125,6 +130,9 @@ def choose_display(*, as_json: bool) -> Display:
 
 def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
     """The line: epoch, lag, rate."""
+    if gauge.standing_by:
+        silent = gauge.standing_by.silent_seconds
+        return _standing_by(gauge.standing_by) + (f" · silent for {silent:.0f} s" if silent >= _SILENT_SECONDS else "")
     if gauge.under_way is not None:
         epoch = f"epoch {gauge.under_way} under way"
     elif gauge.epoch is not None:
@@ -144,6 +152,10 @@ def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
 def describe_scaled(change: Scaled) -> str:
     """A line about more or fewer view managers."""
     return f"{change.view_managers} view managers instead of {change.before}: {change.reason}"
+
+
+def _standing_by(event: StandingBy) -> str:
+    return f"standing by: process {event.pid or 'unknown'} runs the pipeline"
 
 
 def _behind(lag: Lag) -> str:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, Waiting
+from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, StandingBy, TookOver, Waiting
 
 _WINDOW_SECONDS = 5.0
 
@@ -32,6 +32,7 @@ class Gauge:
         self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
         self.given_up: str | None = None  # the last epoch that could not finish, and why
         self.waiting: str | None = None  # the condition that must pass before it can go on
+        self.standing_by: StandingBy | None = None
         self.is_running = False  # set by the caller that runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
@@ -50,6 +51,10 @@ class Gauge:
                     self._untold.append(event)
                 case Backfilling(rows=rows, total=total):
                     self.filling = rows, total
+                case StandingBy():
+                    self.standing_by = event
+                case TookOver():
+                    self.standing_by = None
                 case Scaled():
                     self._scaled.append(event)
                 case Aborted(epoch=epoch, reason=reason):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from viewkeeper.client.arguments import take_names, take_path, take_text
+from viewkeeper.client.arguments import take_names, take_path, take_seconds, take_text
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
@@ -109,11 +109,14 @@ class Database(Connection):
         take_over: bool = False,
         changes_per_epoch: int | None = None,
         events: EventSink | None = None,
+        standby: bool = False,
+        patience_seconds: float = 10.0,
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is given.
 
         With `view_managers=(1, 4)` there are as many as the backlog calls for. Over a store that only this process
-        reaches, this process does all work, without Spark.
+        reaches, this process does all work, without Spark. With `standby` the call waits until no other pipeline runs,
+        or the one that does shows no sign of life for `patience_seconds`, and takes over.
         """
         from viewkeeper.engine.session import require_spark
 
@@ -129,6 +132,8 @@ class Database(Connection):
             take_over=take_over,
             changes_per_epoch=changes_per_epoch,
             events=events,
+            standby=standby,
+            patience_seconds=take_seconds("patience_seconds", patience_seconds),
         )
 
     def scale(self, *, view_managers: int | tuple[int, int]) -> None:

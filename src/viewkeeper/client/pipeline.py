@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.client.standby import PATIENCE_SECONDS, Beats, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.runner import SparkRunner
@@ -20,6 +21,7 @@ from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.events import EventSink
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.token import Token
+from viewkeeper.ports.meta import Claim
 from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
@@ -38,23 +40,38 @@ class Pipeline:
         take_over: bool,
         changes_per_epoch: int | None,
         events: EventSink | None = None,
+        standby: bool = False,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
+        if standby and take_over:
+            raise InputError("a standby waits, and take_over does not", "pass one of them")
         if changes_per_epoch is not None:
             _require_count("changes_per_epoch", changes_per_epoch)
         bounds = ManagerBounds.of(view_managers)
         self._database = database
         self._session = StartingSession(spark, view_managers=bounds.most)
-        self._lock = database.store.claim(take_over=take_over)
         self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
         self._loop: StreamingLoop | None = None
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
-        try:
-            self._coordinator = Coordinator(
-                database.store, self._runner, limits=limits, events=events, clock=self._clock, managers=bounds
+        tell = events or (lambda event: None)
+
+        def own(claim: Claim) -> Coordinator:
+            return Coordinator(
+                database.store,
+                self._runner,
+                limits=limits,
+                events=events,
+                clock=self._clock,
+                managers=bounds,
+                claim=claim,
+                inherits=standby,
             )
-        except BaseException:
-            self._lock.release()
-            raise
+
+        if standby:
+            self._claim, self._coordinator = own_in_turn(database.store, own, patience_seconds, tell)
+        else:
+            self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
+        self._beats = Beats(self._claim)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -110,6 +127,7 @@ class Pipeline:
         """Raise what stopped the background run, if something did."""
         if self._loop:
             self._loop.raise_failure()
+            self._claim.beat()
 
     def _clock(self) -> float:
         """Seconds, without those spent waiting for Spark: its start belongs to no epoch."""
@@ -119,10 +137,11 @@ class Pipeline:
         """Stop, and release the store; the Spark session stays for the process, given or not."""
         try:
             self.stop()
-            if self._lock.is_held:
+            if self._claim.is_held:
                 self._coordinator.close()
         finally:
-            self._lock.release()
+            self._beats.stop()
+            self._claim.release()
 
 
 def _require_count(name: str, value: object) -> None:

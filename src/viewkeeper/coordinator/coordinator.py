@@ -30,6 +30,7 @@ from viewkeeper.model.measured import MEASURED, Measured
 from viewkeeper.model.positions import Positions, covers
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
+from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
 
@@ -60,6 +61,8 @@ class Coordinator:
         events: EventSink | None = None,
         clock: Callable[[], float] = time.monotonic,
         managers: ManagerBounds | None = None,
+        claim: Claim | None = None,
+        inherits: bool = False,
     ) -> None:
         self._store = store
         self._runner = runner
@@ -70,7 +73,7 @@ class Coordinator:
         self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
         self._clock = clock
         self._started = clock()
-        self._follow(self._claim())
+        self._follow(self._claim(claim, inherits=inherits))
 
     def step(self) -> Committed | None:
         """Finish the epoch in flight, or begin, run and commit the next; None when there is nothing to do."""
@@ -145,9 +148,17 @@ class Coordinator:
                 self.tell(event)
         return None
 
-    def _claim(self) -> steps.Claimed:
-        owner = self._state.owner
-        record = swap_record(self._store, lambda record: epochs.take_over(record, owner))
+    def _claim(self, claim: Claim | None, *, inherits: bool) -> steps.Claimed:
+        """Own the record. `inherits`: go on with the managers that the one before was asked for."""
+
+        def take_over(record: EpochRecord) -> EpochRecord:
+            if claim is not None:  # after the read: who gets the claim from here on swaps after us
+                claim.beat()
+            return epochs.take_over(record, self._state.owner)
+
+        record = swap_record(self._store, take_over)
+        if inherits and (asked := asked_managers(self._store, record.generation - 1)):
+            ask_for_managers(self._store, asked)
         self._store.open_views()
         measured = Measured.from_json(self._store.read_note(MEASURED))
         return steps.Claimed(record, *self._store.written_epochs(), measured)

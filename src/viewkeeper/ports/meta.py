@@ -7,10 +7,19 @@ by who tried it; see `coordinator/swaps.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.horizon import Horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has the claim, and its last beat: a number that is never used again."""
+
+    pid: int
+    beat: int
 
 
 class Claim(Protocol):
@@ -18,6 +27,10 @@ class Claim(Protocol):
 
     @property
     def is_held(self) -> bool: ...
+
+    def beat(self) -> None:
+        """Show others that the holder lives; Fenced when the claim is another's by now."""
+        ...
 
     def release(self) -> None: ...
 
@@ -72,8 +85,15 @@ class Meta(Protocol):
         """The note of that name; empty when there is none."""
         ...
 
-    def claim(self, *, take_over: bool) -> Claim:
-        """The right to run the pipeline; PipelineRunning when another process has it and `take_over` is not set."""
+    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> Claim:
+        """The right to run the pipeline; PipelineRunning when another process has it and `take_over` is not set.
+
+        With `instead_of` it is taken over from that holder alone, if it has not shown another sign of life.
+        """
+        ...
+
+    def holder(self) -> Holder | None:
+        """Who has the claim, or had it last; None when nobody had."""
         ...
 
     def claimed_by(self) -> int | None:
