@@ -62,5 +62,22 @@ class Waiting:
     reason: str
 
 
-Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """From the next epoch on there are so many view managers, where there were `before`."""
+
+    before: int
+    view_managers: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StandingBy:
+    """Another process runs the pipeline; this one looked, and found no sign of life for so long."""
+
+    pid: int | None
+    silent_seconds: float
+
+
+Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting | Scaled | StandingBy
 EventSink = Callable[[Event], None]

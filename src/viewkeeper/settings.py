@@ -50,6 +50,18 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingSettings:
+    """When view managers are added and withdrawn, between the bounds that an operator sets."""
+
+    behind_seconds: float = 4.0  # a backlog that takes longer calls for one more
+    behind_epochs: int = 2  # in a row
+    idle_seconds: float = 0.5  # a backlog that takes at most this long, and
+    idle_share: float = 0.5  # epochs for at most this share of the time, call for one less
+    idle_epochs: int = 5
+    gain_min: float = 1.1  # by how much the last one must have raised the pace for another to be added
+
+
+@dataclass(frozen=True, slots=True)
 class GcSettings:
     """How long the log is kept, and how much is removed at once."""
 

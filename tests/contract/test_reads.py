@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.conftest import TABLE, Subject
 from tests.contract.test_store import VIEW, apply, at
-from viewkeeper.errors import InputError, PipelineRunning, StoreInUse
+from viewkeeper.errors import Fenced, InputError, PipelineRunning, StoreInUse
 from viewkeeper.model import epochs
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
@@ -213,6 +213,23 @@ def test_one_pipeline_at_a_time_has_the_claim(subject: Subject) -> None:
     with subject.store.alone():
         assert subject.store.claimed_by() == os.getpid()
     subject.store.claim(take_over=False).release()
+
+
+def test_beats_of_a_claim_are_seen_and_end_with_it(subject: Subject) -> None:
+    other = open_store(subject.store.url)
+    first = subject.store.claim(take_over=False)
+    seen = other.holder()
+    first.beat()
+    assert seen.pid == other.holder().pid == os.getpid() and seen.beat != other.holder().beat
+    with pytest.raises(PipelineRunning):  # it has moved
+        other.claim(take_over=True, instead_of=seen)
+    second = other.claim(take_over=True, instead_of=other.holder())
+    with pytest.raises(Fenced):
+        first.beat()
+    first.release()
+    second.beat()
+    second.release()
+    other.close()
 
 
 def test_a_store_that_is_closed_says_so(subject: Subject) -> None:

@@ -344,8 +344,9 @@ def test_a_plan_is_kept_for_the_epoch_in_flight_and_goes_with_the_next_one(subje
 
 
 def test_what_epochs_measured_is_kept_until_it_is_replaced(subject: Subject) -> None:
-    assert subject.store.read_measured() == {}
-    subject.store.keep_measured({"epochs": 1})
-    subject.store.keep_measured({"epochs": 2, "seen": {"7": 3}})
+    assert subject.store.read_note("measured") == {}
+    subject.store.keep_note("measured", {"epochs": 1})
+    subject.store.keep_note("other", {"n": 1})
+    subject.store.keep_note("measured", {"epochs": 2, "seen": {"7": 3}})
 
-    assert subject.store.read_measured() == {"epochs": 2, "seen": {"7": 3}}
+    assert subject.store.read_note("measured") == {"epochs": 2, "seen": {"7": 3}}

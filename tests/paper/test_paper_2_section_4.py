@@ -22,7 +22,7 @@ from tests.support.running import (
     plan_of,
 )
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_partitions
+from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.errors import Fenced
 from viewkeeper.operators.channels import Input
 from viewkeeper.operators.program import split_by_manager
@@ -128,7 +128,7 @@ def test_a_manager_that_joins_finds_no_update_of_its_rows_under_way(tmp_path: Pa
     """
     db = make(tmp_path / "s", SELECTION)
     keys = [f"k{number}" for number in range(40)]
-    moved = [a != b for a, b in zip(owners_of_partitions(8, 1), owners_of_partitions(8, 2), strict=True)]
+    moved = [a != b for a, b in zip(owners_of_shards(8, 1), owners_of_shards(8, 2), strict=True)]
     assert sum(moved) == 4  # half of the partitions get another owner
     for managers, y in ((1, 100), (2, 200), (1, 150)):
         for key in keys:
@@ -143,7 +143,7 @@ def test_a_manager_that_was_withdrawn_and_still_holds_an_update_is_refused(tmp_p
     db = make(tmp_path / "s", SELECTION)
     db.table("r").put("k1", {"y": 100})  # u1
     held = begin_epoch(db.store)
-    plan, owners = plan_of(db.store, held), owners_of_partitions(db.store.partitions, 1)
+    plan, owners = plan_of(db.store, held), owners_of_shards(db.store.partitions, 1)
     queue = [
         Input(one.table, one.channel, piece)
         for given in inputs_of(db.store, plan, held)

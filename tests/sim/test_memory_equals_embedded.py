@@ -71,7 +71,7 @@ def run_epochs(db: Database, choose: random.Random) -> None:
     store = db.store
     runners = [
         HereRunner(store) if managers == 0 else ManagersRunner(store, managers, choose.random())
-        for managers in choose.sample((0, 1, 3, 8), 2)
+        for managers in choose.sample((0, 1, 3, 8, 20), 2)
     ]
     size = choose.choice((20, 10_000))
     with contextlib.suppress(Interrupted):

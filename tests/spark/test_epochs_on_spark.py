@@ -106,10 +106,10 @@ def test_a_job_whose_driver_died_is_ended_by_another_with_another_number_of_mana
 def test_managers_are_added_and_withdrawn_between_epochs(tmp_path: Path, spark: SparkSession) -> None:
     """Paper 1's assign and withdraw: the ring moves partitions, and no record is lost or doubled on the way."""
     db, quiet = (make_database(tmp_path / name, nodes=2, cases=CASES) for name in ("changing", "quiet"))
-    done, parts = [], rounds(23, 3)
+    done, parts = [], rounds(23, 4)
     with jobs_only(db, spark, view_managers=1) as pipeline:
-        for managers, part in zip((1, 3, 2), parts, strict=True):
-            pipeline.view_managers = managers
+        for managers, part in zip((1, 3, 11, 2), parts, strict=True):
+            pipeline.scale(view_managers=managers)
             write(db, part)
             write(quiet, part)
             done += part

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_partitions
+from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
@@ -63,7 +63,7 @@ class ManagersRunner:
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         program = EpochProgram.of(
-            self._store, plan, epoch, owners_of_partitions(self._store.partitions, self.managers), self._settings
+            self._store, plan, epoch, owners_of_shards(self._store.partitions, self.managers), self._settings
         )
         return require_all(program.tasks, self._exchange.run(program))
 
@@ -101,7 +101,8 @@ def apply_inputs(
 ) -> int:
     """Apply the inputs of the only stage to the partitions in `owned`; returns how many records were written."""
     (nodes,) = plan.stages
-    part = StagePart(store, plan, epoch, nodes, owned, WorkSettings())
+    shards = tuple(partition in owned for partition in range(store.partitions))
+    part = StagePart(store, plan, epoch, nodes, shards, WorkSettings())
     assert not any(list(part.apply(inputs)))
     return part.counts.records_written
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
+from viewkeeper.events import Scaled, StandingBy
 
 if TYPE_CHECKING:
     from viewkeeper.client.status import Lag
 
 _PLAIN_SECONDS = 10.0
+_SILENT_SECONDS = 3.0
 _STOPPING = "stopping after the epoch under way; Ctrl-C again stops at once"
 
 
@@ -49,6 +51,8 @@ class LiveLine:
         self._status.start()
 
     def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
+        for change in gauge.scaled():
+            self._console.print(describe_scaled(change), soft_wrap=True)
         self._status.update(describe(gauge, lag, stopping=stopping))
 
     def end(self, words: str) -> None:
@@ -66,12 +70,16 @@ class PlainLines:
         self._has_told_epoch = False
         self._waiting: str | None = None
         self._has_said_running = False
+        self._has_said_standby = False
         self._has_said_stopping = False
 
     def begin(self) -> None:
         print("starting", flush=True)
 
     def update(self, gauge: Gauge, lag: Lag, *, stopping: bool) -> None:
+        if gauge.standing_by and not self._has_said_standby:
+            print(_standing_by(gauge.standing_by), flush=True)
+            self._has_said_standby = True
         if gauge.is_running and not self._has_said_running:
             print("running", flush=True)
             self._has_said_running = True
@@ -81,6 +89,8 @@ class PlainLines:
         if gauge.waiting and gauge.waiting != self._waiting:
             print(f"waiting: {gauge.waiting}", flush=True)
         self._waiting = gauge.waiting
+        for change in gauge.scaled():
+            print(describe_scaled(change), flush=True)
         now = self._clock()
         is_due = now - self._told >= _PLAIN_SECONDS
         has_work = gauge.under_way is not None or lag.changes > 0 or lag.views > 0
@@ -120,6 +130,9 @@ def choose_display(*, as_json: bool) -> Display:
 
 def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
     """The line: epoch, lag, rate."""
+    if gauge.standing_by:
+        silent = gauge.standing_by.silent_seconds
+        return _standing_by(gauge.standing_by) + (f" · silent for {silent:.0f} s" if silent >= _SILENT_SECONDS else "")
     if gauge.under_way is not None:
         epoch = f"epoch {gauge.under_way} under way"
     elif gauge.epoch is not None:
@@ -134,6 +147,15 @@ def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
     waiting = f"waiting: {gauge.waiting}" if gauge.waiting else None
     more = [words for words in (gauge.given_up, waiting, _STOPPING if stopping else None) if words]
     return " · ".join([*parts, *more])
+
+
+def describe_scaled(change: Scaled) -> str:
+    """A line about more or fewer view managers."""
+    return f"{change.view_managers} view managers instead of {change.before}: {change.reason}"
+
+
+def _standing_by(event: StandingBy) -> str:
+    return f"standing by: process {event.pid or 'unknown'} runs the pipeline"
 
 
 def _behind(lag: Lag) -> str:

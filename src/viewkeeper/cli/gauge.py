@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Waiting
+from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, StandingBy, TookOver, Waiting
 
 _WINDOW_SECONDS = 5.0
 
@@ -24,6 +24,7 @@ class Gauge:
         self._lock = threading.Lock()
         self._started = clock()
         self._untold: list[Committed] = []
+        self._scaled: list[Scaled] = []
         self._recent: deque[tuple[float, int]] = deque()
         self.epoch: int | None = None
         self.under_way: int | None = None
@@ -31,6 +32,7 @@ class Gauge:
         self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
         self.given_up: str | None = None  # the last epoch that could not finish, and why
         self.waiting: str | None = None  # the condition that must pass before it can go on
+        self.standing_by: StandingBy | None = None
         self.is_running = False  # set by the caller that runs the pipeline, once it takes changes
 
     def take(self, event: Event) -> None:
@@ -49,6 +51,12 @@ class Gauge:
                     self._untold.append(event)
                 case Backfilling(rows=rows, total=total):
                     self.filling = rows, total
+                case StandingBy():
+                    self.standing_by = event
+                case TookOver():
+                    self.standing_by = None
+                case Scaled():
+                    self._scaled.append(event)
                 case Aborted(epoch=epoch, reason=reason):
                     self.under_way = None
                     self.given_up = f"epoch {epoch} was given up: {reason}"
@@ -57,6 +65,12 @@ class Gauge:
         """The epochs committed since the last call."""
         with self._lock:
             told, self._untold = self._untold, []
+            return told
+
+    def scaled(self) -> list[Scaled]:
+        """Changes of the number of view managers since the last call."""
+        with self._lock:
+            told, self._scaled = self._scaled, []
             return told
 
     @property

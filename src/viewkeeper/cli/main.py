@@ -19,7 +19,7 @@ from viewkeeper.cli.reports import check, explain, status
 from viewkeeper.cli.row_commands import changes, delete, get, put, scan
 from viewkeeper.cli.run import run
 from viewkeeper.cli.sql import sql
-from viewkeeper.cli.upkeep import backup, compact, keep, restore
+from viewkeeper.cli.upkeep import backup, compact, keep, restore, scale
 
 _EPILOG = "\n\n".join(["Exit codes:", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES)])
 
@@ -60,6 +60,7 @@ _COMMANDS = (
     scan,
     changes,
     run,
+    scale,
     status,
     explain,
     check,

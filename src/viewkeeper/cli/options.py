@@ -1,6 +1,7 @@
 """Options: arguments and options that several commands have.
 
-In: what is typed. Out: typer's declarations. Always: the same words mean the same in every command.
+In: what is typed. Out: typer's declarations, and values that several commands read. Always: the same words mean the
+same in every command.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from viewkeeper.errors import InputError
 
 
 class ReadMode(StrEnum):
@@ -39,3 +42,11 @@ After = Annotated[
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long `--after` and `--within` wait.")]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)]
+
+
+def read_bounds(text: str) -> tuple[int, int]:
+    """A number of view managers, `2`, or the least and the most of them, `1..4`."""
+    least, dots, most = text.partition("..")
+    if not (least.isdecimal() and (most.isdecimal() if dots else True)):
+        raise InputError(f"{text} is not a number of view managers", "as in 2, or 1..4")
+    return int(least), int(most if dots else least)

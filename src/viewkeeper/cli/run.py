@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,14 +20,13 @@ from viewkeeper.cli.displays import Display, choose_display
 from viewkeeper.cli.failures import is_from_spark
 from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import Url
+from viewkeeper.cli.options import Url, read_bounds
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.errors import EpochFailed, SparkLost
-from viewkeeper.events import Committed, Event, EventSink
+from viewkeeper.events import Committed, Event, EventSink, StandingBy
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.client.pipeline import Pipeline
 
 _TICK_SECONDS = 0.2
 
@@ -36,25 +35,42 @@ _TICK_SECONDS = 0.2
 class Settings:
     """What the user chose."""
 
-    view_managers: int
+    view_managers: tuple[int, int]
     take_over: bool
     changes_per_epoch: int | None
     until_caught_up: bool
+    standby: bool
+    patience: float
 
 
 class _StopNow(Exception):
-    """Ends `run_available` between two epochs."""
+    """Ends `run_available` between two epochs, or the wait of a standby."""
 
 
 def run(
     url: Url,
-    view_managers: Annotated[int, typer.Option(metavar="N", help="Workers that share the views' keys.")] = 2,
+    view_managers: Annotated[
+        str,
+        typer.Option(
+            metavar="N", help="Workers that share the views' keys; `1..4`: as many of them as the backlog calls for."
+        ),
+    ] = "2",
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop once the views hold all that was written before.")
     ] = False,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Fence off a pipeline that is still running; it ends within seconds.")
     ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another pipeline runs, and take over when it ends or is silent."),
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, help="For `--standby`: how long one that holds the store may be silent."
+        ),
+    ] = 10.0,
     changes_per_epoch: Annotated[
         int | None,
         typer.Option(
@@ -65,9 +81,11 @@ def run(
 ) -> None:
     """Run the pipeline that keeps all views fresh, until Ctrl-C or SIGTERM. Needs Java 17.
 
-    Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice.
+    Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice. With `--standby` a second one
+    waits: it takes over at once when the first ends or is killed, and after `--patience` when it is stopped or cannot
+    reach the store; one that goes on after that ends without changing anything.
     """
-    settings = Settings(view_managers, take_over, changes_per_epoch, until_caught_up)
+    settings = Settings(read_bounds(view_managers), take_over, changes_per_epoch, until_caught_up, standby, patience)
     database, gauge, stop = open_database(url), Gauge(), threading.Event()
     work = _Work(lambda: _work(database, settings, gauge, stop))
     display = choose_display(as_json=json)
@@ -112,14 +130,22 @@ class _Work(threading.Thread):
 
 
 def _work(database: Database, settings: Settings, gauge: Gauge, stop: threading.Event) -> None:
+    with suppress(_StopNow):
+        _run(database, settings, gauge, stop)
+
+
+def _run(database: Database, settings: Settings, gauge: Gauge, stop: threading.Event) -> None:
     with database.pipeline(
         view_managers=settings.view_managers,
         take_over=settings.take_over,
         changes_per_epoch=settings.changes_per_epoch,
         events=_sink(gauge, settings, stop),
+        standby=settings.standby,
+        patience_seconds=settings.patience,
     ) as pipeline:
         if settings.until_caught_up:
-            _catch_up(pipeline, stop)
+            if not stop.is_set():
+                pipeline.run_available()
         else:
             pipeline.start()
             gauge.is_running = True
@@ -127,19 +153,12 @@ def _work(database: Database, settings: Settings, gauge: Gauge, stop: threading.
                 pipeline.raise_failure()
 
 
-def _catch_up(pipeline: Pipeline, stop: threading.Event) -> None:
-    try:
-        if not stop.is_set():
-            pipeline.run_available()
-    except _StopNow:
-        pass
-
-
 def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
     def take(event: Event) -> None:
         gauge.take(event)
         # Stopping is safe at any moment; after a commit nothing has to be done again.
-        if settings.until_caught_up and isinstance(event, Committed) and stop.is_set():
+        is_between = settings.until_caught_up and isinstance(event, Committed)
+        if stop.is_set() and (is_between or isinstance(event, StandingBy)):
             raise _StopNow
 
     return take

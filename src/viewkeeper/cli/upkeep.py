@@ -1,4 +1,4 @@
-"""Upkeep: backup, restore, compact and keep.
+"""Upkeep: backup, restore, compact, keep and scale.
 
 In: a store's URL and a directory. Out: a backup, a store or smaller files, and a line about it. Always: a bar on stderr
 while it takes long, if that is a terminal; only the result goes to stdout.
@@ -13,7 +13,7 @@ import typer
 
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import JsonObject, Url
+from viewkeeper.cli.options import JsonObject, Url, read_bounds
 from viewkeeper.cli.output import bar, print_text, size_text
 
 
@@ -98,3 +98,18 @@ def keep(
         database.keep_changes(epochs=epochs, seconds=seconds)
     asked = [f"of the last {epochs:,} epochs"] * bool(epochs) + [f"of the last {seconds:,g} seconds"] * bool(seconds)
     print_text(f"from the next epoch on the changes {' and '.join(asked) or 'of the last two epochs'} are kept")
+
+
+def scale(
+    url: Url,
+    view_managers: Annotated[str, typer.Argument(metavar="N", help="How many, or `1..4`.", show_default=False)],
+) -> None:
+    """Tell the pipeline that runs to have so many view managers from its next epoch on.
+
+    It holds for that pipeline, and for a standby that takes over from it. With `1..4` it has as many as the backlog
+    calls for: one more while it is seconds behind, one less when it is idle for half of the time.
+    """
+    least, most = read_bounds(view_managers)
+    with open_database(url) as database:
+        database.scale(view_managers=(least, most))
+    print_text(f"from its next epoch on the pipeline has {view_managers.replace('..', ' to ')} view managers")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.measured import Measured
+from viewkeeper.model.measured import MEASURED, Measured
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.plan.cost.statistics import TEXT_BYTES, Statistics, row_bytes
 from viewkeeper.plan.explain.cost_text import Costs
@@ -43,7 +43,7 @@ def read_statistics(store: Store, catalog: Catalog, views: Sequence[ViewDefiniti
         records={table: store.count_records(table) for table in kept if table is not None},
         text_bytes={table.id: _text_bytes(store, table) for table in tables},
         record_bytes=_record_bytes(store, record, [number for node in filled for number in node.tables]),
-        measured=Measured.from_json(store.read_measured()),
+        measured=Measured.from_json(store.read_note(MEASURED)),
     )
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from viewkeeper.client.arguments import take_names, take_path, take_text
+from viewkeeper.client.arguments import take_names, take_path, take_seconds, take_text
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
+from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport
@@ -103,15 +104,19 @@ class Database(Connection):
     def pipeline(
         self,
         *,
-        view_managers: int = 2,
+        view_managers: int | tuple[int, int] = 2,
         spark: SparkSession | None = None,
         take_over: bool = False,
         changes_per_epoch: int | None = None,
         events: EventSink | None = None,
+        standby: bool = False,
+        patience_seconds: float = 10.0,
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is given.
 
-        Over a store that only this process reaches, this process does all work, without Spark.
+        With `view_managers=(1, 4)` there are as many as the backlog calls for. Over a store that only this process
+        reaches, this process does all work, without Spark. With `standby` the call waits until no other pipeline runs,
+        or the one that does shows no sign of life for `patience_seconds`, and takes over.
         """
         from viewkeeper.engine.session import require_spark
 
@@ -127,7 +132,20 @@ class Database(Connection):
             take_over=take_over,
             changes_per_epoch=changes_per_epoch,
             events=events,
+            standby=standby,
+            patience_seconds=take_seconds("patience_seconds", patience_seconds),
         )
+
+    def scale(self, *, view_managers: int | tuple[int, int]) -> None:
+        """Ask the pipeline that runs now, in whatever process, for so many view managers from its next epoch on."""
+        from viewkeeper.coordinator.wishes import ask_for_managers
+        from viewkeeper.model.managers import ManagerBounds
+
+        self.require_writable()
+        bounds = ManagerBounds.of(view_managers)
+        if self.store.claimed_by() is None:
+            raise InputError("no pipeline of this store is running", "start one with as many view managers as you want")
+        ask_for_managers(self.store, bounds)
 
     def check(
         self,

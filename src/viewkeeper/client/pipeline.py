@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.client.standby import PATIENCE_SECONDS, Beats, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.coordinator.ring import owners_of_partitions
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.events import EventSink
+from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.token import Token
+from viewkeeper.ports.meta import Claim
 from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
@@ -33,29 +35,43 @@ class Pipeline:
         self,
         database: Connection,
         *,
-        view_managers: int,
+        view_managers: int | tuple[int, int],
         spark: SparkSession | None,
         take_over: bool,
         changes_per_epoch: int | None,
         events: EventSink | None = None,
+        standby: bool = False,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
+        if standby and take_over:
+            raise InputError("a standby waits, and take_over does not", "pass one of them")
         if changes_per_epoch is not None:
             _require_count("changes_per_epoch", changes_per_epoch)
-        _require_count("view_managers", view_managers)
-        owners_of_partitions(database.store.partitions, view_managers)
+        bounds = ManagerBounds.of(view_managers)
         self._database = database
-        self._session = StartingSession(spark, view_managers=view_managers)
-        self._lock = database.store.claim(take_over=take_over)
-        self._runner = SparkRunner(database.store, self._session, view_managers=view_managers)
+        self._session = StartingSession(spark, view_managers=bounds.most)
+        self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
         self._loop: StreamingLoop | None = None
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
-        try:
-            self._coordinator = Coordinator(
-                database.store, self._runner, limits=limits, events=events, clock=self._clock
+        tell = events or (lambda event: None)
+
+        def own(claim: Claim) -> Coordinator:
+            return Coordinator(
+                database.store,
+                self._runner,
+                limits=limits,
+                events=events,
+                clock=self._clock,
+                managers=bounds,
+                claim=claim,
+                inherits=standby,
             )
-        except BaseException:
-            self._lock.release()
-            raise
+
+        if standby:
+            self._claim, self._coordinator = own_in_turn(database.store, own, patience_seconds, tell)
+        else:
+            self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
+        self._beats = Beats(self._claim)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -65,14 +81,12 @@ class Pipeline:
 
     @property
     def view_managers(self) -> int:
+        """How many there are now."""
         return self._runner.view_managers
 
-    @view_managers.setter
-    def view_managers(self, managers: int) -> None:
-        """Takes effect with the next epoch."""
-        _require_count("view_managers", managers)
-        owners_of_partitions(self._database.store.partitions, managers)
-        self._runner.view_managers = managers
+    def scale(self, *, view_managers: int | tuple[int, int]) -> None:
+        """Have so many view managers from the next epoch on; `(1, 4)`: as many as the backlog calls for."""
+        self._coordinator.scale(ManagerBounds.of(view_managers))
 
     def run_available(self) -> list[Committed]:
         """Bring all views up to what was written before the call; returns the epochs committed for it."""
@@ -113,6 +127,7 @@ class Pipeline:
         """Raise what stopped the background run, if something did."""
         if self._loop:
             self._loop.raise_failure()
+            self._claim.beat()
 
     def _clock(self) -> float:
         """Seconds, without those spent waiting for Spark: its start belongs to no epoch."""
@@ -122,10 +137,11 @@ class Pipeline:
         """Stop, and release the store; the Spark session stays for the process, given or not."""
         try:
             self.stop()
-            if self._lock.is_held:
+            if self._claim.is_held:
                 self._coordinator.close()
         finally:
-            self._lock.release()
+            self._beats.stop()
+            self._claim.release()
 
 
 def _require_count(name: str, value: object) -> None:

@@ -16,17 +16,21 @@ from typing import Protocol
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.backfill import plan_chunks
+from viewkeeper.coordinator.scaling import Scaling
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
+from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
 from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, StoreError, ViewFailed
 from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.measured import Measured
+from viewkeeper.model.managers import ManagerBounds
+from viewkeeper.model.measured import MEASURED, Measured
 from viewkeeper.model.positions import Positions, covers
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
+from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
 
@@ -38,6 +42,10 @@ class Runner(Protocol):
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         """Apply the epoch to all view tables; return only with every receipt in hand, raise otherwise."""
+        ...
+
+    def scale(self, managers: int) -> None:
+        """Run the next epoch with so many view managers."""
         ...
 
 
@@ -52,21 +60,26 @@ class Coordinator:
         limits: EpochLimits | None = None,
         events: EventSink | None = None,
         clock: Callable[[], float] = time.monotonic,
+        managers: ManagerBounds | None = None,
+        claim: Claim | None = None,
+        inherits: bool = False,
     ) -> None:
         self._store = store
         self._runner = runner
-        self._state = steps.State(uuid.uuid4().hex, limits or EpochLimits())
+        scaling = None if managers is None else Scaling.within(managers)
+        self._state = steps.State(uuid.uuid4().hex, limits or EpochLimits(), scaling=scaling)
         self._planned: tuple[str, PhysicalPlan] | None = None  # the newest plan, and its digest
         self._bases: tuple[PhysicalPlan, dict[int, frozenset[int]]] | None = None  # of the newest plan's nodes
         self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
         self._clock = clock
         self._started = clock()
-        self._follow(self._claim())
+        self._follow(self._claim(claim, inherits=inherits))
 
     def step(self) -> Committed | None:
         """Finish the epoch in flight, or begin, run and commit the next; None when there is nothing to do."""
         self._started = self._clock()
-        return self._follow(steps.Found(self._store.read_epoch_record()))
+        record = self._store.read_epoch_record()
+        return self._follow(steps.Found(record, self._asked(record)))
 
     def catch_up(self) -> list[Committed]:
         """Step until everything written before the call is committed."""
@@ -129,15 +142,25 @@ class Coordinator:
                 self._replace_views(record)
             case steps.KeepMeasured(measured):
                 self._keep_measured(measured)
+            case steps.Scale(managers):
+                self._runner.scale(managers)
             case event:
                 self.tell(event)
         return None
 
-    def _claim(self) -> steps.Claimed:
-        owner = self._state.owner
-        record = swap_record(self._store, lambda record: epochs.take_over(record, owner))
+    def _claim(self, claim: Claim | None, *, inherits: bool) -> steps.Claimed:
+        """Own the record. `inherits`: go on with the managers that the one before was asked for."""
+
+        def take_over(record: EpochRecord) -> EpochRecord:
+            if claim is not None:  # after the read: who gets the claim from here on swaps after us
+                claim.beat()
+            return epochs.take_over(record, self._state.owner)
+
+        record = swap_record(self._store, take_over)
+        if inherits and (asked := asked_managers(self._store, record.generation - 1)):
+            ask_for_managers(self._store, asked)
         self._store.open_views()
-        measured = Measured.from_json(self._store.read_measured())
+        measured = Measured.from_json(self._store.read_note(MEASURED))
         return steps.Claimed(record, *self._store.written_epochs(), measured)
 
     def _plan(self, record: EpochRecord, limits: EpochLimits) -> steps.Planned:
@@ -209,7 +232,20 @@ class Coordinator:
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
         now = self._clock()
-        return steps.CommittedInRecord(ran, record, now - self._started, now)
+        return steps.CommittedInRecord(ran, record, now - self._started, now, self._waiting(record))
+
+    def scale(self, bounds: ManagerBounds) -> None:
+        """Have so many view managers from the next epoch on."""
+        self.require_ownership()
+        ask_for_managers(self._store, bounds)
+
+    def _asked(self, record: EpochRecord) -> ManagerBounds | None:
+        return None if self._state.scaling is None else asked_managers(self._store, record.generation)
+
+    def _waiting(self, record: EpochRecord) -> int:
+        """How many changes wait, where the number of managers depends on it."""
+        scaling = self._state.scaling
+        return 0 if scaling is None or scaling.bounds.is_fixed else self._store.waiting(record.positions).changes
 
     def _replace_views(self, record: EpochRecord) -> None:
         """Between two epochs: replace views by their replacements that are filled."""
@@ -230,7 +266,7 @@ class Coordinator:
             catalog = Catalog.from_json(self._store.read_catalog())
             tables = {number for table in catalog.tables for number in table.tables}
             tables |= {number for node in catalog.nodes for number in node.tables}
-            self._store.keep_measured(measured.only(tables).to_json())
+            self._store.keep_note(MEASURED, measured.only(tables).to_json())
 
     def _keep_plan(self, plan: PhysicalPlan) -> None:
         """Store the plan, unless it is that of the epoch before."""

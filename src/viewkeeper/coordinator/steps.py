@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from viewkeeper.coordinator.scaling import Load, Scaling, scaled
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
-from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, TookOver
+from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, TookOver
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import Chunk
+from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.measured import Measured
 from viewkeeper.model.positions import Cut
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EpochLimits, ScalingSettings
 
 KEEP_MEASURED_SECONDS = 5.0
 
@@ -33,6 +35,9 @@ class State:
     attempts: int = 0  # at the epoch in flight
     measured: Measured = field(default_factory=Measured)
     measured_kept_at: float | None = None
+    scaling: Scaling | None = None  # None: whoever runs epochs has managers of its own
+    asked: ManagerBounds | None = None  # the last wish that was obeyed
+    ended_at: float | None = None  # the last commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The epoch record between two actions."""
+    """The epoch record between two actions, and the view managers that an operator last asked for."""
 
     record: EpochRecord
+    asked: ManagerBounds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,7 @@ class CommittedInRecord:
     record: EpochRecord
     seconds: float
     now: float = 0.0
+    waiting: int = 0  # changes
 
 
 Fact = Claimed | Found | Planned | Begun | Ran | RunFailed | GivenUp | CommittedInRecord
@@ -160,7 +167,14 @@ class KeepMeasured:
     measured: Measured
 
 
-Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | KeepMeasured | Event
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Run the next epoch with so many view managers."""
+
+    managers: int
+
+
+Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | KeepMeasured | Scale | Event
 Decision = tuple[State, tuple[Action, ...]]
 
 
@@ -175,9 +189,11 @@ def step(fact: Fact, state: State) -> Decision:
         case Found(record):
             if record.owner != state.owner:
                 raise _taken_over()
+            state, scale = _asked(fact, state)
             if record.inflight is not None:
-                return _run(state, record.inflight)
-            return state, (Plan(record, state.limits.times(state.share)),)
+                state, actions = _run(state, record.inflight)
+                return state, (*scale, *actions)
+            return state, (*scale, Plan(record, state.limits.times(state.share)))
         case Planned():
             return state, (Begin(fact),) if fact.has_work else ()
         case Begun(record):
@@ -193,7 +209,8 @@ def step(fact: Fact, state: State) -> Decision:
             return _given_up(fact, state)
         case CommittedInRecord():
             state, kept = _measured(fact, replace(state, share=min(1.0, 2 * state.share)))
-            return state, (*_committed(fact), *kept)
+            state, scale = _scaled(fact, state)
+            return state, (*_committed(fact), *kept, *scale)
         case _:
             assert_never(fact)
 
@@ -256,6 +273,35 @@ def _measured(fact: CommittedInRecord, state: State) -> Decision:
     if state.measured_kept_at is not None and fact.now < state.measured_kept_at + KEEP_MEASURED_SECONDS:
         return state, ()
     return replace(state, measured_kept_at=fact.now), (KeepMeasured(state.measured),)
+
+
+def _asked(fact: Found, state: State) -> Decision:
+    """Obey a wish that is new."""
+    if state.scaling is None or fact.asked is None or fact.asked == state.asked:
+        return state, ()
+    before, now = state.scaling.managers, Scaling.within(fact.asked, state.scaling.managers)
+    return replace(state, scaling=now, asked=fact.asked), _scale(before, now.managers, f"asked for {fact.asked}")
+
+
+def _scaled(fact: CommittedInRecord, state: State) -> Decision:
+    """Add or withdraw a view manager, if what waits and the pace call for it."""
+    before, ended_at = state.scaling, fact.now if state.ended_at is None else state.ended_at
+    state = replace(state, ended_at=fact.now)
+    if before is None or before.bounds.is_fixed:
+        return state, ()
+    epoch, fills = fact.ran.epoch, fact.record.filling.values()
+    load = Load(
+        fact.waiting + sum(max(0, fill.total - fill.rows) for fill in fills),
+        epoch.stop.changes + sum(chunk.rows for chunk in epoch.chunks),
+        fact.seconds,
+        max(0.0, fact.now - fact.seconds - ended_at),
+    )
+    now, reason = scaled(before, load, ScalingSettings())
+    return replace(state, scaling=now), _scale(before.managers, now.managers, reason)
+
+
+def _scale(before: int, managers: int, reason: str) -> tuple[Action, ...]:
+    return () if before == managers else (Scale(managers), Scaled(before, managers, reason))
 
 
 _WHOLE = "restore the whole store, not a part of it"

@@ -36,13 +36,17 @@ class SparkExchange:
     def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
         managers, splits = program.managers, len(program.splits)
         work = ExecutorTasks(self._store.url, self._store.incarnation, program)
-        numbers = self._session.range(0, splits, 1, max(1, min(splits, 2 * managers)))
+        numbers = self._session.range(0, splits, 1, max(1, min(splits, self._readers(managers))))
         sent = numbers.mapInArrow(work.read, _SCHEMA)
         for stage in range(1, len(program.stages) + 1):
             sent = sent.repartitionById(managers, "manager").mapInArrow(partial(work.apply, stage), _SCHEMA)
         for body in (decode(row.asDict()).body for row in sent.collect()):
             if isinstance(body, (Receipt, Failure)):
                 yield body
+
+    def _readers(self, managers: int) -> int:
+        """How many tasks read: two for each manager even out what they read, where no more than managers run at once."""
+        return 2 * managers if managers >= self._session.sparkContext.defaultParallelism else managers
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from viewkeeper.coordinator.ring import owners_of_partitions
+from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.engine.failures import translate
 from viewkeeper.engine.pace import Pace
 from viewkeeper.engine.starting import StartingSession
@@ -48,6 +48,9 @@ class SparkRunner:
         self._pace = Pace()
         self.view_managers = view_managers
 
+    def scale(self, managers: int) -> None:
+        self.view_managers = managers
+
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         work, began = _work_of(plan, epoch), time.monotonic()
         try:
@@ -67,7 +70,7 @@ class SparkRunner:
     def _run_job(self, session: SparkSession, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         from viewkeeper.engine.exchange import SparkExchange  # with PySpark
 
-        owners = owners_of_partitions(self._store.partitions, self.view_managers)
+        owners = owners_of_shards(self._store.partitions, self.view_managers)
         program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work)
         return require_all(program.tasks, SparkExchange(session, self._store).run(program))
 

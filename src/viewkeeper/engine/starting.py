@@ -7,6 +7,7 @@ before it counts as ready: the first job takes as long as a start.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ class StartingSession:
     def _start(self) -> None:
         let_others_go_first_here()
         try:
-            session = default_session(self._managers)
+            session = default_session(os.cpu_count() or 1)  # a slot for each core: managers may be added later
             if not self._is_waited_for:
                 run_first_job(epoch_session(session), self._managers)
             self._session = session

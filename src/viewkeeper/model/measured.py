@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from viewkeeper.model.counts import Counts, add_up
 from viewkeeper.model.plain import fields_to_plain, from_plain
 
+MEASURED = "measured"  # the note that holds it
 _FORMAT = 1
 
 

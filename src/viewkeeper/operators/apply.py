@@ -8,6 +8,7 @@ of its inputs (R6, R7).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,24 +66,24 @@ class Changes:
 class Applier:
     """One manager's share of an epoch: reads at once, writes all at the end."""
 
-    def __init__(self, store: VersionedTables, owned: frozenset[int], epoch: Inflight, settings: WorkSettings) -> None:
+    def __init__(self, store: VersionedTables, owned: Sequence[bool], epoch: Inflight, settings: WorkSettings) -> None:
         failpoint("apply.start")
         self.store = MeasuredTables(store)
         self.epoch = epoch
         self.settings = settings
-        self._owned = owned
+        self._owned = np.asarray(owned)  # of all shards, those of the manager (`coordinator.ring`)
         self._writes: list[VersionWrite] = []
 
     def find(self, table: int, keyed: pa.Table) -> Found:
         """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
-        partitions = (np.asarray(keyed["hash"]) % self.store.partitions).astype(np.int64)
+        hashes = np.asarray(keyed["hash"])
+        partitions = (hashes % self.store.partitions).astype(np.int64)
+        if not self._owned[hashes % len(self._owned)].all():
+            raise InvariantBroken(f"a record of table {table} reached a manager that does not own it")
         if (np.diff(partitions) < 0).any():
             order = np.argsort(partitions, kind="stable")
             keyed, partitions = keyed.take(pa.array(order)), partitions[order]
         input_ = keyed.combine_chunks()
-        for partition in np.unique(partitions).tolist():
-            if partition not in self._owned:
-                raise InvariantBroken(f"a record of partition {partition} reached a manager that does not own it")
         versions = self.store.read_versions(table, input_["key"].combine_chunks(), partitions, self.epoch)
         failpoint("apply.read")
         return Found(table, input_, versions)

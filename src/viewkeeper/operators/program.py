@@ -44,7 +44,7 @@ class EpochProgram:
     plan: PhysicalPlan
     epoch: Inflight
     splits: tuple[Split, ...]
-    owners: tuple[int, ...]  # the manager of each partition
+    owners: tuple[int, ...]  # the manager of each shard
     settings: WorkSettings
 
     @staticmethod
@@ -127,8 +127,8 @@ class EpochProgram:
             for manager, mine in split_by_manager(rows, self.owners):
                 yield Message(manager, Input(table, channel, mine))
 
-    def _owned(self, manager: int) -> frozenset[int]:
-        return frozenset(partition for partition, owner in enumerate(self.owners) if owner == manager)
+    def _owned(self, manager: int) -> tuple[bool, ...]:
+        return tuple(owner == manager for owner in self.owners)
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class StagePart:
     plan: PhysicalPlan
     epoch: Inflight
     nodes: Sequence[Node | DeltaNode]
-    owned: frozenset[int]
+    owned: tuple[bool, ...]  # of all shards, those of the manager
     settings: WorkSettings
     counts: Counts = field(default_factory=Counts)
 
@@ -182,7 +182,7 @@ class StagePart:
 
 
 def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
-    """A channel's input by the manager that owns each record's partition; `owners[partition]` is a manager."""
+    """A channel's input by the manager that owns each record's shard; `owners[shard]` is a manager."""
     if max(owners) == 0:
         if len(table):
             yield 0, table

@@ -7,10 +7,19 @@ by who tried it; see `coordinator/swaps.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.horizon import Horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has the claim, and its last beat: a number that is never used again."""
+
+    pid: int
+    beat: int
 
 
 class Claim(Protocol):
@@ -19,11 +28,15 @@ class Claim(Protocol):
     @property
     def is_held(self) -> bool: ...
 
+    def beat(self) -> None:
+        """Show others that the holder lives; Fenced when the claim is another's by now."""
+        ...
+
     def release(self) -> None: ...
 
 
 class Meta(Protocol):
-    """Epoch record, catalog, plans, and what epochs measured."""
+    """Epoch record, catalog, plans, and notes, on which no result depends."""
 
     def read_epoch_record(self) -> EpochRecord:
         """The epoch record as last swapped in."""
@@ -64,16 +77,23 @@ class Meta(Protocol):
         """The plan stored for the epoch in flight; CorruptStore when it is missing."""
         ...
 
-    def keep_measured(self, measured: dict) -> None:
-        """Replace what epochs measured, as JSON. It may be lost, and readers need not see it at once."""
+    def keep_note(self, name: str, note: dict) -> None:
+        """Replace the note of that name, as JSON. It may be lost, and readers need not see it at once."""
         ...
 
-    def read_measured(self) -> dict:
-        """What epochs measured; empty when there is nothing."""
+    def read_note(self, name: str) -> dict:
+        """The note of that name; empty when there is none."""
         ...
 
-    def claim(self, *, take_over: bool) -> Claim:
-        """The right to run the pipeline; PipelineRunning when another process has it and `take_over` is not set."""
+    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> Claim:
+        """The right to run the pipeline; PipelineRunning when another process has it and `take_over` is not set.
+
+        With `instead_of` it is taken over from that holder alone, if it has not shown another sign of life.
+        """
+        ...
+
+    def holder(self) -> Holder | None:
+        """Who has the claim, or had it last; None when nobody had."""
         ...
 
     def claimed_by(self) -> int | None:

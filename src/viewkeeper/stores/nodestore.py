@@ -94,9 +94,9 @@ class Meta(Protocol):
 
     def read_plan(self, digest: str) -> dict: ...
 
-    def keep_measured(self, measured: dict) -> None: ...
+    def keep_note(self, name: str, note: dict) -> None: ...
 
-    def read_measured(self) -> dict: ...
+    def read_note(self, name: str) -> dict: ...
 
 
 class NodeStore(Protocol):
@@ -282,11 +282,11 @@ class NodeStore(Protocol):
     def read_plan(self, digest: str) -> dict:
         return self.meta.read_plan(digest)
 
-    def keep_measured(self, measured: dict) -> None:
-        self.meta.keep_measured(measured)
+    def keep_note(self, name: str, note: dict) -> None:
+        self.meta.keep_note(name, note)
 
-    def read_measured(self) -> dict:
-        return self.meta.read_measured()
+    def read_note(self, name: str) -> dict:
+        return self.meta.read_note(name)
 
     # view tables
 

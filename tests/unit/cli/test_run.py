@@ -22,7 +22,7 @@ from viewkeeper.client.database import Database
 from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import EpochFailed
-from viewkeeper.events import Began, Committed, EventSink, Waiting
+from viewkeeper.events import Began, Committed, EventSink, Scaled, StandingBy, TookOver, Waiting
 from viewkeeper.model.counts import Counts
 from viewkeeper.settings import EpochLimits
 
@@ -313,3 +313,41 @@ def test_plain_lines_say_once_that_they_stop_and_what_a_second_signal_does(capsy
         lines.update(gauge, NOTHING, stopping=True)
 
     assert capsys.readouterr().out == "stopping after the epoch under way; Ctrl-C again stops at once\n"
+
+
+def test_a_standby_says_for_whom_it_waits_and_ends_with_a_signal(
+    run: Run, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def pipeline(self: Database, **settings: object) -> None:
+        asked.append((settings["standby"], settings["patience_seconds"]))
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            settings["events"](StandingBy(4711, 0.0))
+
+    monkeypatch.setattr(Database, "pipeline", pipeline)
+    told = run("run", shop, "--standby", "--patience", "3")
+
+    assert asked == [(True, 3.0)]
+    assert told.exit_code == 0
+    assert "standing by: process 4711 runs the pipeline" in told.stdout.splitlines()
+    assert told.stdout.splitlines()[-1] == "stopped at epoch 0"
+
+
+def test_the_line_says_that_it_stands_by_and_for_how_long_the_other_is_silent() -> None:
+    gauge = Gauge(clock=lambda: 0.0)
+    gauge.take(StandingBy(4711, 0.5))
+    assert describe(gauge, NOTHING, stopping=False) == "standing by: process 4711 runs the pipeline"
+    gauge.take(StandingBy(4711, 7.2))
+    assert describe(gauge, NOTHING, stopping=False).endswith(" · silent for 7 s")
+    gauge.take(TookOver("me"))
+    assert describe(gauge, NOTHING, stopping=False).startswith("starting · ")
+
+
+def test_a_change_of_the_number_of_managers_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    gauge, lines = Gauge(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
+    gauge.take(Scaled(2, 3, "9,000 wait, 8 s of work"))
+    for _ in range(2):
+        lines.update(gauge, NOTHING, stopping=False)
+    assert capsys.readouterr().out == "3 view managers instead of 2: 9,000 wait, 8 s of work\n"

@@ -1,12 +1,15 @@
-"""backup, restore and compact on the command line."""
+"""backup, restore, compact and scale on the command line."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 import viewkeeper as vk
 from tests.unit.cli.conftest import Run
+from viewkeeper.client.pipeline import Pipeline
 
 
 def test_a_shop_is_backed_up_and_restored(run: Run, fresh_shop: str, tmp_path: Path) -> None:
@@ -58,3 +61,25 @@ def test_compact_prints_sizes(run: Run, shop: str, tmp_path: Path) -> None:
     done = run("compact", f"embedded:{tmp_path}/new")
     assert done.exit_code == 0
     assert done.stdout.startswith("compacted: ") and " bytes)" in done.stdout
+
+
+def pipeline_of(db: vk.Database) -> Pipeline:
+    """Epochs as small as these need no Java."""
+    return Pipeline(db, view_managers=2, spark=None, take_over=False, changes_per_epoch=None)
+
+
+def test_a_running_pipeline_is_told_how_many_managers_to_have(run: Run, shop: str) -> None:
+    with vk.connect(shop) as db, pipeline_of(db) as pipeline:
+        told = run("scale", shop, "3..5")
+        assert (told.exit_code, told.stdout) == (0, "from its next epoch on the pipeline has 3 to 5 view managers\n")
+        pipeline.run_available()
+        assert pipeline.view_managers == 3
+    alone = run("scale", shop, "3")
+    assert alone.exit_code == 2 and "no pipeline of this store is running" in alone.stderr
+
+
+@pytest.mark.parametrize("text", ["", "x", "1..", "..3", "0", "3..1", "1.5", "-2"])
+def test_what_is_no_number_of_managers_is_refused(run: Run, shop: str, text: str) -> None:
+    for command in (("scale", shop, "--", text), ("run", shop, f"--view-managers={text}")):
+        told = run(*command)
+        assert told.exit_code == 2 and "number of" in told.stderr

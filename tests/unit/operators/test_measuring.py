@@ -17,7 +17,7 @@ from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.counts import Counts, Kinds, Work
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.measured import Measured
+from viewkeeper.model.measured import MEASURED, Measured
 from viewkeeper.model.positions import Cut
 from viewkeeper.settings import EpochLimits
 
@@ -117,7 +117,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
     db.execute(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
     change(db, 1)
     keep_up(db).close()
-    assert Measured.from_json(db.store.read_measured()) == Measured()
+    assert Measured.from_json(db.store.read_note(MEASURED)) == Measured()
 
     done = []
     for seed in (2, 3):
@@ -125,7 +125,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
         coordinator = Coordinator(db.store, HereRunner(db.store))
         done += coordinator.catch_up()
         coordinator.close()
-    measured = Measured.from_json(db.store.read_measured())
+    measured = Measured.from_json(db.store.read_note(MEASURED))
     table = db.catalog().view("grouped").node.table
     assert measured.epochs == 2
     assert measured.counts.tables[table].gets == sum(one.counts.tables[table].gets for one in done)
@@ -136,7 +136,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
     db.execute("DROP VIEW grouped")
     change(db, 4)
     keep_up(db)
-    assert table not in Measured.from_json(db.store.read_measured()).counts.tables
+    assert table not in Measured.from_json(db.store.read_note(MEASURED)).counts.tables
 
 
 def test_inserts_updates_and_deletes_are_told_apart(tmp_path: Path) -> None:

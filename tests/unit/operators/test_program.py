@@ -21,7 +21,7 @@ from tests.support.running import (
     plan_of,
 )
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_partitions
+from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.errors import ViewFailed
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
@@ -80,15 +80,15 @@ def test_splits_cover_every_range_once_and_every_table_to_be_filled(
     assert sum(split.opens for split in splits) == bool(filled)
 
 
-@given(st.lists(st.integers(0, 2**32 - 1), max_size=30), st.integers(1, 8))
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=30), st.integers(1, 30))
 def test_managers_share_a_table_without_overlap(hashes: list[int], managers: int) -> None:
-    owners = owners_of_partitions(8, managers)
+    owners = owners_of_shards(8, managers)
     table = pa.table({"hash": pa.array(hashes, pa.uint32()), "number": pa.array(range(len(hashes)), pa.int64())})
     parts = dict(split_by_manager(table, owners))
 
     assert sorted(n for part in parts.values() for n in part["number"].to_pylist()) == list(range(len(hashes)))
     for manager, part in parts.items():
-        assert {owners[value % 8] for value in part["hash"].to_pylist()} == {manager}
+        assert {owners[value % len(owners)] for value in part["hash"].to_pylist()} == {manager}
 
 
 @given(

@@ -20,8 +20,8 @@ from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.stores.embedded.environment import Environment
 
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
-_MEASURED = b"measured"
 _PLAN = b"plan "  # and its digest
+_NOTE = b"note "  # and its name
 
 
 class Meta:
@@ -94,12 +94,12 @@ class Meta:
             raise CorruptStore(f"the plan {digest} of an epoch is not there", "restore the whole store from a backup")
         return plan
 
-    def keep_measured(self, measured: dict) -> None:
+    def keep_note(self, name: str, note: dict) -> None:
         with self.environment.write("meta") as transaction:
-            transaction.put(_MEASURED, _dump(measured))
+            transaction.put(_NOTE + name.encode(), _dump(note))
 
-    def read_measured(self) -> dict:
-        return self._read(_MEASURED) or {}
+    def read_note(self, name: str) -> dict:
+        return self._read(_NOTE + name.encode()) or {}
 
     def sync(self) -> None:
         self.environment.sync()

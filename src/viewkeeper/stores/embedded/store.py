@@ -19,13 +19,14 @@ from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.directory import enter_directory
 from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.layout import Layout, open_layout
-from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
+from viewkeeper.stores.embedded.lock import PipelineLock, holder_of, read_holder
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
 from viewkeeper.stores.nodestore import NodeStore
 
 if TYPE_CHECKING:
+    from viewkeeper.ports.meta import Holder
     from viewkeeper.ports.upkeep import Backup, Progress
     from viewkeeper.stores.embedded.environment import Environment
     from viewkeeper.stores.embedded.held import HeldViews
@@ -177,8 +178,11 @@ class EmbeddedStore(NodeStore):
 
     # the store as a whole
 
-    def claim(self, *, take_over: bool) -> PipelineLock:
-        return PipelineLock(self.layout.lock, take_over=take_over)
+    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> PipelineLock:
+        return PipelineLock(self.layout.lock, take_over=take_over, instead_of=instead_of)
+
+    def holder(self) -> Holder | None:
+        return read_holder(self.layout.lock)
 
     def claimed_by(self) -> int | None:
         return holder_of(self.layout.lock)

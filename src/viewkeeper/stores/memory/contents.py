@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from viewkeeper.errors import InputError, PipelineRunning, StoreError
+from viewkeeper.errors import Fenced, InputError, PipelineRunning, StoreError
 from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.ports.meta import Holder
 from viewkeeper.stores.memory.cells import CellPlace
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.network import HostileNetwork, Network
@@ -66,16 +67,24 @@ class Contents:
 class Claim:
     """The right to run the store's pipeline, held from construction to `release`."""
 
-    def __init__(self, contents: Contents, *, take_over: bool) -> None:
+    def __init__(self, contents: Contents, *, take_over: bool, instead_of: Holder | None) -> None:
         self._contents = contents
         self.is_held = True
+        self.holder = Holder(contents.process, time.monotonic_ns())
         with contents.lock:
-            if contents.claim is not None and not take_over:
+            has_moved = contents.claim is not None and instead_of not in (None, contents.claim.holder)
+            if contents.claim is not None and (has_moved or not take_over):
                 raise PipelineRunning(
                     f"a pipeline of this store is running, pid {contents.process}",
                     "stop it, or pass take_over=True to fence it off",
                 )
             contents.claim = self
+
+    def beat(self) -> None:
+        with self._contents.lock:
+            if self._contents.claim is not self:
+                raise Fenced("another pipeline took this store over", "stop this one")
+            self.holder = Holder(self._contents.process, time.monotonic_ns())
 
     def release(self) -> None:
         with self._contents.lock:

@@ -24,7 +24,7 @@ class Meta:
         self._catalog = "{}"
         self._horizon = horizon_bytes(record_to_json(record), 0)
         self._plans: dict[str, str] = {}
-        self._measured = "{}"
+        self._notes: dict[str, str] = {}
 
     def read_epoch_record(self) -> EpochRecord:
         return record_from_json(json.loads(self._record))
@@ -55,11 +55,11 @@ class Meta:
             raise CorruptStore(f"the plan {digest} of an epoch is not there", "make a new store")
         return json.loads(self._plans[digest])
 
-    def keep_measured(self, measured: dict) -> None:
-        self._measured = json.dumps(measured)
+    def keep_note(self, name: str, note: dict) -> None:
+        self._notes[name] = json.dumps(note)
 
-    def read_measured(self) -> dict:
-        return json.loads(self._measured)
+    def read_note(self, name: str) -> dict:
+        return json.loads(self._notes.get(name, "{}"))
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         with self._lock:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from viewkeeper.errors import InputError, NotOffered, PipelineRunning, StoreInUse
+from viewkeeper.ports.meta import Holder
 from viewkeeper.ports.store import Store
 from viewkeeper.ports.upkeep import Backup, Progress
 from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
@@ -100,8 +101,12 @@ class MemoryStore(NodeStore, Store):
 
     # the store as a whole
 
-    def claim(self, *, take_over: bool) -> Claim:
-        return Claim(self._contents, take_over=take_over)
+    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> Claim:
+        return Claim(self._contents, take_over=take_over, instead_of=instead_of)
+
+    def holder(self) -> Holder | None:
+        claim = self._contents.claim
+        return None if claim is None else claim.holder
 
     def claimed_by(self) -> int | None:
         """The pid of the process that runs the pipeline, which can only be this one."""

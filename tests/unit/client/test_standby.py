@@ -1,0 +1,184 @@
+"""Standing by: who may run the pipeline next, and when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from viewkeeper.client.pipeline import Pipeline
+from viewkeeper.client.standby import Beats, claim_in_turn, own_in_turn
+from viewkeeper.errors import Fenced, PipelineRunning, StoreBusy
+from viewkeeper.events import Event, StandingBy, TookOver, Waiting
+
+TABLES = """
+CREATE TABLE t (k INT PRIMARY KEY, v INT);
+CREATE MATERIALIZED VIEW sums AS SELECT v, COUNT(*) AS n FROM t GROUP BY v
+"""
+
+
+class Enough(Exception):
+    """The standby has waited for long enough."""
+
+
+@pytest.fixture(params=["embedded", "memory"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[vk.Database]:
+    place = f"embedded:{tmp_path / 's'}?sync=off" if request.param == "embedded" else "memory:"
+    with vk.connect(place) as database:
+        database.execute(TABLES)
+        yield database
+
+
+class Time:
+    """A clock that a standby moves on by its waits; `then` is what happens at some of them."""
+
+    def __init__(self, then: dict[int, object]) -> None:
+        self.now, self._waits, self._then = 0.0, 0, then
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self._waits += 1
+        happens = self._then.get(self._waits)
+        if happens is not None:
+            happens()
+
+
+def claim(db: vk.Database, then: dict[int, object], looks_max: int = 200) -> tuple[object, list[Event]]:
+    """The claim that a standby with a patience of 10 seconds gets, and what it told until then."""
+    told: list[Event] = []
+
+    def tell(event: Event) -> None:
+        told.append(event)
+        if len(told) > looks_max:
+            raise Enough
+
+    time = Time(then)
+    found = claim_in_turn(db.store, patience_seconds=10, tell=tell, clock=lambda: time.now, wait=time.wait)
+    return found, told
+
+
+def test_a_store_that_nobody_runs_is_claimed_at_once(db: vk.Database) -> None:
+    found, told = claim(db, {})
+    assert found.is_held and told == []
+
+
+def test_one_that_ends_is_followed_with_the_next_look(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    _, told = claim(db, {3: first.release})
+    assert [event.silent_seconds for event in told] == [0, 0.25, 0.5]
+
+
+def test_one_that_is_silent_for_ten_seconds_is_taken_over_and_notices(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    found, told = claim(db, {})
+    assert told[-1].silent_seconds == 9.75 and {type(event) for event in told} == {StandingBy}
+    with pytest.raises(Fenced):
+        first.beat()
+    first.release()
+    found.beat()
+    with pytest.raises(PipelineRunning):
+        db.store.claim(take_over=False)
+
+
+def test_one_that_shows_signs_of_life_is_never_taken_over(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    with pytest.raises(Enough):
+        claim(db, dict.fromkeys(range(30, 300, 30), first.beat))
+    first.beat()
+
+
+def test_of_two_who_take_over_at_once_the_second_goes_on_waiting(db: vk.Database) -> None:
+    db.store.claim(take_over=False)
+    silent = db.store.holder()
+    db.store.claim(take_over=True, instead_of=silent).beat()
+    with pytest.raises(PipelineRunning):
+        db.store.claim(take_over=True, instead_of=silent)
+
+
+def test_a_store_that_cannot_be_written_is_tried_again(db: vk.Database) -> None:
+    told, tries = list[Event](), iter([StoreBusy("busy"), Fenced("late")])
+
+    def own(claim: object) -> str:
+        for error in tries:
+            raise error
+        return "mine"
+
+    found, owned = own_in_turn(db.store, own, 10, told.append)
+    assert owned == "mine" and found.is_held and told == [Waiting("busy"), Waiting("late")]
+
+
+def test_beats_go_on_until_they_are_stopped_or_the_claim_is_lost(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    beats, seen = Beats(first, seconds=0.001), set()
+    while len(seen) < 3:
+        seen.add(db.store.holder())
+    second = db.store.claim(take_over=True)
+    beats._thread.join()
+    beats.stop()
+    second.beat()
+
+
+def pipeline_of(db: vk.Database, **options: object) -> Pipeline:
+    given = {"view_managers": 2, "spark": None, "take_over": False, "changes_per_epoch": None}
+    return Pipeline(db, **(given | options))
+
+
+def test_a_pipeline_that_stands_by_takes_over_and_goes_on_with_the_managers_asked_for(db: vk.Database) -> None:
+    first, told = pipeline_of(db), list[Event]()
+    first.scale(view_managers=5)
+    db.table("t").put(1, {"v": 1})
+
+    def tell(event: Event) -> None:
+        if isinstance(event, StandingBy) and not told:
+            first.close()
+        told.append(event)
+
+    with vk.connect(db.url) as other, pipeline_of(other, standby=True, events=tell) as second:
+        second.run_available()
+        assert second.view_managers == 5
+        assert db.view("sums").get(1) == {"v": 1, "n": 1}
+    assert [type(event) for event in told[:2]] == [StandingBy, TookOver]
+
+
+def test_a_pipeline_that_lost_its_claim_says_so_and_writes_nothing(db: vk.Database) -> None:
+    with vk.connect(db.url) as other, pipeline_of(db) as first:
+        with pipeline_of(other, take_over=True) as second:
+            db.table("t").put(1, {"v": 1})
+            with pytest.raises(Fenced):
+                first.run_available()
+            assert db.epoch == 0
+            second.run_available()
+
+
+def test_a_claim_that_comes_too_late_does_not_own_the_epoch_record(db: vk.Database) -> None:
+    """Stopped between its claim and its swap of the record, and taken over meanwhile: it must not get the record back."""
+    from tests.support.running import HereRunner
+    from viewkeeper.coordinator.coordinator import Coordinator
+
+    late = db.store.claim(take_over=False)
+    with vk.connect(db.url) as other, pipeline_of(other, take_over=True) as second:
+        with pytest.raises(Fenced):
+            Coordinator(db.store, HereRunner(db.store), claim=late)
+        second.run_available()
+
+
+def test_a_wait_is_ended_by_what_listens(db: vk.Database) -> None:
+    stop = threading.Event()
+    stop.set()
+
+    def tell(event: Event) -> None:
+        if stop.is_set():
+            raise Enough
+
+    with pipeline_of(db) as first, vk.connect(db.url) as other:
+        with pytest.raises(Enough):
+            pipeline_of(other, standby=True, events=tell)
+        first.run_available()
+
+
+def test_a_standby_that_takes_over_at_once_is_refused(db: vk.Database) -> None:
+    with pytest.raises(vk.InputError, match="a standby waits"):
+        pipeline_of(db, standby=True, take_over=True)
