@@ -73,6 +73,7 @@ class Planned:
     chunks: tuple[Chunk, ...]
     views: frozenset[int]
     has_work: bool
+    repair: int = 0  # the backfill of the twins that it would compare views with
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceViews:
-    """Replace views by their replacements that are filled."""
+    """Replace views by their replacements that are filled, and drop twins that are compared."""
 
     record: EpochRecord
 
