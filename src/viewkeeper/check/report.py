@@ -39,13 +39,15 @@ class CheckReport:
 class RepairReport:
     """Views put right by one epoch: how many of the records of each it wrote, and how many of their auxiliary tables.
 
-    `before` and `after` are checks: what was found, and what is left. `ok` is that of `after`.
+    `rebuilt` are views over a table whose DELTA was wrong: they were filled anew. `before` and `after` are checks: what was
+    found, and what is left. `ok` is that of `after`.
     """
 
     ok: bool
     epoch: int
     records: dict[str, int]
     auxiliary: dict[str, int]
+    rebuilt: tuple[str, ...]
     before: CheckReport
     after: CheckReport
 

@@ -155,10 +155,15 @@ def _quiet(session: SparkSession) -> Iterator[None]:
         context.setLogLevel("ERROR")
 
 
+def delta_label(table: TableSchema) -> str:
+    """What findings call the DELTA of a table."""
+    return f"DELTA({table.name})"
+
+
 def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:
     key = tuple(table.position(name) for name in table.key)
     shape = Shape(
-        view=f"DELTA({table.name})",
+        view=delta_label(table),
         values=[column.name for column in table.columns],
         doubles=frozenset(),
         expected_key=key,

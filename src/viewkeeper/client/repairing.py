@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.twins import Ending, sharing_records, with_twins
 from viewkeeper.check.report import RepairReport
-from viewkeeper.client.checking import check_views
+from viewkeeper.client.checking import check_views, delta_label
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.pipeline import Pipeline
+from viewkeeper.client.row_values import key_bytes
 from viewkeeper.client.views import why_stopped
 from viewkeeper.errors import EpochFailed, InputError, NotReady, PipelineRunning, StaleRead
+from viewkeeper.model.writes import RowWrites
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import ViewDefinition
+    from viewkeeper.check.report import CheckReport
     from viewkeeper.client.judging import Progress
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.model.epochs import EpochRecord
+    from viewkeeper.model.verdicts import Repaired
 
 _POLL_SECONDS = 0.02
 _STUCK_SECONDS = 300.0  # without a step of the pipeline
@@ -33,25 +38,53 @@ _STUCK_SECONDS = 300.0  # without a step of the pipeline
 def repair_views(
     database: Connection, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None = None
 ) -> RepairReport:
-    """Check the named views, or all that are filled, put their records right, and check them again."""
+    """Check the named views, or all that are filled, put their records right, and check them again.
+
+    Where a DELTA is wrong, its rows are logged again and the views over its table are rebuilt: what they were computed from
+    is not known.
+    """
     chosen = _chosen(database, names)
     before = check_views(database, chosen, spark, progress)
-    backfill = _request(database, chosen, "repair")
+    over_delta = _log_wrong_rows_again(database, before)
+    rebuilt = rebuild_views(database, over_delta, spark) if over_delta else ()
+    mine = _repaired(database, [name for name in chosen if name not in rebuilt], spark)
+    after = check_views(database, [*mine, *rebuilt], spark, progress)
+    return RepairReport(
+        after.ok,
+        max((one.epoch for one in mine.values()), default=after.epoch),
+        {name: one.records for name, one in mine.items()},
+        {name: one.auxiliary for name, one in mine.items()},
+        rebuilt,
+        before,
+        after,
+    )
+
+
+def _repaired(database: Connection, names: Sequence[str], spark: SparkSession | None) -> dict[str, Repaired]:
+    """Put the records of views right; returns what was done in each, and in those that share records with them."""
+    if not names:
+        return {}
+    backfill = _request(database, names, "repair")
     _finish(database, backfill, spark)
     catalog, record = database.catalog(), database.store.read_epoch_record()
     done = [(view, record.repaired.get(view.node.table)) for view in catalog.views]
     mine = {view.name: one for view, one in done if one is not None and one.backfill == backfill}
     if not mine:
         raise EpochFailed("the repair was given up", "see the status of the views, and rebuild those that are stopped")
-    after = check_views(database, list(mine), spark, progress)
-    return RepairReport(
-        after.ok,
-        next(one.epoch for one in mine.values()),
-        {name: one.records for name, one in mine.items()},
-        {name: one.auxiliary for name, one in mine.items()},
-        before,
-        after,
-    )
+    return mine
+
+
+def _log_wrong_rows_again(database: Connection, report: CheckReport) -> list[str]:
+    """Write rows that DELTA has wrong as they are in the base; returns the views that were computed with DELTA's."""
+    catalog, found = database.catalog(), list[str]()
+    for table in [table for table in catalog.tables if table.delta is not None]:
+        keys = [finding.key for finding in report.findings if finding.view == delta_label(table)]
+        for key in keys:
+            instants = [part.replace(tzinfo=UTC) if isinstance(part, datetime) else part for part in key]
+            encoded = key_bytes(f"table {table.name}", table.key_columns, instants)
+            database.write_rows([RowWrites(table.id, [encoded], lambda rows: rows, repeats=True)], [table])
+        found += [view.name for view in catalog.views if keys and table.id in catalog.bases_of(view)]
+    return list(dict.fromkeys(found))
 
 
 def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSession | None) -> tuple[str, ...]:

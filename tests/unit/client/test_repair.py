@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,16 @@ import pytest
 import viewkeeper as vk
 from tests.support.duck_judge import BELOW, TEXTS, DuckRecompute
 from tests.support.dump import contents, dump, written_by
-from tests.support.planting import change_stored, stored_records
+from tests.support.planting import (
+    change_record,
+    change_row_of_delta,
+    change_stored,
+    row_of_delta,
+    stored_records,
+    view_keys,
+)
 from tests.support.running import keep_up
+from viewkeeper.catalog.twins import with_twins
 from viewkeeper.check.report import RepairReport
 from viewkeeper.client import checking, repairing
 from viewkeeper.coordinator.coordinator import Coordinator
@@ -134,3 +143,199 @@ def test_errors_in_any_table_of_views_of_every_shape_are_put_right_and_nothing_e
     assert len(planted) > 80 and written >= planted
     assert {record for record in written if record[0] in own} == {record for record in planted if record[0] in own}
     assert state(db) == right
+
+
+def test_views_that_share_records_are_put_right_together(db: vk.Database) -> None:
+    """`over_sums` has been computed from records of `sums`: to correct one alone would leave the other wrong."""
+    create(db, "sums", "over_sums", "plain")
+    live(db, 100)
+    change_record(db, "sums", view_keys(db, "sums")[0], None)
+    change_record(db, "plain", view_keys(db, "plain")[0], None)
+    report = repair(db, "over_sums")
+
+    assert report.ok and report.records == {"sums": 1, "over_sums": 0}
+    assert [finding.view for finding in checking.check_views(db, None, "no Spark at all").findings] == ["plain"]
+
+
+def test_readers_see_all_of_a_repair_or_nothing_of_it(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    coordinator = live(db, 100)
+    wrong = {"sums": view_keys(db, "sums")[0], "plain": view_keys(db, "plain")[0]}
+    for view, key in wrong.items():
+        change_record(db, view, key, None)
+    db.change_catalog(lambda catalog: with_twins(catalog, list(wrong), "repair", db.epoch)[0])
+    states = []
+    while True:
+        with db.snapshot() as snapshot:
+            states.append([snapshot.view(view).get(*key) is not None for view, key in wrong.items()])
+        if coordinator.step() is None:
+            break
+
+    assert states[0] == [False, False] and states[-1] == [True, True]
+    assert [False, True] not in states and [True, False] not in states
+
+
+def test_changes_of_a_view_hold_what_a_repair_put_right(db: vk.Database) -> None:
+    create(db, "sums")
+    live(db, 100)
+    db.keep_changes(epochs=20)
+    db.table("t").put("another", {"g": "a"})
+    keep_up(db)
+    epoch, key = db.epoch, view_keys(db, "sums")[0]
+    right = db.view("sums").get(*key)
+    change_record(db, "sums", key, None)
+    repair(db, "sums")
+
+    assert [(c.key, c.before, c.after) for c in db.view("sums").changes(epoch)] == [(key, None, right)]
+
+
+def test_a_view_that_is_made_or_dropped_meanwhile_is_no_matter(db: vk.Database) -> None:
+    create(db, "sums", "over_sums")
+    coordinator = live(db, 100)
+    db.change_catalog(lambda catalog: with_twins(catalog, ["sums"], "repair", db.epoch)[0])
+    db.execute(f"CREATE MATERIALIZED VIEW same AS {SHAPES['sums']}")
+    db.execute("DROP MATERIALIZED VIEW over_sums")
+    coordinator.catch_up()
+
+    assert db.catalog().view("same").node == db.catalog().view("sums").node
+    assert db.catalog().replacements == ()
+    assert checking.check_views(db, None, "no Spark at all").ok
+
+
+def test_what_cannot_be_repaired_is_refused_with_the_way_out(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
+    with pytest.raises(vk.NameInUse, match="plain is being replaced"):
+        repair(db, "plain")
+    stop(db, "sums")
+    with pytest.raises(vk.NotReady, match="sums is stopped.*viewkeeper rebuild URL sums"):
+        repair(db, "sums")
+    with pytest.raises(vk.UnknownName):
+        repair(db, "nowhere")
+
+
+def stop(db: vk.Database, view: str) -> None:
+    """As if the view's work had failed."""
+    table = db.catalog().view(view).node.table
+    db.store.change_epoch_record(
+        lambda record: replace(record, version=record.version + 1, stopped=record.stopped | {int(table): "it broke"})
+    )
+
+
+def test_a_stopped_view_is_well_again_after_a_rebuild(db: vk.Database) -> None:
+    create(db, "sums", "over_sums", "plain")
+    live(db, 100)
+    shown = contents(db)
+    stop(db, "sums")
+    db.table("t").put("later", {"g": None, "x": 3, "f": 0.5})
+    keep_up(db)
+    with pytest.raises(vk.NotReady, match="viewkeeper rebuild"):
+        db.view("sums").get(None)
+    assert {view.name: view.state for view in db.status().views if view.state == "stopped"} == {
+        "sums": "stopped",
+        "over_sums": "stopped",
+    }
+    before = db.catalog().view("plain")
+
+    assert set(db.rebuild("sums")) == {"sums", "over_sums"}
+    assert {view.state for view in db.status().views} == {"fresh"}
+    assert contents(db) != shown and checking.check_views(db, None, "no Spark at all").ok
+    assert db.catalog().view("plain") == before
+    db.table("t").delete("later")
+    keep_up(db)
+    assert contents(db) == shown
+
+
+def test_a_rebuild_changes_no_definition_and_leaves_no_old_table(db: vk.Database) -> None:
+    create(db, *SHAPES)
+    live(db, 100)
+    shown, before = contents(db), {view.name: (view.id, view.text, view.shown) for view in db.catalog().views}
+    old = tables_of_views(db)
+    opened = db.view("sums")
+    db.rebuild(*SHAPES, "by_g")
+    collect_garbage(db.store)
+
+    assert contents(db) == shown
+    assert {view.name: (view.id, view.text, view.shown) for view in db.catalog().views} == before
+    assert old.keys().isdisjoint(tables_of_views(db))
+    assert old.keys().isdisjoint(table for table, _, _ in dump(db.store))
+    assert list(opened.scan()) == list(db.view("sums").scan())
+
+
+def test_a_pipeline_that_runs_takes_up_the_request() -> None:
+    with vk.connect("memory:") as db:
+        db.execute("CREATE TABLE t (k STRING PRIMARY KEY, g STRING); CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
+        with db.pipeline() as pipeline:
+            pipeline.start()
+            pipeline.wait_for(db.table("t").put("a", {"g": "x"}))
+            before = db.catalog().view("v").node
+            assert db.rebuild("v") == ("v",)
+            pipeline.wait_for(db.table("t").put("b", {"g": "y"}))
+        assert db.catalog().view("v").node.table != before.table
+        assert [row["g"] for row in db.view("v").scan()] == ["x", "y"]
+
+
+def test_a_request_outlives_who_made_it_and_a_later_one_takes_its_place(db: vk.Database) -> None:
+    create(db, "sums")
+    live(db, 50)
+    for ending in ("rebuild", "repair"):
+        db.change_catalog(lambda catalog, ending=ending: with_twins(catalog, ["sums"], ending, db.epoch)[0])
+    assert [twin.twin for twin in db.catalog().replacements] == ["repair"]
+    assert db.status().views[0].replacement == "being repaired, waiting"
+    keep_up(db)
+
+    assert db.catalog().replacements == ()
+    assert db.store.read_epoch_record().repaired.keys() == {db.catalog().view("sums").node.table}
+
+
+def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    change_record(db, "sums", view_keys(db, "sums")[0], None)
+    assert db.status().views[0].checked is None
+    checking.check_views(db, ["sums"], "no Spark at all")
+    with vk.connect(db.url) as again:
+        sums, plain, _ = again.status().views
+    assert (sums.checked.epoch, sums.checked.findings, plain.checked) == (db.epoch, 1, None)
+    assert f"view sums had 1 wrong records at epoch {db.epoch}: repair it" in db.status().warnings
+    epoch = repair(db, "sums").epoch
+    sums = db.status().views[0]
+    assert (sums.checked.findings, sums.repaired.epoch, sums.repaired.records) == (0, epoch, 1)
+    db.rebuild("sums")
+    db.table("t").put("later", {"g": "a"})
+    keep_up(db)
+    assert (db.status().views[0].checked, db.status().views[0].repaired) == (None, None)
+
+
+def test_status_has_a_word_for_each_view(db: vk.Database) -> None:
+    create(db, "sums", "fallible")
+    live(db, 50)
+    states = [view.state for view in db.status().views]
+    db.execute(f"CREATE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
+    assert (states[0], db.status().views[-1].state) == ("fresh", "rebuilding")
+    keep_up(db)
+    db.table("t").put("bad", {"x": 3})
+    sums = db.status().views[0]
+    assert (sums.state, sums.lag_changes, sums.bytes > 0) == ("lagging", 1, True)
+    keep_up(db)
+    assert [view.state for view in db.status().views] == ["fresh", "degraded", "fresh", "fresh"]
+
+
+@pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
+def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_are_rebuilt(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
+    live(db, 100)
+    shown, (first, second) = contents(db), [row["k"] for row in db.table("t").scan(limit=2)]
+    change_row_of_delta(db, "t", (first,), None)
+    change_row_of_delta(db, "t", ("extra",), row_of_delta(db, "t", (second,)))
+    report = repair(db)
+
+    assert {finding.view for finding in report.before.findings} >= {"DELTA(t)"}
+    assert report.ok and set(report.rebuilt) == {"sums", "plain", "by_g"} and report.records == {"others": 0}
+    assert contents(db) == shown
+    db.table("t").delete(first)
+    db.table("t").put("extra", {"g": "a", "x": 2})
+    keep_up(db)
+    assert checking.check_views(db, None, "no Spark at all").ok
