@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import CheckReport
+    from viewkeeper.check.report import CheckReport, RepairReport
     from viewkeeper.client.changes import Change, Changes
     from viewkeeper.client.connect import connect, restore
     from viewkeeper.client.result import Result
@@ -72,6 +72,7 @@ __all__ = [
     "Change",
     "Changes",
     "CheckReport",
+    "RepairReport",
     "Loaded",
     "Result",
     "Token",
@@ -122,6 +123,7 @@ _HOMES = {
     "Changes": "viewkeeper.client.changes",
     "Bounded": "viewkeeper.model.reads",
     "CheckReport": "viewkeeper.check.report",
+    "RepairReport": "viewkeeper.check.report",
     "Loaded": "viewkeeper.load.loading",
     "Result": "viewkeeper.client.result",
     "Token": "viewkeeper.model.token",

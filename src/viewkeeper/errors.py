@@ -179,6 +179,11 @@ class LogDiverged(ProtocolError):
 class PositionLost(ProtocolError):
     """The log was truncated before what was asked for."""
 
+    def __init__(
+        self, fact: str, hint: str | None = "what asked for it is over; viewkeeper rebuild fills views anew"
+    ) -> None:
+        super().__init__(fact, hint)
+
 
 class EpochRecordLost(ProtocolError):
     """Records are newer than the epoch record."""
@@ -192,7 +197,9 @@ class ViewFailed(EpochFailed):
     """The work of one view could not be done: `table` is the id of the view's table."""
 
     def __init__(self, table: int, reason: str) -> None:
-        super().__init__(f"view table {table} failed: {reason}", "the view is stopped: DROP it and CREATE it again")
+        super().__init__(
+            f"view table {table} failed: {reason}", "the view is stopped: viewkeeper rebuild fills it anew"
+        )
         self.table = table
         self.reason = reason
 

@@ -41,6 +41,25 @@ def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(
     assert len(fired) >= POINTS_MIN
 
 
+REPAIR_POINTS = ("repair.due", "begin.swapped", "run.fenced", "apply.written", "commit.synced", "replace.ready")
+
+
+def test_a_kill_within_a_repair_leaves_the_dump_of_the_repair_without_kills(tmp_path: Path) -> None:
+    with Laboratory(tmp_path, 5, "images", "repair") as lab:
+        fired = lab.kill([f"{point}@{lab.hits[point]}" for point in REPAIR_POINTS])  # the last epoch is the repair
+
+    assert set(fired) == set(REPAIR_POINTS)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("log", ["images", "plain"])
+def test_a_kill_at_any_point_of_a_repair_leaves_the_dump_of_the_repair_without_kills(tmp_path: Path, log: str) -> None:
+    with Laboratory(tmp_path, 5, log, "repair") as lab:
+        fired = lab.kill([f"{point}@{count}" for point, count in lab.hits.items()])
+
+    assert set(fired) == set(lab.hits)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(("seed", "log", "views"), WORLDS)
 def test_kills_again_and_in_pairs_leave_the_dump_of_the_run_without_kills(

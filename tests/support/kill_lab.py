@@ -19,7 +19,9 @@ from pathlib import Path
 
 import viewkeeper as vk
 from tests.support.dump import dump
+from tests.support.planting import change_stored, stored_records
 from viewkeeper import failpoints
+from viewkeeper.catalog.twins import with_twins
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.model.counts import Counts
@@ -28,9 +30,9 @@ from viewkeeper.operators.exchange import run_here
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
 
-CHANGES = {"single": 200, "joined": 60}
-CHANGES_PER_EPOCH = {"single": 50, "joined": 30}
-ROWS_PER_EPOCH = {"single": 18, "joined": 30}
+CHANGES = {"single": 200, "joined": 60, "repair": 40}
+CHANGES_PER_EPOCH = {"single": 50, "joined": 30, "repair": 50}
+ROWS_PER_EPOCH = {"single": 18, "joined": 30, "repair": 20}
 ATTEMPTS_MAX = 20
 TABLES = """
 CREATE TABLE r (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));
@@ -68,6 +70,11 @@ CREATE MATERIALIZED VIEW late AS SELECT g.n, COUNT(*) AS c
 CREATE OR REPLACE MATERIALIZED VIEW replaced AS SELECT x, COUNT(*) AS n FROM s GROUP BY x
 """,
 }
+VIEWS["repair"] = """
+CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(y) AS s, MIN(y) AS lo FROM r GROUP BY x;
+CREATE MATERIALIZED VIEW pairs AS SELECT r.k, r.part, s.y FROM r LEFT JOIN s ON r.x = s.x
+"""
+LATE["repair"] = "CREATE INDEX by_x ON r (x)"
 
 
 class HereRunner:
@@ -99,6 +106,21 @@ def prepare(path: Path, seed: int, log: str, views: str) -> None:
             amount = Decimal(random_source.randrange(10_000)).scaleb(-2)
             x = random_source.choice([None, *range(6)])
             table.put(*key, {"x": x, "y": random_source.randrange(100), "d": amount})
+    if views == "repair":
+        Coordinator(database.store, HereRunner(database.store)).catch_up()
+        plant_errors(database, random_source)
+        names = [view.name for view in database.catalog().views]
+        database.change_catalog(lambda catalog: with_twins(catalog, names, "repair", database.epoch)[0])
+
+
+def plant_errors(database: vk.Database, source: random.Random) -> None:
+    """In every table of the views: a record with the row of another, and one that is missing."""
+    for table in [table for node in database.catalog().nodes for table in node.tables]:
+        records = stored_records(database, table)
+        if len(records) > 2:
+            (_, _, other), (partition, key, _), gone = source.sample(records, 3)
+            change_stored(database, table, partition, key, other)
+            change_stored(database, table, *gone[:2], None)
 
 
 def run_pipeline(path: Path, views: str) -> None:
@@ -111,6 +133,7 @@ def run_pipeline(path: Path, views: str) -> None:
     )
     while coordinator.step() is not None:
         collect_garbage(database.store)
+    collect_garbage(database.store)  # what a process that died after its last epoch left
 
 
 def in_child(work: object, *arguments: object) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewkeeper.model.keys import decode_key, encode_key
+from viewkeeper.model.keys import after_prefix, decode_key, encode_key
 from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
@@ -58,4 +58,20 @@ def chain_of(database: Database, view: str, key: tuple) -> bytes:
 def change_record(database: Database, view: str, key: tuple, chain: bytes | None) -> None:
     partition, stored = _stored(database, view, key)
     with partition.environment.write("records") as transaction:
+        tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)
+
+
+def stored_records(database: Database, table: int) -> list[tuple[int, bytes, bytes]]:
+    """(partition, key, chain) of every record of any table of a node."""
+    prefix, found = tree.table_prefix(table), []
+    for number in range(database.store.partitions):
+        with database.store.partition(number).environment.read("records") as transaction:
+            pairs = tree.scan(transaction, prefix, after_prefix(prefix))
+            found += [(number, key[len(prefix) :], chain) for key, chain in pairs]
+    return found
+
+
+def change_stored(database: Database, table: int, partition: int, key: bytes, chain: bytes | None) -> None:
+    stored = tree.table_prefix(table) + key
+    with database.store.partition(partition).environment.write("records") as transaction:
         tree.delete(transaction, stored) if chain is None else tree.put(transaction, stored, chain)

@@ -58,7 +58,7 @@ class ViewDefinition:
     it replaces, or will replace once it is filled; the last is its direct predecessor. `written` is the id under which
     the text was first created, if that is another. `present` is the index in the row of a count, if records in which it
     is 0 are not of this view. `sharing`: the sharing that computes it. `rules_off`: the optimizer rules that were off when
-    it was planned.
+    it was planned. `twin`: of a twin what it is filled for, "repair" or "rebuild".
     """
 
     id: TableId
@@ -74,6 +74,7 @@ class ViewDefinition:
     present: int | None = None
     sharing: TableId | None = None
     rules_off: tuple[str, ...] = ()
+    twin: str = ""
 
     @property
     def source(self) -> Source:
@@ -101,9 +102,9 @@ class Catalog:
     """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records are still to be removed,
     with the epoch at which they were dropped.
 
-    `replacements` are views that are filled beside those they will replace; readers cannot see them yet. `swaps` are
-    the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the optimizer rules
-    that are off for views that are planned next.
+    `replacements` are views that are filled beside those they will replace, and twins (`twins`); readers cannot see them
+    yet. `swaps` are the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the
+    optimizer rules that are off for views that are planned next.
     """
 
     version: int = 0
@@ -166,6 +167,12 @@ class Catalog:
         """The stored nodes that a view needs, its own last."""
         own = {node.table: node for node in self.nodes}
         return tuple(own[table] for table in view.needs)
+
+    @property
+    def lasting_nodes(self) -> tuple[StoredNode, ...]:
+        """The nodes that other views may use: not those that go when a repair is done."""
+        kept = {table for view in self.kept if view.twin != "repair" for table in view.needs}
+        return tuple(node for node in self.nodes if node.table in kept)
 
     def sharing(self, view: ViewDefinition) -> Sharing | None:
         return next((one for one in self.sharings if one.id == view.sharing), None)
@@ -241,16 +248,37 @@ class Catalog:
         return replace(self, next_id=self.next_id + 1, sharings=(*self.sharings, sharing))
 
     def with_replaced(self, filled: Collection[int], epoch: int) -> Catalog:
-        """Put the filled replacements in place of what they replace; the same catalog when there are none."""
-        ready = {view.replaces[-1]: view for view in self.replacements if view.node.backfill in filled}
+        """Put the filled replacements in place of what they replace; the same catalog when there are none.
+
+        A view that is rebuilt stays the same, over other nodes. Twins for a repair take no place.
+        """
+        filling = [view for view in self.replacements if view.twin != "repair"]
+        ready = {view.replaces[-1]: view for view in filling if view.node.backfill in filled}
         if not ready:
             return self
         return replace(
             self,
             version=self.version + 1,
-            views=tuple(ready.get(view.id, view) for view in self.views),
+            views=tuple(_replaced(view, ready.get(view.id, view)) for view in self.views),
             replacements=tuple(view for view in self.replacements if view.replaces[-1] not in ready),
         )._without_unneeded(epoch)
+
+    def with_twins(self, twins: Iterable[ViewDefinition], nodes: Iterable[StoredNode], next_id: int) -> Catalog:
+        """Fill twins, with their nodes, beside their views."""
+        return replace(
+            self,
+            version=self.version + 1,
+            next_id=next_id,
+            nodes=(*self.nodes, *nodes),
+            replacements=(*self.replacements, *twins),
+        )
+
+    def without_twins(self, backfills: Collection[int], epoch: int) -> Catalog:
+        """The catalog without the twins that some backfills fill; the same when there are none."""
+        kept = tuple(view for view in self.replacements if not (view.twin and view.node.backfill in backfills))
+        if kept == self.replacements:
+            return self
+        return replace(self, version=self.version + 1, replacements=kept)._without_unneeded(epoch)
 
     def with_name(self, name: str, new: str, *, is_table: bool) -> Catalog:
         """Rename a table or view; its readers refer to it by id."""
@@ -308,7 +336,7 @@ class Catalog:
     def _refuse_changing(self, view: ViewDefinition) -> None:
         """A text over a view that is being replaced would mean the old one today and the new one tomorrow."""
         for other in self.replacements:
-            if view.reads(other.replaces[-1]):
+            if not other.twin and view.reads(other.replaces[-1]):
                 raise NameInUse(f"view {other.name} is being replaced", "wait until the new one is filled")
 
     def _check_id(self, given: TableId, name: str) -> None:
@@ -344,6 +372,10 @@ def with_dependents(nodes: Collection[StoredNode], tables: Collection[int]) -> f
     while more := {node.table for node in nodes if node.table not in found and not found.isdisjoint(node.reads)}:
         found |= more
     return frozenset(found)
+
+
+def _replaced(view: ViewDefinition, ready: ViewDefinition) -> ViewDefinition:
+    return replace(view, needs=ready.needs, node=ready.node) if ready.twin else ready
 
 
 Named = TypeVar("Named", TableSchema, ViewDefinition)

@@ -90,7 +90,7 @@ def _defined(
     without: Collection[int],
 ) -> Defined:
     view_id = TableId(catalog.next_id)
-    stored = () if SHARE_NODES in catalog.rules_off else catalog.nodes
+    stored = () if SHARE_NODES in catalog.rules_off else catalog.lasting_nodes
     nodes = assign(lowered, stored, view_id, without=without)
     view = ViewDefinition(
         view_id,
@@ -150,7 +150,7 @@ def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
     statement = parse_statements(view.text)[0]
     if not isinstance(statement, CreateIndex):
         raise InvariantBroken(f"index {view.name} has no definition")
-    then = catalog.as_of(view.id)
+    then = catalog.as_of(view.source.written)
     return _index(then.table_by_id(view.names[0][1]), statement.columns, statement.covered)
 
 

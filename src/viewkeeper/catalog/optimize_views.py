@@ -100,7 +100,9 @@ def _planned_anew(
     new = replace(view, sharing=sharing, rules_off=catalog.rules_off)
     _refuse_unplanned(catalog, new)
     lowered = lower(catalog, new)
-    nodes = assign(lowered, catalog.nodes, TableId(catalog.next_id), without={*stopped, *_foreign(catalog, new)})
+    nodes = assign(
+        lowered, catalog.lasting_nodes, TableId(catalog.next_id), without={*stopped, *_foreign(catalog, new)}
+    )
     needs = tuple(node.table for node in nodes)
     if needs == view.needs and lowered.shown == view.shown:
         return catalog.with_definition(new)

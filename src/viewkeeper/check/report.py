@@ -1,4 +1,4 @@
-"""The report of a check.
+"""The reports of checks and repairs.
 
 In: what was expected and what was found. Out: frozen values that print and go to JSON. Always: `ok` means that nothing
 was found wrong, and every wrong, missing or extra record is named by its view and key.
@@ -30,6 +30,26 @@ class CheckReport:
     records: int  # how many were compared
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()  # what was not compared, and why; not `ok` where it could not be judged, or is all
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """Views put right by one epoch: how many of the records of each it wrote, and how many of their auxiliary tables.
+
+    `rebuilt` are views over a table whose DELTA was wrong: they were filled anew. `before` and `after` are checks: what was
+    found, and what is left. `ok` is that of `after`.
+    """
+
+    ok: bool
+    epoch: int
+    records: dict[str, int]
+    auxiliary: dict[str, int]
+    rebuilt: tuple[str, ...]
+    before: CheckReport
+    after: CheckReport
 
     def __bool__(self) -> bool:
         return self.ok

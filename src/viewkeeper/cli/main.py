@@ -15,6 +15,7 @@ from viewkeeper.cli.demo import demo
 from viewkeeper.cli.failures import EXIT_CODES
 from viewkeeper.cli.group import Command, Group
 from viewkeeper.cli.load import load
+from viewkeeper.cli.repairs import rebuild, repair
 from viewkeeper.cli.reports import check, explain, status
 from viewkeeper.cli.row_commands import changes, delete, get, put, scan
 from viewkeeper.cli.run import run
@@ -64,6 +65,8 @@ _COMMANDS = (
     status,
     explain,
     check,
+    repair,
+    rebuild,
     backup,
     restore,
     compact,

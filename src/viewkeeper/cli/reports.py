@@ -1,12 +1,14 @@
 """Reports: status, explain and check.
 
-In: a store's URL. Out: the state of the store, for people or as JSON. Always: nothing in the store is changed.
+In: a store's URL. Out: the state of the store, for people or as JSON. Always: nothing in the store is changed, but for what
+the last check of each view found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,14 +87,14 @@ def check(
 ) -> None:
     """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17.
 
-    To repair a view, run `CREATE OR REPLACE MATERIALIZED VIEW` with its own text.
+    `status` shows when each view was last checked. To put records right, run `repair`.
     """
     from viewkeeper.client.interrupting import interruptibly
     from viewkeeper.engine.session import cancel_jobs
 
     with open_database(url, read_only=True) as database:
         with quiet_java(), working("Spark starts …") as shown:
-            progress = _counted(shown)
+            progress = counted(shown)
             report = interruptibly(lambda: database.check(views or None, progress=progress), cancel_jobs)
     if json:
         print_json(asdict(report))
@@ -102,7 +104,7 @@ def check(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _counted(shown: object) -> Callable[[int, int], None] | None:
+def counted(shown: object) -> Callable[[int, int], None] | None:
     """Shows on the spinner how many views are judged; None without a spinner."""
     update = getattr(shown, "update", None)
     return update and (lambda done, total: update(f"recomputing the views with Spark: {done:,} of {total:,} …"))
@@ -145,7 +147,8 @@ def _print_status(found: Status) -> None:
     }
     print_facts(facts)
     if found.views:
-        print_rows(("view", "kind", "state"), [(view.name, view.kind, state_of(view)) for view in found.views])
+        columns = ("view", "kind", "state", "size", "last check", "note")
+        print_rows(columns, [_view_row(view) for view in found.views])
     aside = [row for view in found.views for row in _aside_rows(view)]
     if aside:
         print_rows(("view", "row set aside", "reason"), aside)
@@ -159,12 +162,37 @@ def _aside_rows(view: ViewStatus) -> list[tuple[str, str, str]]:
     return [(view.name, to_json_text(key), reason or "not known") for key, reason in listed]
 
 
-def state_of(view: ViewStatus) -> str:
-    """A view's state in a few words."""
-    if view.stopped is not None:
-        return "stopped"
+def _view_row(view: ViewStatus) -> tuple[str, ...]:
+    return view.name, view.kind, view.state, f"about {size_text(view.bytes)}", _check_text(view), note_of(view)
+
+
+def _check_text(view: ViewStatus) -> str:
+    """When the view was last checked or repaired, and what was found."""
+    told = []
+    if view.checked is not None:
+        found = f"{view.checked.findings:,} wrong" if view.checked.findings else "right"
+        told.append(f"{found} at epoch {view.checked.epoch}, {time_text(view.checked.stamp)}")
+    if view.repaired is not None:
+        done = view.repaired.records + view.repaired.auxiliary
+        told.append(f"{done:,} record{'s' * (done != 1)} repaired by epoch {view.repaired.epoch}")
+    return "; ".join(told) or "never"
+
+
+def time_text(stamp: int) -> str:
+    """An instant of the store's clock, in UTC."""
+    return datetime.fromtimestamp(stamp / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def note_of(view: ViewStatus) -> str:
+    """What a view's state means, in a few words."""
+    if view.state == "lagging":
+        return f"{view.lag_changes:,} changes, {view.lag_seconds:.1f} s"
     if view.filling is not None:
         rows, total = view.filling
         return f"filling, {rows:,} of about {total:,} rows"
-    state = "to be filled" if view.ready is None else "degraded" if view.degraded.count else "ready"
-    return state if view.replacement is None else f"{state}; being replaced, {view.replacement}"
+    if view.state == "rebuilding":
+        return "to be filled"
+    counts = ((view.set_aside.count, "rows set aside"), (view.degraded.count, "groups degraded"))
+    told = [f"{count:,} {what}" for count, what in counts if count]
+    told += [] if view.replacement is None else [view.replacement]
+    return "; ".join(told)

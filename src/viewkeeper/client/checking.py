@@ -29,8 +29,10 @@ from viewkeeper.engine.session import default_session
 from viewkeeper.errors import PositionLost, StaleRead
 from viewkeeper.model import epochs
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.verdicts import Checked
 
 if TYPE_CHECKING:
+    from viewkeeper.catalog.catalog import ViewDefinition
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.ports.store import Store
 
@@ -72,7 +74,17 @@ def _check_once(
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
         judged = {case.view.name for case in cases}
         unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
+    _remember(database.store, snapshot.epoch, [(case.view, verdicts[case.view.id]) for case in cases])
     return _report(snapshot.epoch, {case.view.name: verdicts[case.view.id] for case in cases}, faults, unfilled)
+
+
+def _remember(store: Store, epoch: int, verdicts: Sequence[tuple[ViewDefinition, Verdict]]) -> None:
+    """Keep in the store what was found, for `status`; a store that cannot be written keeps nothing."""
+    now = store.now()
+    known = [(view, verdict) for view, verdict in verdicts if verdict.unknown is None]
+    checked = {int(view.node.table): Checked(epoch, now, len(verdict.findings)) for view, verdict in known}
+    if checked and store.is_writable:
+        store.change_epoch_record(lambda record: epochs.check(record, checked))
 
 
 @contextlib.contextmanager
@@ -143,10 +155,15 @@ def _quiet(session: SparkSession) -> Iterator[None]:
         context.setLogLevel("ERROR")
 
 
+def delta_label(table: TableSchema) -> str:
+    """What findings call the DELTA of a table."""
+    return f"DELTA({table.name})"
+
+
 def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:
     key = tuple(table.position(name) for name in table.key)
     shape = Shape(
-        view=f"DELTA({table.name})",
+        view=delta_label(table),
         values=[column.name for column in table.columns],
         doubles=frozenset(),
         expected_key=key,

@@ -117,7 +117,7 @@ class Connection:
                 self.current_table(table)
             return writes.merge(befores)
 
-        return RowWrites(writes.table, writes.keys, merge)
+        return RowWrites(writes.table, writes.keys, merge, writes.repeats)
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Return once all views include the token's write; StaleRead after `timeout` seconds."""

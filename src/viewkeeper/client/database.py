@@ -19,7 +19,7 @@ from viewkeeper.client.views import View
 from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import CheckReport
+    from viewkeeper.check.report import CheckReport, RepairReport
     from viewkeeper.client.pipeline import Pipeline
     from viewkeeper.client.result import Result
     from viewkeeper.client.status import Status
@@ -164,6 +164,37 @@ class Database(Connection):
         from viewkeeper.client.checking import check_views
 
         return check_views(self, views, spark, progress)
+
+    def repair(
+        self,
+        views: Sequence[str] | None = None,
+        *,
+        spark: SparkSession | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RepairReport:
+        """Check views, fill them anew beside themselves, and put right the records that differ, in one epoch.
+
+        Auxiliary tables are put right too, and so are views that share records with those named. A running pipeline does
+        the work; without one it is done here. Writes and readers go on meanwhile.
+        """
+        from viewkeeper.engine.session import require_spark
+
+        self.require_writable()
+        require_spark()
+        from viewkeeper.client.repairing import repair_views
+
+        return repair_views(self, views, spark, progress)
+
+    def rebuild(self, *views: str, spark: SparkSession | None = None) -> tuple[str, ...]:
+        """Fill views anew beside themselves, whatever state they are in; the new records take the place of the old ones.
+
+        Returns the views that were rebuilt: those named, and those that share records with them. Old records are read
+        until then, where the view is not stopped. A running pipeline does the work; without one it is done here.
+        """
+        from viewkeeper.client.repairing import rebuild_views
+
+        self.require_writable()
+        return rebuild_views(self, take_names("views", views), spark)
 
     def status(self) -> Status:
         """Where the pipeline is, how far it lags, how much the log holds."""

@@ -209,7 +209,8 @@ def _show_views(database: Connection) -> Result:
     rows = []
     for view in database.catalog().views:
         state = "ready" if view.node.backfill in filled else "to be filled"
-        state += ", being replaced" if any(other.replaces[-1] == view.id for other in waiting) else ""
+        twins = {"": "replaced", "repair": "repaired", "rebuild": "rebuilt"}
+        state += "".join(f", being {twins[other.twin]}" for other in waiting if other.replaces[-1] == view.id)
         rows.append((view.name, view.kind, ", ".join(column.name for column in view.key), state))
     return Result(("view", "kind", "key", "state"), tuple(rows))
 

@@ -13,31 +13,43 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
+from viewkeeper.model.fills import START
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ViewDefinition
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.schema import TableId
+    from viewkeeper.model.verdicts import Checked, Repaired
 
 LAG_WARNING_CHANGES = 1_000_000
+_SAMPLED_PARTITIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
     """One view: `ready` is the epoch from which on it can be read, None before.
 
-    `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is no longer maintained.
-    `replacement`: how far the version is that will replace it.
+    `state` is one word: "stopped" (neither maintained nor readable), "rebuilding" (being filled, not readable yet),
+    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait) or "fresh". Epochs are
+    atomic over all views, so all lag alike. `bytes`: about how large its records and auxiliary tables are, those shared with
+    other views included. `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is no
+    longer maintained. `replacement`: how far the version is that will replace it, or that it is compared with.
     """
 
     name: str
     kind: str
+    state: str
+    lag_changes: int
+    lag_seconds: float
+    bytes: int
     ready: int | None
     filling: tuple[int, int] | None = None
     stopped: str | None = None
     set_aside: Listed = NONE
     degraded: Listed = NONE
     replacement: str | None = None
+    checked: Checked | None = None
+    repaired: Repaired | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +97,9 @@ def read_status(database: Connection) -> Status:
     pid = store.claimed_by()
     with Snapshot(database) as snapshot:
         catalog = snapshot.catalog
-        views = tuple(_view_status(database, snapshot, record, view) for view in catalog.views)
+        views = tuple(
+            _view_status(database, snapshot, record, view, (waiting.changes, seconds)) for view in catalog.views
+        )
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -101,18 +115,50 @@ def read_status(database: Connection) -> Status:
     )
 
 
-def _view_status(database: Connection, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition) -> ViewStatus:
+def _view_status(
+    database: Connection, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition, lag: tuple[int, float]
+) -> ViewStatus:
     stopped, filling = why_stopped(view, record), record.filling.get(view.node.backfill)
+    ready = record.filled.get(view.node.backfill) if stopped is None else None
+    aside = set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key))
+    failing = degraded(snapshot, view)
+    has_troubles = bool(aside.count or failing.count)
     return ViewStatus(
-        view.name,
-        view.kind,
-        record.filled.get(view.node.backfill) if stopped is None else None,
-        (filling.rows, filling.total) if filling and stopped is None else None,
-        stopped,
-        set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key)),
-        degraded(snapshot, view),
-        _replacement(snapshot.catalog, record, view),
+        name=view.name,
+        kind=view.kind,
+        state=_state(is_stopped=stopped is not None, is_ready=ready is not None, has_troubles=has_troubles, lag=lag[0]),
+        lag_changes=lag[0],
+        lag_seconds=lag[1],
+        bytes=_about_bytes(database, snapshot.catalog, view),
+        ready=ready,
+        filling=(filling.rows, filling.total) if filling and stopped is None else None,
+        stopped=stopped,
+        set_aside=aside,
+        degraded=failing,
+        replacement=_replacement(snapshot.catalog, record, view),
+        checked=record.checked.get(view.node.table),
+        repaired=record.repaired.get(view.node.table),
     )
+
+
+def _state(*, is_stopped: bool, is_ready: bool, has_troubles: bool, lag: int) -> str:
+    if is_stopped or not is_ready:
+        return "stopped" if is_stopped else "rebuilding"
+    return "degraded" if has_troubles else "lagging" if lag else "fresh"
+
+
+def _about_bytes(database: Connection, catalog: Catalog, view: ViewDefinition) -> int:
+    """As many records as are counted, times the mean size of some."""
+    store, total = database.store, 0
+    for table in [table for node in catalog.stored(view) for table in node.tables]:
+        if count := store.count_records(table):
+            parts = range(min(_SAMPLED_PARTITIONS, store.partitions))
+            some = [
+                store.record_borders(table, part, START, rows_max=50, bytes_max=1 << 20, pieces=1) for part in parts
+            ]
+            rows = sum(borders.rows for borders in some)
+            total += round(count * sum(borders.bytes for borders in some) / rows) if rows else 0
+    return total
 
 
 def _reason(database: Connection, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
@@ -124,11 +170,13 @@ def _reason(database: Connection, view: ViewDefinition, listed: TableId, key: by
 def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) -> str | None:
     for other in catalog.replacements:
         if other.replaces[-1] == view.id:
+            what = {"": "being replaced", "repair": "being repaired", "rebuild": "being rebuilt"}[other.twin]
             stopped = why_stopped(other, record)
             if stopped is not None:
-                return f"stopped: {stopped}"
+                return f"{what}, stopped: {stopped}"
             filling = record.filling.get(other.node.backfill)
-            return "waiting to be filled" if filling is None else f"{filling.rows:,} of about {filling.total:,} rows"
+            how_far = "waiting" if filling is None else f"{filling.rows:,} of about {filling.total:,} rows"
+            return f"{what}, {how_far}"
     return None
 
 
@@ -142,6 +190,11 @@ def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...]) -> tuple
     if waiting:
         found.append(f"to be filled by the pipeline: {', '.join(waiting)}")
     found += [f"view {view.name} is stopped: {view.stopped}" for view in views if view.stopped]
+    found += [
+        f"view {view.name} had {view.checked.findings:,} wrong records at epoch {view.checked.epoch}: repair it"
+        for view in views
+        if view.checked and view.checked.findings and not (view.repaired and view.repaired.epoch > view.checked.epoch)
+    ]
     for view in views:
         if view.set_aside.count:
             rows = f"{view.set_aside.count:,} row{'s' * (view.set_aside.count > 1)}"

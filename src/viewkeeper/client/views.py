@@ -318,7 +318,7 @@ class View:
     def _not_ready(self, definition: ViewDefinition) -> NotReady:
         reason = why_stopped(definition, self._database.store.read_epoch_record())
         if reason is not None:
-            return NotReady(f"{_label(definition)} is stopped: {reason}", "DROP it and CREATE it again")
+            return NotReady(f"{_label(definition)} is stopped: {reason}", "viewkeeper rebuild fills it anew")
         hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
         return NotReady(f"{_label(definition)} is not filled yet", hint)
 

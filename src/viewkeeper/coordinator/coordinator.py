@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -27,9 +27,12 @@ from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.measured import MEASURED, Measured
-from viewkeeper.model.positions import Positions, covers
+from viewkeeper.model.positions import Cut, Positions, covers
+from viewkeeper.model.verdicts import Repaired
+from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
+from viewkeeper.plan.repairs import done_with, due_repair, repair_plan
 from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
@@ -101,11 +104,12 @@ class Coordinator:
         return record
 
     def has_reached(self, goal: Positions) -> bool:
-        """Whether `goal` is committed, nothing is in flight and every view is filled."""
+        """Whether `goal` is committed, nothing is in flight, every view is filled and no repair is due."""
         record = self._store.read_epoch_record()
         catalog = Catalog.from_json(self._store.read_catalog())
         is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
-        return record.inflight is None and is_filled and covers(record.positions, goal)
+        is_done = record.inflight is None and due_repair(catalog, record) is None
+        return is_done and is_filled and covers(record.positions, goal)
 
     def close(self) -> None:
         """Shut down in order after the last step; recovery from a crash does not need this."""
@@ -170,6 +174,8 @@ class Coordinator:
         change.
         """
         self._require_same_log(record)
+        if (repair := self._plan_repair(record)) is not None:
+            return repair
         is_read, known = True, None
         while True:
             # what nobody reads can be skipped at once
@@ -190,11 +196,25 @@ class Coordinator:
         views = frozenset(view.node.table for view in catalog.kept)
         return steps.Planned(stop, self._planned[0] if self._planned else "", chunks, views, has_work)
 
+    def _plan_repair(self, record: EpochRecord) -> steps.Planned | None:
+        """An epoch without changes, which compares views with their twins; None when none is due."""
+        catalog = Catalog.from_json(self._store.read_catalog())
+        due = due_repair(catalog, record)
+        if due is None:
+            return None
+        failpoint("repair.due")
+        self._keep_plan(repair_plan(catalog, due))
+        views = frozenset(view.node.table for view in catalog.kept)
+        stop = Cut(record.positions, record.stamp, 0)
+        return steps.Planned(stop, self._planned[0] if self._planned else "", (), views, True, due.backfill)
+
     def _begin(self, planned: steps.Planned) -> steps.Begun:
         owner = self._state.owner
         begun = swap_record(
             self._store,
-            lambda record: epochs.begin(record, owner, planned.stop, planned.plan, planned.chunks, planned.views),
+            lambda record: epochs.begin(
+                record, owner, planned.stop, planned.plan, planned.chunks, planned.views, planned.repair
+            ),
         )
         failpoint("begin.swapped")
         return steps.Begun(begun)
@@ -210,7 +230,8 @@ class Coordinator:
         except EpochFailed as error:
             return steps.RunFailed(epoch, error, self._size(epoch))
         failpoint("run.receipts")
-        return steps.Ran(epoch, counts, Measured() if epoch.chunks else self._measure(plan, counts))
+        is_usual = not epoch.chunks and not epoch.repair
+        return steps.Ran(epoch, counts, self._measure(plan, counts) if is_usual else Measured())
 
     def _give_up(self, failed: steps.RunFailed) -> steps.GivenUp:
         owner = self._state.owner
@@ -227,7 +248,11 @@ class Coordinator:
         owner, checksums = self._state.owner, self._store.checksums(epoch.stop.positions)
         catalog = Catalog.from_json(self._store.read_catalog())
         tables = frozenset(number for node in catalog.nodes for number in (node.table, node.backfill))
-        record = swap_record(self._store, lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables))
+        repairs = self._plan_of(epoch).repairs
+        repaired = _repaired(catalog, repairs, epoch, ran.counts, self._store.now()) if repairs else {}
+        record = swap_record(
+            self._store, lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired)
+        )
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
@@ -248,11 +273,16 @@ class Coordinator:
         return 0 if scaling is None or scaling.bounds.is_fixed else self._store.waiting(record.positions).changes
 
     def _replace_views(self, record: EpochRecord) -> None:
-        """Between two epochs: replace views by their replacements that are filled."""
+        """Between two epochs: replace views by their replacements that are filled, and drop twins that are done with."""
+
+        def change(catalog: Catalog) -> Catalog:
+            changed = catalog.with_replaced(record.filled, record.committed)
+            return changed.without_twins(done_with(changed, record), record.committed)
+
         catalog = Catalog.from_json(self._store.read_catalog())
-        if catalog.with_replaced(record.filled, record.committed) is not catalog:
+        if change(catalog) is not catalog:
             failpoint("replace.ready")
-            swap_catalog(self._store, lambda catalog: catalog.with_replaced(record.filled, record.committed))
+            swap_catalog(self._store, change)
             failpoint("replace.swapped")
 
     def _measure(self, plan: PhysicalPlan, counts: Counts) -> Measured:
@@ -294,6 +324,20 @@ class Coordinator:
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",
                     "restore the whole store, not a part of it",
                 )
+
+
+def _repaired(
+    catalog: Catalog, repairs: Sequence[RepairNode], epoch: Inflight, counts: Counts, now: int
+) -> dict[int, Repaired]:
+    """What an epoch put right in each view, by its own table: the same, also where an earlier run wrote a part."""
+    compared = {node.table for node in repairs}
+    differed = {table: work.inputs for table, work in counts.tables.items() if table in compared}
+    found = {}
+    for view in [view for view in catalog.views if view.node.table in compared]:
+        own, tables = view.node.table, {table for node in catalog.stored(view) for table in node.tables}
+        auxiliary = sum(differed.get(table, 0) for table in tables if table != own)
+        found[int(own)] = Repaired(epoch.repair, epoch.epoch, now, differed.get(own, 0), auxiliary)
+    return found
 
 
 def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: EpochFailed) -> EpochRecord:

@@ -79,6 +79,7 @@ class Planned:
     chunks: tuple[Chunk, ...]
     views: frozenset[int]
     has_work: bool
+    repair: int = 0  # the backfill of the twins that it would compare views with
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceViews:
-    """Replace views by their replacements that are filled."""
+    """Replace views by their replacements that are filled, and drop twins that are compared."""
 
     record: EpochRecord
 

@@ -52,7 +52,7 @@ class SparkRunner:
         self.view_managers = managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        work, began = _work_of(plan, epoch), time.monotonic()
+        work, began = _work_of(self._store, plan, epoch), time.monotonic()
         try:
             if self._is_bound_here or self._is_small(work) or self._is_better_here(work):
                 counts = run_here(self._store, plan, epoch, self.settings.work)
@@ -88,7 +88,9 @@ class SparkRunner:
         return work <= self.settings.meanwhile_work and not self._session.is_ready
 
 
-def _work_of(plan: PhysicalPlan, epoch: Inflight) -> int:
+def _work_of(store: Store, plan: PhysicalPlan, epoch: Inflight) -> int:
+    if plan.repairs:
+        return sum(store.count_records(node.table) + store.count_records(node.twin) for node in plan.repairs)
     changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
     return changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _edges(plan, c) for c in epoch.chunks)
 

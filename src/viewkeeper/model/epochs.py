@@ -17,6 +17,7 @@ from viewkeeper.model.fills import BackfillProgress, Chunk, advance
 from viewkeeper.model.keeping import Keeping
 from viewkeeper.model.plain import fields_to_plain, from_plain
 from viewkeeper.model.positions import Cut, Positions, Stream, covers
+from viewkeeper.model.verdicts import Checked, Repaired
 
 READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (R4)
 
@@ -33,6 +34,7 @@ class Inflight:
     aborted: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
     indexed: frozenset[int] = frozenset()  # tables for which the epoch indexes the records it writes
+    repair: int = 0  # the backfill of the twins that the epoch compares views with, if it does that
 
     def to_json(self) -> dict:
         value = fields_to_plain(self)
@@ -69,6 +71,8 @@ class EpochRecord:
     pins: dict[str, tuple[int, int]]  # reader -> the epoch that it reads, and the stamp until which that is kept
     inflight: Inflight | None
     keeping: Keeping = field(default_factory=Keeping)
+    checked: dict[int, Checked] = field(default_factory=dict)  # table of a view's own node -> its last check
+    repaired: dict[int, Repaired] = field(default_factory=dict)  # the same -> its last repair
 
     @staticmethod
     def first(incarnation: str) -> EpochRecord:
@@ -98,8 +102,12 @@ def begin(
     plan: str,
     chunks: tuple[Chunk, ...] = (),
     views: frozenset[int] = frozenset(),
+    repair: int = 0,
 ) -> EpochRecord:
-    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views, `views` the tables they show."""
+    """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views, `views` the tables they show.
+
+    `repair`: the backfill of the twins that it compares views with.
+    """
     _require_owner(record, owner)
     if record.inflight:
         raise InvariantBroken(f"epoch {record.inflight.epoch} is in flight and another was begun")
@@ -108,14 +116,22 @@ def begin(
     asked = record.keeping.floor(record.committed, stop.stamp, record.floor)
     floor = max(record.floor, min([record.recent[-1], asked, *(kept for kept, _ in pins.values())]))
     indexed = views if record.keeping else frozenset()
-    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.aborted, chunks, indexed)
+    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.aborted, chunks, indexed, repair)
     return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight, keeping=record.keeping.begun(epoch))
 
 
 def commit(
-    record: EpochRecord, owner: str, epoch: int, checksums: dict[Stream, int], tables: frozenset[int]
+    record: EpochRecord,
+    owner: str,
+    epoch: int,
+    checksums: dict[Stream, int],
+    tables: frozenset[int],
+    repaired: Mapping[int, Repaired] = MappingProxyType({}),
 ) -> EpochRecord:
-    """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist."""
+    """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist.
+
+    `repaired`: what it did in the views that it put right.
+    """
     _require_owner(record, owner)
     inflight = record.inflight
     if inflight is None or inflight.epoch != epoch:
@@ -139,6 +155,8 @@ def commit(
         filled=filled,
         filling=filling,
         stopped={table: reason for table, reason in record.stopped.items() if table in tables},
+        checked={table: one for table, one in record.checked.items() if table in tables},
+        repaired={table: one for table, one in (record.repaired | dict(repaired)).items() if table in tables},
         inflight=None,
         keeping=record.keeping.committed(epoch, inflight.stop.stamp),
     )
@@ -162,8 +180,9 @@ def abort(record: EpochRecord, owner: str, stopped: Mapping[int, str] = MappingP
 
 
 def is_same_step(found: EpochRecord, tried: EpochRecord) -> bool:
-    """Whether the owner's swap of `tried` was applied: `found` equals it, or differs only in readers' pins (R5)."""
-    return found.version >= tried.version and replace(found, version=tried.version, pins=tried.pins) == tried
+    """Whether the owner's swap of `tried` was applied: `found` equals it, or differs in what readers write (R5)."""
+    same = replace(found, version=tried.version, pins=tried.pins, checked=tried.checked)
+    return found.version >= tried.version and same == tried
 
 
 def pin(record: EpochRecord, name: str, epoch: int, until: int) -> EpochRecord:
@@ -176,6 +195,11 @@ def pin(record: EpochRecord, name: str, epoch: int, until: int) -> EpochRecord:
 def keep(record: EpochRecord, epochs: int, seconds: float) -> EpochRecord:
     """Keep versions of at least so many epochs, and of so many seconds, from the next epoch on."""
     return _next(record, keeping=replace(record.keeping, epochs=epochs, seconds=seconds))
+
+
+def check(record: EpochRecord, checked: Mapping[int, Checked]) -> EpochRecord:
+    """Remember what a check found."""
+    return _next(record, checked=record.checked | dict(checked))
 
 
 def unpin(record: EpochRecord, name: str) -> EpochRecord:

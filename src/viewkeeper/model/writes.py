@@ -14,8 +14,9 @@ Image = bytes | None  # a row's bytes, or None where there is no row
 
 @dataclass(frozen=True, slots=True)
 class RowWrites:
-    """Writes to distinct rows of one table."""
+    """Writes to distinct rows of one table; a row that stays as it is is not written, unless `repeats`."""
 
     table: int
     keys: Sequence[bytes]
     merge: Callable[[list[Image]], list[Image]]
+    repeats: bool = False

@@ -18,6 +18,7 @@ from viewkeeper.model.counts import Counts, Kinds, add_up
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.operators.apply import Changes
+from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input
 from viewkeeper.operators.contributions import first_contribution
 from viewkeeper.operators.delta import log_events
@@ -25,8 +26,9 @@ from viewkeeper.operators.delta_rows import Delta, delta_of_changes, delta_of_ro
 from viewkeeper.operators.duck import forget_relations
 from viewkeeper.operators.operator import Reader
 from viewkeeper.operators.registry import EDGE_OPERATORS, OPERATORS
+from viewkeeper.operators.repair import differences
 from viewkeeper.operators.splits import Split, chunk_of, opening_chunk
-from viewkeeper.plan.nodes import AggregateNode, DeltaNode, Node
+from viewkeeper.plan.nodes import AggregateNode, AppliedNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
@@ -55,7 +57,7 @@ class DeltaCollector:
             for given in self._readers[kind].read(mine, delta):
                 self.add(*given)
 
-    def add_output(self, node: Node | DeltaNode, given: Delta | Changes) -> None:
+    def add_output(self, node: AppliedNode, given: Delta | Changes) -> None:
         """A node's output, for its readers. The rows of a backfill's chunk are as of the epoch before."""
         if isinstance(given, Delta):
             self.add_delta(self._plan.readers(node.gives), given)
@@ -99,7 +101,10 @@ def read_split(
     failpoint("split.start")
     collector = DeltaCollector(plan, epoch, settings)
     reader = _SplitReader(store, plan, epoch, split, collector)
-    counts = reader.read_changes() if split.chunk is None else reader.read_rows(epoch.chunks[split.chunk])
+    if plan.repairs:
+        counts = reader.read_differences()
+    else:
+        counts = reader.read_changes() if split.chunk is None else reader.read_rows(epoch.chunks[split.chunk])
     failpoint("split.read")
     inputs = collector.inputs()
     forget_relations()
@@ -155,6 +160,13 @@ class _SplitReader:
             if isinstance(node, AggregateNode) and node.always and opening_chunk(epoch, node.backfill) == split.chunk:
                 self.collector.add(node.table, GROUPS, first_contribution(node))
         return Counts(rows_read=count)
+
+    def read_differences(self) -> Counts:
+        """What is to be put right in the tables of a repair, in one partition."""
+        for node in self.plan.repairs:
+            with blamed(node.twin):
+                self.collector.add(node.table, ROWS, differences(self.store, node, self.split.part, self.epoch))
+        return Counts()
 
 
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:

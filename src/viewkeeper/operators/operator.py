@@ -18,10 +18,10 @@ from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import Channel, Input
 from viewkeeper.operators.delta_rows import Delta
 from viewkeeper.operators.record_events import fewer_events, last_events
-from viewkeeper.plan.nodes import DeltaNode, Node
+from viewkeeper.plan.nodes import AppliedNode, Node
 from viewkeeper.settings import WorkSettings
 
-N = TypeVar("N", bound=Node | DeltaNode)
+N = TypeVar("N", bound=AppliedNode)
 R = TypeVar("R", bound=Node)
 Reader = tuple[Node, int]  # a node, and one of its edges by index
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from viewkeeper.operators.messages import Message
 from viewkeeper.operators.receipts import Failure, Receipt, Task
 from viewkeeper.operators.registry import OPERATORS
 from viewkeeper.operators.splits import Split, plan_splits
-from viewkeeper.plan.nodes import DeltaNode, Node
+from viewkeeper.plan.nodes import AppliedNode, DeltaNode, RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.store import Store
@@ -55,7 +55,7 @@ class EpochProgram:
         owners: Sequence[int],
         settings: WorkSettings,
     ) -> EpochProgram:
-        splits = plan_splits(log, plan, epoch, pieces=max(owners) + 1)
+        splits = plan_splits(log, plan, epoch, pieces=max(owners) + 1, partitions=len(owners))
         return EpochProgram(plan, epoch, tuple(splits), tuple(owners), settings)
 
     @property
@@ -63,7 +63,7 @@ class EpochProgram:
         return max(self.owners) + 1
 
     @property
-    def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
+    def stages(self) -> tuple[tuple[AppliedNode, ...], ...]:
         """The nodes that are applied together, from stage 1 on; stage 0 reads."""
         return self.plan.stages or ((),)
 
@@ -138,7 +138,7 @@ class StagePart:
     store: Store
     plan: PhysicalPlan
     epoch: Inflight
-    nodes: Sequence[Node | DeltaNode]
+    nodes: Sequence[AppliedNode]
     owned: tuple[bool, ...]  # of all shards, those of the manager
     settings: WorkSettings
     counts: Counts = field(default_factory=Counts)
@@ -152,7 +152,7 @@ class StagePart:
         for node in self.nodes:
             if channels := _by_channel(one for one in inputs if one.table == node.table):
                 applier.store.add_input(node.table, sum(len(rows) for tables in channels.values() for rows in tables))
-                with nullcontext() if isinstance(node, DeltaNode) else blamed(node.table):
+                with _blamed_for(node):
                     yield from self._apply_node(applier, node, channels, collector)
         yield collector.inputs()
         forget_relations()
@@ -163,7 +163,7 @@ class StagePart:
     def _apply_node(
         self,
         applier: Applier,
-        node: Node | DeltaNode,
+        node: AppliedNode,
         channels: dict[Channel, list[pa.Table]],
         collector: DeltaCollector,
     ) -> Iterator[list[Input]]:
@@ -173,12 +173,19 @@ class StagePart:
             for channel, tables in channels.items()
         }
         for channel, events in whole.items():
-            if channel.kind == "aside" and not isinstance(node, DeltaNode):
+            if channel.kind == "aside" and not isinstance(node, (DeltaNode, RepairNode)):
                 applier.put_events(node.edges[channel.number].aside or 0, events)
         for given in operator.apply(applier, node, whole):
             collector.add_output(node, given)
             if collector.rows >= self.settings.rows_handed_on:
                 yield collector.inputs()
+
+
+def _blamed_for(node: AppliedNode) -> AbstractContextManager[None]:
+    """Whoever stops when the node's work fails: nobody for a DELTA, the twin for a repair."""
+    if isinstance(node, DeltaNode):
+        return nullcontext()
+    return blamed(node.twin if isinstance(node, RepairNode) else node.table)
 
 
 def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:

@@ -1,7 +1,7 @@
 """The table of operators: one for each kind of node.
 
 In: a kind of node. Out: its operator. Always: every kind of node that a plan may hold (`NODE_KINDS`) is
-here, and `DeltaNode`, which the plan derives from its tables.
+here, and `DeltaNode`, which the plan derives from its tables, and `RepairNode`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from viewkeeper.operators.delta import DeltaOperator
 from viewkeeper.operators.join import JoinOperator
 from viewkeeper.operators.operator import EdgeOperator, Operator
 from viewkeeper.operators.project import ProjectOperator
+from viewkeeper.operators.repair import RepairOperator
 from viewkeeper.operators.topn import TopOperator
-from viewkeeper.plan.nodes import AggregateNode, DeltaNode, JoinNode, ProjectNode, TopNode
+from viewkeeper.plan.nodes import AggregateNode, DeltaNode, JoinNode, ProjectNode, RepairNode, TopNode
 
 EDGE_OPERATORS: dict[type, type[EdgeOperator]] = {
     ProjectNode: ProjectOperator,
@@ -20,4 +21,4 @@ EDGE_OPERATORS: dict[type, type[EdgeOperator]] = {
     JoinNode: JoinOperator,
     TopNode: TopOperator,
 }
-OPERATORS: dict[type, type[Operator]] = {**EDGE_OPERATORS, DeltaNode: DeltaOperator}
+OPERATORS: dict[type, type[Operator]] = {**EDGE_OPERATORS, DeltaNode: DeltaOperator, RepairNode: RepairOperator}

@@ -20,7 +20,10 @@ _NONE, _FIRST = Stream(""), Position(0)
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A range (start, stop] of a stream; or, with `chunk`, the rows of a key range with low < key <= high."""
+    """A range (start, stop] of a stream; or, with `chunk`, the rows of a key range with low < key <= high.
+
+    In an epoch of repairs: a partition, `part`.
+    """
 
     number: int
     stream: Stream = _NONE
@@ -33,9 +36,11 @@ class Split:
     opens: bool = False  # also emits the records that exist over an empty base
 
 
-def plan_splits(log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int) -> list[Split]:
+def plan_splits(
+    log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int, partitions: int = 0
+) -> list[Split]:
     """The input work of an epoch; each stream's range is cut in about `pieces`."""
-    splits: list[Split] = []
+    splits = [Split(part, part=part) for part in range(partitions if plan.repairs else 0)]
     if plan.reads_log(epoch.chunks):
         for stream, stop in sorted(epoch.stop.positions.items()):
             start = epoch.start.get(stream, _FIRST)

@@ -379,7 +379,27 @@ class DeltaNode:
         return self.source.id
 
 
+@dataclass(frozen=True, slots=True)
+class RepairNode:
+    """A table whose records are put right: those that differ from their twins, and no others.
+
+    `group` and `slots`, where not 0: the table is a PRE-AGGREGATION, with that group key and so many slots. How its
+    values are divided into blocks depends on their history, so groups are compared, not blocks.
+    """
+
+    table: TableId
+    twin: TableId
+    group: tuple[Column, ...] = ()
+    slots: int = 0
+
+    @property
+    def gives(self) -> TableId:
+        """Nothing reads it in a repair."""
+        return self.table
+
+
 Node = ProjectNode | AggregateNode | JoinNode | TopNode
+AppliedNode = Node | DeltaNode | RepairNode
 NODE_KINDS: dict[str, type] = {"project": ProjectNode, "aggregate": AggregateNode, "join": JoinNode, "top": TopNode}
 
 

@@ -16,7 +16,7 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.plain import from_plain, remembered, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, DeltaNode, Node, ProjectNode
+from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, AppliedNode, DeltaNode, Node, ProjectNode, RepairNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,12 @@ class PhysicalPlan:
     """All nodes of one epoch, and the base tables they read.
 
     δ needs no node: a table with a DELTA goes through it first; any other table's log holds a row before and after.
+    An epoch of `repairs` does nothing else: it reads no log and fills no view.
     """
 
     tables: tuple[TableSchema, ...]
     nodes: tuple[Node, ...]
+    repairs: tuple[RepairNode, ...] = ()
 
     @property
     def deltas(self) -> tuple[DeltaNode, ...]:
@@ -35,22 +37,24 @@ class PhysicalPlan:
         return tuple(DeltaNode(table.delta, table) for table in self.tables if table.delta is not None)
 
     @property
-    def stages(self) -> tuple[tuple[Node | DeltaNode, ...], ...]:
+    def stages(self) -> tuple[tuple[AppliedNode, ...], ...]:
         """All nodes, by when they are applied: DELTAs first, then each node as soon as all that it reads is available.
 
         The nodes of a stage are applied together; between stages is a shuffle.
         """
+        if self.repairs:
+            return (self.repairs,)
         levels: dict[int, int] = {}
         for node in self.nodes:
             levels[node.table] = 1 + max((levels.get(edge.source, 0) for edge in node.edges), default=0)
-        found: list[tuple[Node | DeltaNode, ...]] = [self.deltas] if self.deltas else []
+        found: list[tuple[AppliedNode, ...]] = [self.deltas] if self.deltas else []
         for level in range(1, max(levels.values(), default=0) + 1):
             found.append(tuple(node for node in self.nodes if levels[node.table] == level))
         return tuple(found)
 
-    def node(self, table: int) -> Node | DeltaNode:
+    def node(self, table: int) -> AppliedNode:
         """The node whose own table this is."""
-        for node in (*self.nodes, *self.deltas):
+        for node in (*self.nodes, *self.deltas, *self.repairs):
             if node.table == table:
                 return node
         raise InvariantBroken(f"no node of the plan has table {table}")
@@ -125,13 +129,15 @@ class PhysicalPlan:
         return hashlib.blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        return {"tables": to_plain(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
+        plain = {"tables": to_plain(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
+        return plain | ({"repairs": to_plain(self.repairs)} if self.repairs else {})
 
     @staticmethod
     @remembered
     def from_json(value: dict) -> PhysicalPlan:
         tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
-        return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]))
+        repairs = tuple(from_plain(RepairNode, node) for node in value.get("repairs", ()))
+        return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]), repairs)
 
 
 def node_to_json(node: Node) -> dict[str, object]:

@@ -131,7 +131,8 @@ class StoreNode(Protocol):
         """What a group changes of the rows found, and the size of the rows in bytes."""
         afters = group.merge(befores)
         size = self._limits.require_room(befores, afters)
-        changed = [i for i, (before, after) in enumerate(zip(befores, afters, strict=True)) if before != after]
+        images = enumerate(zip(befores, afters, strict=True))
+        changed = [i for i, (before, after) in images if before != after or group.repeats]
         told: list[Image] = [befores[i] for i in changed] if self._before_images else [None] * len(changed)
         return (group.table, [group.keys[i] for i in changed], told, [afters[i] for i in changed]), size
 

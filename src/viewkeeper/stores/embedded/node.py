@@ -251,7 +251,10 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
     # epoch. A task this late must not take the rest for the whole.
     found = cursor.set_range(position_key(start + 1))
     if not found or position_of(cursor.key()) - logformat.decode_header(cursor.value()).count > start:
-        raise PositionLost(f"the log no longer holds position {start + 1}", "the epoch that asks for it is over")
+        raise PositionLost(
+            f"the log no longer holds position {start + 1}",
+            "what asked for it is over; a view that lacks it is filled anew by viewkeeper rebuild",
+        )
     last, enough = position_key(stop), position_key(start + _DECODED_CHANGES_MAX)
     for key, entry in cursor.iternext():
         if key > last or (entries and (key > enough or size > _DECODED_BYTES_MAX)):

@@ -132,7 +132,8 @@ class Node(StoreNode):
             found = self.find_entry(start + 1)
             if found is None or found[0] - found[1].count > start:
                 raise PositionLost(
-                    f"the log no longer holds position {start + 1}", "the epoch that asks for it is over"
+                    f"the log no longer holds position {start + 1}",
+                    "what asked for it is over; a view that lacks it is filled anew by viewkeeper rebuild",
                 )
             low = bisect_left(self._ends, start + 1)
             high = bisect_right(self._ends, min(stop, max(found[0], start + _READ_CHANGES_MAX)))

@@ -1,0 +1,84 @@
+"""Repairs: repair and rebuild.
+
+In: a store's URL and names of views. Out: views whose records are right, and what was done. Always: a pipeline that runs does
+the work, and without one this process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from viewkeeper.cli.answers import print_rows
+from viewkeeper.cli.failures import CHECK_FAILED
+from viewkeeper.cli.jsonlines import print_json
+from viewkeeper.cli.opening import open_database
+from viewkeeper.cli.options import JsonObject, Url
+from viewkeeper.cli.output import print_text, working
+from viewkeeper.cli.quiet import quiet_java
+from viewkeeper.cli.reports import counted, print_report
+
+if TYPE_CHECKING:
+    from viewkeeper.check.report import RepairReport
+
+
+def repair(
+    url: Url,
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
+    ] = None,
+    json: JsonObject = False,
+) -> None:
+    """Put wrong, missing and extra records right, in one epoch. Exit code 1 when a view is still wrong. Needs Java 17.
+
+    Views are checked, filled anew beside themselves, compared with that record by record, auxiliary tables too, and checked
+    again; only records that differ are written. Views that share records are repaired together. Writers, readers and the
+    pipeline go on; a pipeline that runs does the work. A view that is stopped needs `rebuild`.
+    """
+    from viewkeeper.client.interrupting import interruptibly
+    from viewkeeper.engine.session import cancel_jobs
+
+    with open_database(url) as database:
+        with quiet_java(), working("Spark starts …") as shown:
+            progress = counted(shown)
+            report = interruptibly(lambda: database.repair(views or None, progress=progress), cancel_jobs)
+    if json:
+        print_json(asdict(report))
+    else:
+        _print_repair(report)
+    if not report.ok:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def rebuild(
+    url: Url,
+    views: Annotated[list[str], typer.Argument(metavar="VIEW…", help="Views.", show_default=False)],
+    json: JsonObject = False,
+) -> None:
+    """Fill views anew beside themselves, and let the new records take the place of the old ones.
+
+    The way out for a view that is stopped, or whose records cannot be read. Views that share records with those named are
+    rebuilt too. What can be read is read as it was until the new records are complete; a pipeline that runs does the work.
+    """
+    with open_database(url) as database, quiet_java(), working("filling the views anew …"):
+        rebuilt = database.rebuild(*views)
+        epoch = database.epoch
+    if json:
+        print_json({"views": rebuilt, "epoch": epoch})
+    else:
+        print_text(f"rebuilt at epoch {epoch}: {', '.join(rebuilt)}", style="green")
+
+
+def _print_repair(report: RepairReport) -> None:
+    written = [(name, count, report.auxiliary[name]) for name, count in report.records.items()]
+    changed = [row for row in written if row[1] or row[2]]
+    if changed:
+        print_text(f"repaired by epoch {report.epoch}:")
+        print_rows(("view", "records", "auxiliary records"), changed)
+    elif report.records:
+        print_text(f"no record differs, nothing was written by epoch {report.epoch}")
+    if report.rebuilt:
+        print_text(f"rebuilt, because rows as of the last epoch were wrong: {', '.join(report.rebuilt)}")
+    print_report(report.after)

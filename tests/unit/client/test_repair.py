@@ -1,0 +1,341 @@
+"""Repair: records that differ from what the views' texts say are put right, in one epoch, and no others are written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.duck_judge import BELOW, TEXTS, DuckRecompute
+from tests.support.dump import contents, dump, written_by
+from tests.support.planting import (
+    change_record,
+    change_row_of_delta,
+    change_stored,
+    row_of_delta,
+    stored_records,
+    view_keys,
+)
+from tests.support.running import keep_up
+from viewkeeper.catalog.twins import with_twins
+from viewkeeper.check.report import RepairReport
+from viewkeeper.client import checking, repairing
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.stores.versions import versions_of
+
+SHAPES = BELOW | TEXTS | {
+    "ends": "SELECT g, MIN(x) AS lo, MAX(f) AS hi, COUNT(DISTINCT x) AS n, SUM(DISTINCT f) AS s FROM t GROUP BY g",
+    "spread": "SELECT MIN(k) AS a, COUNT(DISTINCT k) AS n, SUM(f) AS s, VAR_POP(x) AS v FROM t",
+    "outer_pairs": "SELECT t.k, u.k AS o, u.x FROM t LEFT JOIN u ON t.g = u.g AND u.x > t.x",
+    "full_sums": "SELECT u.x, COUNT(*) AS n, MIN(t.x) AS lo FROM t FULL JOIN u ON t.x = u.x GROUP BY u.x",
+    "not_in": "SELECT k FROM t WHERE x NOT IN (SELECT x FROM u WHERE x > 20)",
+    "in_both": "SELECT x FROM t INTERSECT SELECT x FROM u",
+    "fallible": "SELECT k, 10 div (x - 3) AS y FROM t",
+    "too_large": "SELECT g, SUM(w) AS s, COUNT(*) AS n FROM t GROUP BY g",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["on", "off"], ids=["before-images", "plain log"])
+def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]:
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images={request.param}") as db:
+        for name in "tu":
+            db.execute(f"CREATE TABLE {name} (k STRING PRIMARY KEY, g STRING, x INT, f DOUBLE, w BIGINT)")
+        monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
+        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        yield db
+
+
+def live(db: vk.Database, changes: int, *, seed: int = 5) -> Coordinator:
+    """Rows that come, change and go, in many epochs."""
+    source, coordinator = random.Random(seed), keep_up(db)
+    doubles = (None, -0.0, 0.0, 0.1, 0.25, 5e-324)
+    for number in range(changes):
+        table, key = db.table(source.choice("tttu")), f"k{source.randrange(changes // 5)}"
+        if source.random() < 0.3:
+            table.delete(key)
+        else:
+            x, w = source.choice([None, *range(40)]), source.choice([None, 1, 2**62, -5])
+            table.put(key, {"g": source.choice([None, "a", "b", "c"]), "x": x, "f": source.choice(doubles), "w": w})
+        if number % 80 == 0:
+            coordinator.catch_up()
+    coordinator.catch_up()
+    return coordinator
+
+
+def create(db: vk.Database, *names: str) -> None:
+    for name in names:
+        db.execute(f"CREATE MATERIALIZED VIEW {name} AS {SHAPES[name]}")
+    db.execute("CREATE INDEX by_g ON t (g) INCLUDE (x)")
+
+
+def repair(db: vk.Database, *names: str) -> RepairReport:
+    return repairing.repair_views(db, names or None, spark="no Spark at all")
+
+
+def state(db: vk.Database) -> dict[tuple[int, bytes], bytes]:
+    """The newest row of every record of views and auxiliary tables, but for those that are absent."""
+    newest = {(table, key): next(iter(versions_of(chain)))[1] for table, key, chain in dump(db.store)}
+    return {record: row for record, row in newest.items() if row is not None}
+
+
+def tables_of_views(db: vk.Database) -> dict[int, bool]:
+    """Every table of a stored node, and whether it is a view's own."""
+    own = {view.node.table for view in db.catalog().views}
+    return {table: table in own for node in db.catalog().nodes for table in node.tables}
+
+
+def extra_key(key: bytes) -> bytes:
+    return key[:-2] + b"~~" + key[-2:] if key.endswith(b"\0\0") else key[:-1] + bytes([key[-1] ^ 0x55])
+
+
+def plant(db: vk.Database, table: int, source: random.Random) -> None:
+    """A record that is missing, one that is another's, and one too many, as far as there are records."""
+    records = stored_records(db, table)
+    source.shuffle(records)
+    if len(records) > 2:
+        (_, _, other), (partition, key, _) = records[:2]
+        change_stored(db, table, partition, key, other)
+        partition, key, _ = records[2]
+        change_stored(db, table, partition, key, None)
+        wide = [one for one in records[3:] if one[1][-2:] == b"\0\0" or one[1][-5:-4] == b"\1"]
+        for partition, key, chain in wide[:1]:
+            change_stored(db, table, partition, extra_key(key), chain)
+
+
+def test_what_is_right_is_not_written_whatever_its_history(db: vk.Database) -> None:
+    create(db, *SHAPES)
+    live(db, 400)
+    before = state(db)
+    report = repair(db)
+    collect_garbage(db.store)
+
+    assert report.before.findings == report.after.findings == ()
+    assert set(report.records) == {*SHAPES, "by_g"}
+    assert not any((*report.records.values(), *report.auxiliary.values()))
+    assert written_by(db.store, report.epoch) == []
+    assert state(db) == before
+    assert db.catalog().replacements == ()
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.deep)])
+def test_errors_in_any_table_of_views_of_every_shape_are_put_right_and_nothing_else_is_touched(
+    db: vk.Database, seed: int
+) -> None:
+    create(db, *SHAPES)
+    live(db, 300, seed=seed)
+    right, shown = state(db), contents(db)
+    source, tables = random.Random(seed), tables_of_views(db)
+    for table in tables:
+        plant(db, table, source)
+    planted = {record for record, _ in right.items() ^ state(db).items()}
+    report = repair(db)
+    collect_garbage(db.store)
+
+    assert report.before.findings and report.after.findings == ()
+    assert contents(db) == shown
+    own = {table for table, is_own in tables.items() if is_own}
+    written = {(table, key) for table, key, _ in written_by(db.store, report.epoch)}
+    assert len(planted) > 80 and written >= planted
+    assert {record for record in written if record[0] in own} == {record for record in planted if record[0] in own}
+    assert state(db) == right
+
+
+def test_views_that_share_records_are_put_right_together(db: vk.Database) -> None:
+    """`over_sums` has been computed from records of `sums`: to correct one alone would leave the other wrong."""
+    create(db, "sums", "over_sums", "plain")
+    live(db, 100)
+    change_record(db, "sums", view_keys(db, "sums")[0], None)
+    change_record(db, "plain", view_keys(db, "plain")[0], None)
+    report = repair(db, "over_sums")
+
+    assert report.ok and report.records == {"sums": 1, "over_sums": 0}
+    assert [finding.view for finding in checking.check_views(db, None, "no Spark at all").findings] == ["plain"]
+
+
+def test_readers_see_all_of_a_repair_or_nothing_of_it(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    coordinator = live(db, 100)
+    wrong = {"sums": view_keys(db, "sums")[0], "plain": view_keys(db, "plain")[0]}
+    for view, key in wrong.items():
+        change_record(db, view, key, None)
+    db.change_catalog(lambda catalog: with_twins(catalog, list(wrong), "repair", db.epoch)[0])
+    states = []
+    while True:
+        with db.snapshot() as snapshot:
+            states.append([snapshot.view(view).get(*key) is not None for view, key in wrong.items()])
+        if coordinator.step() is None:
+            break
+
+    assert states[0] == [False, False] and states[-1] == [True, True]
+    assert [False, True] not in states and [True, False] not in states
+
+
+def test_changes_of_a_view_hold_what_a_repair_put_right(db: vk.Database) -> None:
+    create(db, "sums")
+    live(db, 100)
+    db.keep_changes(epochs=20)
+    db.table("t").put("another", {"g": "a"})
+    keep_up(db)
+    epoch, key = db.epoch, view_keys(db, "sums")[0]
+    right = db.view("sums").get(*key)
+    change_record(db, "sums", key, None)
+    repair(db, "sums")
+
+    assert [(c.key, c.before, c.after) for c in db.view("sums").changes(epoch)] == [(key, None, right)]
+
+
+def test_a_view_that_is_made_or_dropped_meanwhile_is_no_matter(db: vk.Database) -> None:
+    create(db, "sums", "over_sums")
+    coordinator = live(db, 100)
+    db.change_catalog(lambda catalog: with_twins(catalog, ["sums"], "repair", db.epoch)[0])
+    db.execute(f"CREATE MATERIALIZED VIEW same AS {SHAPES['sums']}")
+    db.execute("DROP MATERIALIZED VIEW over_sums")
+    coordinator.catch_up()
+
+    assert db.catalog().view("same").node == db.catalog().view("sums").node
+    assert db.catalog().replacements == ()
+    assert checking.check_views(db, None, "no Spark at all").ok
+
+
+def test_what_cannot_be_repaired_is_refused_with_the_way_out(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
+    with pytest.raises(vk.NameInUse, match="plain is being replaced"):
+        repair(db, "plain")
+    stop(db, "sums")
+    with pytest.raises(vk.NotReady, match="sums is stopped.*viewkeeper rebuild URL sums"):
+        repair(db, "sums")
+    with pytest.raises(vk.UnknownName):
+        repair(db, "nowhere")
+
+
+def stop(db: vk.Database, view: str) -> None:
+    """As if the view's work had failed."""
+    table = db.catalog().view(view).node.table
+    db.store.change_epoch_record(
+        lambda record: replace(record, version=record.version + 1, stopped=record.stopped | {int(table): "it broke"})
+    )
+
+
+def test_a_stopped_view_is_well_again_after_a_rebuild(db: vk.Database) -> None:
+    create(db, "sums", "over_sums", "plain")
+    live(db, 100)
+    shown = contents(db)
+    stop(db, "sums")
+    db.table("t").put("later", {"g": None, "x": 3, "f": 0.5})
+    keep_up(db)
+    with pytest.raises(vk.NotReady, match="viewkeeper rebuild"):
+        db.view("sums").get(None)
+    assert {view.name: view.state for view in db.status().views if view.state == "stopped"} == {
+        "sums": "stopped",
+        "over_sums": "stopped",
+    }
+    before = db.catalog().view("plain")
+
+    assert set(db.rebuild("sums")) == {"sums", "over_sums"}
+    assert {view.state for view in db.status().views} == {"fresh"}
+    assert contents(db) != shown and checking.check_views(db, None, "no Spark at all").ok
+    assert db.catalog().view("plain") == before
+    db.table("t").delete("later")
+    keep_up(db)
+    assert contents(db) == shown
+
+
+def test_a_rebuild_changes_no_definition_and_leaves_no_old_table(db: vk.Database) -> None:
+    create(db, *SHAPES)
+    live(db, 100)
+    shown, before = contents(db), {view.name: (view.id, view.text, view.shown) for view in db.catalog().views}
+    old = tables_of_views(db)
+    opened = db.view("sums")
+    db.rebuild(*SHAPES, "by_g")
+    collect_garbage(db.store)
+
+    assert contents(db) == shown
+    assert {view.name: (view.id, view.text, view.shown) for view in db.catalog().views} == before
+    assert old.keys().isdisjoint(tables_of_views(db))
+    assert old.keys().isdisjoint(table for table, _, _ in dump(db.store))
+    assert list(opened.scan()) == list(db.view("sums").scan())
+
+
+def test_a_pipeline_that_runs_takes_up_the_request() -> None:
+    with vk.connect("memory:") as db:
+        db.execute("CREATE TABLE t (k STRING PRIMARY KEY, g STRING); CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
+        with db.pipeline() as pipeline:
+            pipeline.start()
+            pipeline.wait_for(db.table("t").put("a", {"g": "x"}))
+            before = db.catalog().view("v").node
+            assert db.rebuild("v") == ("v",)
+            pipeline.wait_for(db.table("t").put("b", {"g": "y"}))
+        assert db.catalog().view("v").node.table != before.table
+        assert [row["g"] for row in db.view("v").scan()] == ["x", "y"]
+
+
+def test_a_request_outlives_who_made_it_and_a_later_one_takes_its_place(db: vk.Database) -> None:
+    create(db, "sums")
+    live(db, 50)
+    for ending in ("rebuild", "repair"):
+        db.change_catalog(lambda catalog, ending=ending: with_twins(catalog, ["sums"], ending, db.epoch)[0])
+    assert [twin.twin for twin in db.catalog().replacements] == ["repair"]
+    assert db.status().views[0].replacement == "being repaired, waiting"
+    keep_up(db)
+
+    assert db.catalog().replacements == ()
+    assert db.store.read_epoch_record().repaired.keys() == {db.catalog().view("sums").node.table}
+
+
+def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    change_record(db, "sums", view_keys(db, "sums")[0], None)
+    assert db.status().views[0].checked is None
+    checking.check_views(db, ["sums"], "no Spark at all")
+    with vk.connect(db.url) as again:
+        sums, plain, _ = again.status().views
+    assert (sums.checked.epoch, sums.checked.findings, plain.checked) == (db.epoch, 1, None)
+    assert f"view sums had 1 wrong records at epoch {db.epoch}: repair it" in db.status().warnings
+    epoch = repair(db, "sums").epoch
+    sums = db.status().views[0]
+    assert (sums.checked.findings, sums.repaired.epoch, sums.repaired.records) == (0, epoch, 1)
+    db.rebuild("sums")
+    db.table("t").put("later", {"g": "a"})
+    keep_up(db)
+    assert (db.status().views[0].checked, db.status().views[0].repaired) == (None, None)
+
+
+def test_status_has_a_word_for_each_view(db: vk.Database) -> None:
+    create(db, "sums", "fallible")
+    live(db, 50)
+    states = [view.state for view in db.status().views]
+    db.execute(f"CREATE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
+    assert (states[0], db.status().views[-1].state) == ("fresh", "rebuilding")
+    keep_up(db)
+    db.table("t").put("bad", {"x": 3})
+    sums = db.status().views[0]
+    assert (sums.state, sums.lag_changes, sums.bytes > 0) == ("lagging", 1, True)
+    keep_up(db)
+    assert [view.state for view in db.status().views] == ["fresh", "degraded", "fresh", "fresh"]
+
+
+@pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
+def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_are_rebuilt(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
+    live(db, 100)
+    shown, (first, second) = contents(db), [row["k"] for row in db.table("t").scan(limit=2)]
+    change_row_of_delta(db, "t", (first,), None)
+    change_row_of_delta(db, "t", ("extra",), row_of_delta(db, "t", (second,)))
+    report = repair(db)
+
+    assert {finding.view for finding in report.before.findings} >= {"DELTA(t)"}
+    assert report.ok and set(report.rebuilt) == {"sums", "plain", "by_g"} and report.records == {"others": 0}
+    assert contents(db) == shown
+    db.table("t").delete(first)
+    db.table("t").put("extra", {"g": "a", "x": 2})
+    keep_up(db)
+    assert checking.check_views(db, None, "no Spark at all").ok
