@@ -123,13 +123,13 @@ def _claimed(history: History, state: State) -> list[Cut] | None:
 
 
 def _records(history: History, shown: Sequence[dict[Record, Bag]], cuts: Sequence[list[Cut] | None]) -> list[Record]:
-    """The records of all states, and of the view at all cuts that these may be of."""
+    """The records of all states, and of the view at all cuts that these may be of; `()` stands for one never there."""
     if history.is_whole:
         return [()]
     looked_at: Iterable[Cut] = {history.first, history.last}.union(*(claimed for claimed in cuts if claimed))
     if any(claimed is None for claimed in cuts):
         looked_at = history.all_cuts()
-    found = dict.fromkeys(record for rows in shown for record in rows)
+    found = dict.fromkeys([(), *(record for rows in shown for record in rows)])
     return list(found | dict.fromkeys(record for cut in looked_at for record in history.view_at(cut)))
 
 

@@ -11,18 +11,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from viewkeeper.check.cuts import Claim
 from viewkeeper.check.duckviews import select_view
 from viewkeeper.check.levels import State, Update, Verdict, observed_level
 from viewkeeper.client.row_values import split_put
 from viewkeeper.errors import NotReady
 from viewkeeper.events import Began, Committed, Event
 from viewkeeper.model.keys import decode_key
+from viewkeeper.model.positions import positions_to_json
 from viewkeeper.model.reads import LATEST, SNAPSHOT
 from viewkeeper.model.values import from_stored
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
-    from viewkeeper.model.positions import Positions
     from viewkeeper.model.schema import Column
     from viewkeeper.model.token import Token
 
@@ -38,7 +39,7 @@ class Recorder:
         self._database = database
         self._views = views
         self._lock = threading.Lock()
-        self._cuts: dict[int, Positions] = {}  # of each epoch that was seen, in flight or committed
+        self._cuts: dict[int, Claim] = {}  # of each epoch that was seen, in flight or committed
         self._states: dict[tuple[str, str], list[State]] = {}
         self.updates: list[Update] = []
         self.initial = tuple(self._rows_now())
@@ -60,7 +61,7 @@ class Recorder:
     def __call__(self, event: Event) -> None:
         """An event of the pipeline: a committed epoch is a state of every view."""
         if isinstance(event, Began):
-            self._cuts[event.epoch] = event.stop
+            self._cuts[event.epoch] = positions_to_json(event.stop)
         elif isinstance(event, Committed):
             self.look()
 
@@ -70,7 +71,7 @@ class Recorder:
             self._look_at_latest()
             return
         with self._database.snapshot() as snapshot:
-            epoch, claim = snapshot.epoch, snapshot.horizon.positions
+            epoch, claim = snapshot.epoch, positions_to_json(snapshot.horizon.positions)
             for name in self._views:
                 try:
                     rows = list(snapshot.view(name).scan())
@@ -99,15 +100,15 @@ class Recorder:
         first = self._note_cuts()
         found = {name: list(self._database.view(name).scan(read=LATEST)) for name in self._views}
         self._note_cuts()
-        claims = [self._cuts[epoch] for epoch in sorted(self._cuts) if epoch >= first]
+        claims = [claim for epoch, claim in list(self._cuts.items()) if epoch >= first]  # a copy: the pipeline adds
         for name, rows in found.items():
             self._states.setdefault((name, LATEST), []).append(State(rows, claims, f"after epoch {first}"))
 
     def _note_cuts(self) -> int:
         record = self._database.store.read_epoch_record()
-        self._cuts[record.committed] = record.positions
+        self._cuts[record.committed] = positions_to_json(record.positions)
         if record.inflight is not None:
-            self._cuts[record.inflight.epoch] = record.inflight.stop.positions
+            self._cuts[record.inflight.epoch] = positions_to_json(record.inflight.stop.positions)
         return record.committed
 
     def _note(self, table: str, key: tuple[object, ...], token: Token) -> Token:
