@@ -201,16 +201,18 @@ class _Judged:
         reached = {self._history.first}
         for place, cuts in enumerate(self._cuts):
             near = reached.union(*(self._history.next_cuts(cut) for cut in reached))
-            before, reached = reached, {cut for cut in near if self._is(place, cut) and (cuts is None or cut in cuts)}
+            allowed = near if cuts is None else near.intersection(cuts)
+            before, reached = reached, {cut for cut in allowed if self._is(place, cut)}
             if not reached:
-                return place, self._leap(before, cuts)
+                return place, self._leap(place, before)
         if self._history.last not in reached:
             left = min(added(cut, self._history.last) for cut in reached)
             return len(self._cuts) - 1, f"is the last one, and lacks {left} of the updates"
         return None
 
-    def _leap(self, before: set[Cut], cuts: list[Cut] | None) -> str:
-        steps = [added(low, high) for high in cuts or () for low in before if is_within(low, high)]
+    def _leap(self, place: int, before: set[Cut]) -> str:
+        fitting = [cut for cut in self._cuts[place] or () if self._is(place, cut)]
+        steps = [added(low, high) for high in fitting for low in before if is_within(low, high)]
         return f"adds {min(steps)} updates at once" if steps else "adds more than one update at once"
 
     def _difference(self, place: int, cut: Cut) -> str:

@@ -186,7 +186,7 @@ def test_claimed_cuts_are_compared_with_each_other(order: list[int], level: Leve
 def test_a_record_that_moves_may_be_seen_half_done_when_each_record_is_judged_by_itself() -> None:
     for name in ("mixes two cuts, a row in both", "mixes two cuts, a row in neither"):
         assert judge(DEFECTS[name][0]).level < Level.STRONG
-        assert judge(DEFECTS[name][0], key=["x"]).level is Level.COMPLETE
+        assert judge(DEFECTS[name][0], key=["x"]).level >= Level.STRONG
 
 
 def test_a_break_names_the_record() -> None:
