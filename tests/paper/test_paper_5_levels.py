@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
-from tests.support.running import ManagersRunner, keep_up
+from tests.support.running import HereRunner, ManagersRunner, keep_up
 from viewkeeper.check.levels import Level
 from viewkeeper.client.recording import Recorder
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.errors import EpochTooLarge
+from viewkeeper.model.counts import Counts
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
 
 
@@ -137,6 +141,47 @@ def test_latest_reads_are_strong_by_record_and_only_convergent_as_a_whole(tmp_pa
     keyed = {name: kind for name, kind in CLASSES.items() if kind.key}
     by_record = {n: recorder.observed(n, kind.select, read="latest", key=kind.key) for n, kind in keyed.items()}
     assert {name: verdict.level for name, verdict in by_record.items()} == dict.fromkeys(keyed, Level.STRONG)
-    for name in ("selection", "keyless_projection", "by_x", "count", "sum", "avg", "min", "max", "k_fk_join"):
+    for name in (
+        "selection",
+        "projection",
+        "keyless_projection",
+        "by_x",
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "k_fk_join",
+    ):
         whole = recorder.observed(name, CLASSES[name].select, read="latest")
         assert whole.level is Level.CONVERGENT, (name, whole)
+
+
+class FailsOnce:
+    """Does the work of an epoch, has it looked at, and calls the first one too large: it is given up."""
+
+    def __init__(self, db: vk.Database, recorder: Recorder) -> None:
+        self._db, self._recorder, self._failures = db, recorder, 1
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        self._recorder.look("latest")
+        counts = HereRunner(self._db.store).run(plan, epoch)
+        self._recorder.look("latest")
+        if self._failures:
+            self._failures -= 1
+            raise EpochTooLarge(self._db.catalog().view("sum").node.table, "planted")
+        return counts
+
+
+def test_an_epoch_that_is_given_up_takes_back_what_latest_reads_showed_and_no_snapshot_sees_it() -> None:
+    db = make("memory:given up")
+    recorder = Recorder(db, "sum")
+    recorder.put("r", "0", {"y": 100})
+    recorder.put("r", "0", {"y": 50})
+    Coordinator(db.store, FailsOnce(db, recorder), events=recorder).catch_up()
+
+    latest = recorder.observed("sum", read="latest", key=["x"])
+    assert len(db.store.read_epoch_record().aborted) == 1
+    assert latest.level is Level.WEAK
+    assert latest.why_not(Level.STRONG).reason == "goes back: it lacks an update that a state before it showed"
+    assert recorder.observed("sum").level >= Level.STRONG

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from viewkeeper.check.cuts import Base, Row, ViewFunction
+from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,7 +28,13 @@ def select_view(select: str, **tables: str) -> ViewFunction:
     def evaluate(base: Base) -> Iterable[Row]:
         for name, schema in schemas.items():
             connection.register(name, pa.Table.from_pylist([dict(row) for row in base[name]], schema))
-        return connection.sql(select).to_arrow_table().to_pylist()
+        try:
+            return connection.sql(select).to_arrow_table().to_pylist()
+        except duckdb.Error as error:
+            fact = str(error).splitlines()[0]
+            raise InputError(
+                f"DuckDB cannot compute the view: {fact}", "give the SELECT in DuckDB's dialect"
+            ) from error
 
     return evaluate
 
