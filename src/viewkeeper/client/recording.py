@@ -38,7 +38,7 @@ class Recorder:
     def __init__(self, database: Database, *views: str) -> None:
         self._database = database
         self._views = views
-        self._lock = threading.Lock()
+        self._writing, self._looking = threading.Lock(), threading.Lock()
         self._cuts: dict[int, Claim] = {}  # of each epoch that was seen, in flight or committed
         self._states: dict[tuple[str, str], list[State]] = {}
         self.updates: list[Update] = []
@@ -50,12 +50,12 @@ class Recorder:
         encoded, _ = split_put(schema, key_and_columns)
         stored = zip(schema.key_columns, decode_key(schema.key_columns, encoded), strict=True)
         key = tuple(from_stored(column, value) for column, value in stored)
-        with self._lock:
+        with self._writing:
             return self._note(table, key, self._database.table(table).put(*key_and_columns))
 
     def delete(self, table: str, *key: object, columns: Sequence[str] | None = None) -> Token:
         """Like `Table.delete`."""
-        with self._lock:
+        with self._writing:
             return self._note(table, key, self._database.table(table).delete(*key, columns=columns))
 
     def __call__(self, event: Event) -> None:
@@ -67,17 +67,11 @@ class Recorder:
 
     def look(self, read: str = SNAPSHOT) -> None:
         """Read all views, in mode "snapshot" or "latest"; one that is not filled yet has no state."""
-        if read == LATEST:
-            self._look_at_latest()
-            return
-        with self._database.snapshot() as snapshot:
-            epoch, claim = snapshot.epoch, positions_to_json(snapshot.horizon.positions)
-            for name in self._views:
-                try:
-                    rows = list(snapshot.view(name).scan())
-                except NotReady:
-                    continue
-                self._states.setdefault((name, read), []).append(State(rows, [claim], f"epoch {epoch}"))
+        with self._looking:  # from read to note: states are noted in the order in which they were
+            if read == LATEST:
+                self._look_at_latest()
+            else:
+                self._look_at_snapshot()
 
     def states(self, view: str, read: str = SNAPSHOT) -> list[State]:
         """What was seen of a view, in the order in which it was read."""
@@ -94,6 +88,16 @@ class Recorder:
         tables = {table.name: ", ".join(map(_spelled, table.columns)) for table in catalog.tables}
         function = select_view(select or catalog.view(view).text, **tables)
         return observed_level(self.updates, self.states(view, read), function, initial=self.initial, key=key)
+
+    def _look_at_snapshot(self) -> None:
+        with self._database.snapshot() as snapshot:
+            claim = positions_to_json(snapshot.horizon.positions)
+            for name in self._views:
+                try:
+                    rows = list(snapshot.view(name).scan())
+                except NotReady:
+                    continue
+                self._states.setdefault((name, SNAPSHOT), []).append(State(rows, [claim], f"epoch {snapshot.epoch}"))
 
     def _look_at_latest(self) -> None:
         """Each record is as of the epoch that was committed before the read, or of one begun until its end."""

@@ -70,6 +70,7 @@ def test_all_cuts_of_six_rows_with_four_versions_are_searched(view: object) -> N
 
     assert judge(Case(view, versions, states, claims, None)).level is Level.COMPLETE
 
-    swapped = [*states[:10], states[11], states[10], *states[12:]]
-    verdict = judge(Case(view, versions, swapped, claims, None))
+    swapped = Case(view, versions, [*states[:10], states[11], states[10], *states[12:]], claims, None)
+    verdict = judge(swapped)
     assert (verdict.level, verdict.breaks[0].state) == (Level.WEAK, 11)
+    assert level_of(swapped) == ("WEAK", {"STRONG": 11})

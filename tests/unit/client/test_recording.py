@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,36 @@ def test_a_select_that_duckdb_does_not_know_is_refused_with_a_way_out(db: vk.Dat
 
     with pytest.raises(vk.InputError, match="DuckDB cannot compute the view: .* nowhere .*; give the SELECT in DuckDB"):
         recorder.observed("d", "SELECT * FROM nowhere")
+
+
+def test_a_pipeline_in_the_background_is_judged_while_threads_write_and_look(db: vk.Database) -> None:
+    """Rows move between groups all the while; whatever is seen, snapshots are strong, and latest reads are by record."""
+    recorder = Recorder(db, "d")
+    tokens: list[vk.Token] = []
+
+    def write(own: int) -> None:
+        for place in range(40):
+            tokens.append(recorder.put("r", f"{place % 5}", own, {"x": "abc"[place % 3], "y": 4**own * place}))
+
+    with db.pipeline(events=recorder) as pipeline:
+        pipeline.run_available()
+        pipeline.start()
+        writers = [threading.Thread(target=write, args=(own,)) for own in range(2)]
+        for writer in writers:
+            writer.start()
+        while any(writer.is_alive() for writer in writers):
+            recorder.look()
+            recorder.look("latest")
+        for writer in writers:
+            writer.join()
+        for token in tokens:
+            pipeline.wait_for(token, timeout=60)
+        pipeline.stop()
+    recorder.look("latest")
+
+    assert len({repr(state.rows) for state in recorder.states("d")}) > 2
+    assert recorder.observed("d").level >= Level.STRONG
+    assert recorder.observed("d", read="latest", key=["x"]).level >= Level.STRONG
 
 
 def test_the_pages_examples_print_what_their_comments_say(tmp_path: Path) -> None:
