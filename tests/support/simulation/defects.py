@@ -84,7 +84,7 @@ patch = mock.patch.object
 # cells
 
 
-@shows("cells")
+@shows("cells", first=16)
 def reads_what_the_epoch_wrote() -> Iterator[None]:
     """V7: tasks read as of their own epoch."""
     with (
@@ -94,14 +94,14 @@ def reads_what_the_epoch_wrote() -> Iterator[None]:
         yield
 
 
-@shows("cells")
+@shows("cells", first=40)
 def no_validate() -> Iterator[None]:
     """V1: nobody asks what is in flight."""
     with patch(CellStore, "validate", lambda self, epoch: None):
         yield
 
 
-@shows("cells")
+@shows("cells", first=88)
 def validate_before_the_reads() -> Iterator[None]:
     """V1: a task asks when it starts, and not again."""
     validate, start = CellStore.validate, Applier.__init__
@@ -114,7 +114,7 @@ def validate_before_the_reads() -> Iterator[None]:
         yield
 
 
-@shows("cells")
+@shows("cells", first=1)
 def purge_by_committed() -> Iterator[None]:
     """V4: what the newest committed epoch does not need goes, though readers of the one before are promised theirs."""
     purge = CellStore.purge
@@ -126,14 +126,14 @@ def purge_by_committed() -> Iterator[None]:
         yield
 
 
-@shows("cells")
+@shows("cells", first=79)
 def tombstones_do_not_wait() -> Iterator[None]:
     """V3: a tombstone goes with the floor, while puts of earlier epochs may be under way."""
     with patch(CellStore, "_settled", lambda self, last: last + 1):
         yield
 
 
-@shows("cells")
+@shows("cells", first=1)
 def a_lost_answer_is_a_no() -> Iterator[None]:
     """R5: a swap that failed is tried again on what is there."""
 
@@ -154,14 +154,14 @@ def a_lost_answer_is_a_no() -> Iterator[None]:
 # fences and versions
 
 
-@shows("memory")
+@shows("memory", first=141)
 def no_fence() -> Iterator[None]:
     """R1a and R3: a late task is not told that it is late."""
     with patch(Partition, "_require_fence", lambda self, epoch: None):
         yield
 
 
-@shows("embedded")
+@shows("embedded", first=62)
 def no_fence_in_the_embedded_store() -> Iterator[None]:
     """R1a, where a transaction tests the fence."""
     with patch(EmbeddedPartition, "_require_fence", lambda *_: None):
@@ -175,7 +175,7 @@ def fences_are_not_raised() -> Iterator[None]:
         yield
 
 
-@shows("memory")
+@shows("memory", first=18)
 def a_rerun_adds() -> Iterator[None]:
     """A record that the epoch wrote is taken for one of the epoch before."""
     read = NodeStore.read_versions
@@ -188,7 +188,7 @@ def a_rerun_adds() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=8)
 def a_rerun_emits_nothing() -> Iterator[None]:
     """What an epoch wrote before is not emitted again, though operators that read it may not have seen it."""
     put = Applier.put
@@ -202,7 +202,7 @@ def a_rerun_emits_nothing() -> Iterator[None]:
         yield
 
 
-@shows("memory")
+@shows("memory", first=90)
 def versions_below_the_epoch_are_dropped() -> Iterator[None]:
     """R4: a write keeps no older version, as if the floor were at its own epoch."""
     push = versionwrites.push
@@ -212,7 +212,7 @@ def versions_below_the_epoch_are_dropped() -> Iterator[None]:
         yield
 
 
-@shows("memory")
+@shows("memory", first=30)
 def tombstones_are_purged_too_early() -> Iterator[None]:
     """R4: a deleted row is gone for readers of the epoch before too."""
     purge = Partition._purge
@@ -220,7 +220,7 @@ def tombstones_are_purged_too_early() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=3)
 def aborted_epochs_are_not_listed() -> Iterator[None]:
     """R8: tasks and readers see what an aborted epoch wrote."""
     abort = epochs.abort
@@ -245,7 +245,7 @@ _version_at = asof.version_at
 # epochs
 
 
-@shows()
+@shows(first=64)
 def failures_are_overlooked() -> Iterator[None]:
     """R18a: an epoch is committed with the receipts that came."""
 
@@ -276,7 +276,7 @@ def an_epoch_found_in_flight_is_taken_for_done() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=1)
 def a_rerun_cuts_the_log_anew() -> Iterator[None]:
     """R9: a run reads up to where the log ends now."""
     run = Coordinator._run
@@ -290,7 +290,7 @@ def a_rerun_cuts_the_log_anew() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=28)
 def a_rerun_makes_its_plan_anew() -> Iterator[None]:
     """R9: a run follows the catalog as it is now, not the plan that the epoch was begun with."""
 
@@ -316,7 +316,7 @@ def positions_stay() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=22)
 def a_cut_falls_into_a_transaction() -> Iterator[None]:
     """R17: an epoch ends before the last change of a group."""
     cut = NodeStore.cut
@@ -333,7 +333,7 @@ def a_cut_falls_into_a_transaction() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=5)
 def the_log_is_truncated_to_its_end() -> Iterator[None]:
     """gc: changes go that no epoch has read."""
     collect = gc.collect_garbage
@@ -349,7 +349,7 @@ def the_log_is_truncated_to_its_end() -> Iterator[None]:
 # backfills and replaced views
 
 
-@shows()
+@shows(first=42)
 def changes_of_a_chunks_first_border_do_not_flow() -> Iterator[None]:
     """R12: the last row of the chunk before gets no changes."""
 
@@ -363,7 +363,7 @@ def changes_of_a_chunks_first_border_do_not_flow() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=10)
 def a_backfill_reads_rows_as_of_now() -> Iterator[None]:
     """R12: rows hold changes that the log brings again."""
     scan = NodeStore.scan_as_of
@@ -375,7 +375,7 @@ def a_backfill_reads_rows_as_of_now() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=34)
 def a_view_is_replaced_before_it_is_filled() -> Iterator[None]:
     """The replacement takes the view's place with the next commit."""
     swap = Catalog.with_replaced
@@ -416,7 +416,7 @@ def the_first_event_of_a_record_wins() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=3)
 def a_group_without_rows_stays() -> Iterator[None]:
     """γ: a group whose count is 0 is not deleted."""
     with patch(aggregate_groups, "_live_groups", lambda node, kept: np.ones(len(kept[0]), bool)):
@@ -436,7 +436,7 @@ def a_deleted_value_stays_a_minimum() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=45)
 def changed_rows_are_joined_as_unchanged_too() -> Iterator[None]:
     """⋈: a pair of two changed rows is emitted twice."""
     unchanged, none = join.unchanged_rows, np.zeros(0, np.int64)
@@ -449,7 +449,7 @@ def changed_rows_are_joined_as_unchanged_too() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=27)
 def a_lost_match_is_not_counted() -> Iterator[None]:
     """⋈: match counts of unchanged rows only grow."""
     change = join.change_matches
@@ -461,7 +461,7 @@ def a_lost_match_is_not_counted() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=30)
 def nobody_moves_up_in_a_top() -> Iterator[None]:
     """Top-n: only as many entries are read as are shown, however many of them go."""
     first = topn._first_entries
@@ -474,7 +474,7 @@ def nobody_moves_up_in_a_top() -> Iterator[None]:
         yield
 
 
-@shows()
+@shows(first=11)
 def rows_set_aside_are_not_listed() -> Iterator[None]:
     """A row on which an expression fails is absent, and nobody is told."""
     passing = Delta.passing
