@@ -7,7 +7,7 @@ export PYTHON
 STAMP := .venv/.ready-$(shell printf '%s' '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep check bench clean
+.PHONY: help setup demo test test-deep sim soak check bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-17s %s\n", $$1, $$2 }'
@@ -26,6 +26,12 @@ test: $(STAMP) ## run the tests, all but the deep ones (those that need Spark ne
 
 test-deep: $(STAMP) ## run every test, the deep ones too
 	@VIEWKEEPER_DEEP=1 scripts/run_tests.sh $(ARGS)
+
+sim: $(STAMP) ## run schedules of faults: make sim SEED=4711 COUNT=400, or from a new seed
+	@.venv/bin/python -m tests.support.simulation $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+
+soak: $(STAMP) ## run schedules of faults on all cores for a while: make soak MINUTES=60
+	@.venv/bin/python -m tests.support.simulation --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP) ## run the quick checks: lint, format, types, style
 	.venv/bin/ruff check .

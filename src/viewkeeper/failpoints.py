@@ -1,23 +1,36 @@
-"""Failpoints: named places where a test may kill the process.
+"""Failpoints: named places where a test may stop what runs, as a crash would.
 
-In: `VIEWKEEPER_FAILPOINT_DIR`, a directory in which a file `NAME.armed` holds the hit at which the point NAME kills. Out:
-nothing, or SIGKILL to oneself. Always: without the variable a call is one test of a constant; hits are counted by all
-processes of a run together, and an armed point fires once.
+In: a hook, or `VIEWKEEPER_FAILPOINT_DIR`, a directory in which a file `NAME.armed` holds the hit at which the point NAME
+kills. Out: nothing, or whatever the hook does: SIGKILL to oneself for a directory. Always: without a hook a call is one test
+of a variable; hits in a directory are counted by all processes of a run together, and an armed point fires once.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-_FOLDER = os.environ.get("VIEWKEEPER_FAILPOINT_DIR")
+Hook = Callable[[str], None]
 
 
 def failpoint(name: str) -> None:
-    """Die here if armed, at the hit that was asked for."""
-    if _FOLDER:
-        _hit(Path(_FOLDER), name)
+    """Let the hook of a test know that this place is reached."""
+    if _hook is not None:
+        _hook(name)
+
+
+def hook(new: Hook | None) -> None:
+    """From now on call `new` at every point of this process; only tests do so."""
+    global _hook
+    _hook = new
+
+
+def killing(folder: str | Path) -> Hook:
+    """A hook that kills this process where a file in `folder` says so."""
+    return partial(_hit, Path(folder))
 
 
 def _hit(folder: Path, name: str) -> None:
@@ -32,3 +45,7 @@ def _hit(folder: Path, name: str) -> None:
     if count >= wanted:
         armed.rename(folder / f"{name}.fired")
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+_FOLDER = os.environ.get("VIEWKEEPER_FAILPOINT_DIR")
+_hook: Hook | None = killing(_FOLDER) if _FOLDER else None

@@ -178,7 +178,7 @@ def run_schedule(root: Path, prepared: Path, number: int, schedule: str, views: 
     store, folder = root / f"store-{number}", root / f"points-{number}"
     shutil.copytree(prepared, store)
     arm(folder, schedule) if schedule else folder.mkdir()
-    failpoints._FOLDER = str(folder)
+    failpoints.hook(failpoints.killing(folder))
     for _ in range(ATTEMPTS_MAX):
         died_of = in_child(run_pipeline, store, views)
         if died_of == 0:
@@ -187,7 +187,7 @@ def run_schedule(root: Path, prepared: Path, number: int, schedule: str, views: 
             raise RuntimeError(f"a child died of signal {died_of}")
     else:
         raise RuntimeError(f"{schedule}: no end after {ATTEMPTS_MAX} attempts")
-    failpoints._FOLDER = None
+    failpoints.hook(None)
     in_child(write_dump, store, root / f"dump-{number}")
     shutil.rmtree(store)
     return folder

@@ -105,7 +105,7 @@ def run_epochs(url: str, folder: Path) -> None:
 
     For each epoch, a line tells how many changes it took in, and whether any waited when it began.
     """
-    failpoints._FOLDER = str(folder)
+    failpoints.hook(failpoints.killing(folder))
     with vk.connect(url) as db, open(folder / "epochs", "a", buffering=1) as told:
         db.store.claim(take_over=False)
         coordinator = Coordinator(db.store, HereRunner(db.store), limits=LIMITS)

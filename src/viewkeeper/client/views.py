@@ -302,6 +302,8 @@ class View:
         from viewkeeper.plan.nodes import AggregateNode
 
         catalog, store = self._database.catalog(), self._database.store
+        if not {node.table for node in catalog.nodes}.issuperset(definition.needs):  # dropped since the snapshot
+            raise self._not_ready(definition)
         lowered = lower(catalog, definition)
         always = [node for node in lowered.nodes if isinstance(node, AggregateNode) and node.always]
         bases = catalog.bases_of(definition)

@@ -174,6 +174,14 @@ def test_a_snapshot_keeps_the_views_that_were_there(db: vk.Database) -> None:
         assert list(snapshot.view("v").scan()) == NEW_RECORDS
 
 
+def test_one_that_was_dropped_before_it_was_filled_is_not_ready_in_a_snapshot_of_before(db: vk.Database) -> None:
+    db.execute(f"CREATE MATERIALIZED VIEW w AS {NEW}")
+    with db.snapshot() as before:
+        db.execute("DROP MATERIALIZED VIEW w")
+        with pytest.raises(vk.NotReady, match="not filled yet"):
+            list(before.view("w").scan())
+
+
 def test_a_view_that_was_dropped_since_is_there_in_a_snapshot_of_before(db: vk.Database) -> None:
     with db.snapshot() as snapshot:
         db.execute("DROP MATERIALIZED VIEW v; CREATE MATERIALIZED VIEW w AS SELECT k FROM t")

@@ -1,0 +1,100 @@
+"""Views equal their recomputation, whatever befalls pipelines, tasks, requests and clocks, over every kind of store.
+
+A schedule is drawn wholly from its seed (`tests/support/simulation`): who writes, which views come and go, which epochs run,
+who crashes, is lost, wakes up late or is answered late. `make sim` runs more of them, `make soak` for as long as asked. That
+schedules can see a defect is shown by planting each one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import tiers
+from tests.support.simulation.defects import DEFECTS, SCHEDULES_MAX, Defect
+from tests.support.simulation.run import simulate
+from tests.support.simulation.schedule import Schedule
+from tests.support.simulation.summary import ENOUGH, OTHER_LANES, all_points, own_points
+from tests.support.simulation.world import Wrong
+from tests.support.source_tree import ROOT
+
+SLICES, SCHEDULES_EACH = 4, 25
+SLICES_DEEP = 3
+FAILED_ONCE = ()
+SEEDS_EACH = 1_000_000  # of a deep run
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_views_equal_their_recomputation(part: int) -> None:
+    require_valid(part * SCHEDULES_EACH, SCHEDULES_EACH)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("part", range(SLICES_DEEP))
+def test_views_equal_their_recomputation_in_schedules_of_new_seeds(part: int) -> None:
+    """So many that every fault, view and failpoint must occur."""
+    require_valid(tiers.seed() * SEEDS_EACH + part * ENOUGH, ENOUGH)
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_a_schedule_that_failed_once_does_not_fail_again(seed: int) -> None:
+    require_valid(seed, 1)
+
+
+def require_valid(first: int, count: int) -> None:
+    summary = simulate(first, count)
+    print(f"seeds from {first} on\n{summary.text()}")
+    assert summary.verdict == "valid", summary.text()
+    assert summary.schedules.total() == count
+
+
+def test_a_schedule_is_the_same_each_time_whatever_the_order_of_sets() -> None:
+    seeds = (3, 4, 5)
+    script = f"from {Schedule.__module__} import Schedule\nprint([Schedule(seed).run().history for seed in {seeds}])"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert told == {f"{[Schedule(seed).run().history for seed in seeds]}\n"}
+
+
+def test_other_seeds_have_other_histories() -> None:
+    assert len({Schedule(seed).run().history for seed in (3, 6, 9)}) == 3
+
+
+def test_points_that_schedules_do_not_pass_have_a_lane() -> None:
+    assert len(own_points()) > 30
+    assert all((ROOT / lane).exists() for lane in OTHER_LANES.values())
+    assert all(any(point.startswith(prefix) for point in all_points()) for prefix in OTHER_LANES)
+
+
+def test_there_are_enough_defects() -> None:
+    assert len({defect.name for defect in DEFECTS}) == len(DEFECTS) >= 25
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_defect_is_found(defect: Defect) -> None:
+    """Every run begins where the defect shows soon; a deep one anywhere."""
+    first = tiers.seed() * SEEDS_EACH if tiers.is_deep() else defect.first
+    with defect.plant():
+        number = next((n for n, seed in enumerate(defect.seeds(first), 1) if is_wrong(seed)), None)
+    print(f"{defect.name}: found by schedule {number} of at most {SCHEDULES_MAX}")
+    assert number is not None
+
+
+def is_wrong(seed: int) -> bool:
+    try:
+        Schedule(seed).run()
+    except Wrong:
+        return True
+    return False

@@ -1,0 +1,238 @@
+"""Every crash of a short program: each place where it may end, and each place where those may end that take over.
+
+In: a view. Out: how many schedules of crashes there are, and the runs that covered them; `Wrong` if one leaves anything
+but what the run without a crash leaves, byte for byte. Always: a crash leaves what the store holds at that moment, and a
+coordinator that takes over knows nothing else; so schedules that leave equal stores have equal futures, which one run shows.
+Stores are equal but for generation, owner and the numbers of swaps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import viewkeeper as vk
+from tests.support.oracle import bag_of
+from tests.support.running import HereRunner, keep_up
+from tests.support.simulation.faults import Crash
+from tests.support.simulation.kinds import COLUMNS, KINDS, TABLES, Kind, with_their_sources
+from tests.support.simulation.recomputed import Base, Change
+from tests.support.simulation.world import Wrong
+from viewkeeper import failpoints
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.settings import EpochLimits, GcSettings
+from viewkeeper.stores.memory.contents import Contents
+
+LIMITS = EpochLimits(rows=6)
+GC = GcSettings(log_kept_seconds=0, seconds_max=math.inf)
+_NODE = ("rows", "_ends", "_headers", "_entries", "_log_end")
+_PARTITION = ("state", "_fence", "_tombstones")
+_META = ("_record", "_catalog", "_horizon", "_plans", "_measured")
+FIRST: list[list[Change]] = [
+    [("l", "a", ("a", 1, 0.1, 1)), ("l", "b", ("a", 3, 1e16, 4))],
+    [("l", "c", ("b", None, None, 16)), ("l", "d", (None, 2, 2.5, 64)), ("r", "a", ("a", 2))],
+    [("r", "b", ("b", 4)), ("r", "c", ("a", None))],
+]
+LATER: list[list[Change]] = [
+    [("l", "a", ("b", 4, 0.7, 257)), ("r", "d", ("a", 0))],  # a row moves to another group
+    [("l", "b", None)],
+    [("r", "a", None), ("l", "e", ("a", 2, -1e16, 1024))],
+    [("l", "b", ("a", 0, 0.1, 4096))],  # one that was deleted comes back
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """How many schedules of one and of two crashes there are, and the runs, each from another store, that they come to."""
+
+    one: int
+    two: int
+    runs: int
+
+
+class Program:
+    """A store with changes that wait, a view to replace and one to remove; and what a pipeline does with it."""
+
+    def __init__(self, kind: Kind, *, before_images: bool) -> None:
+        self.kind, self._time = kind, 1_700_000_000_000_000_000
+        self.db = vk.connect(f"memory:?nodes=2&before_images={'on' if before_images else 'off'}")
+        self._contents: Contents = self.db.store._contents
+        self._contents.now = lambda: self._time
+        self._base, self._place = Base(), lambda: None
+        for ddl in TABLES.values():
+            self.db.execute(ddl)
+        self._write(FIRST)
+        for one in with_their_sources([kind.name]):
+            self.db.execute(one.create)
+        self.db.execute("CREATE MATERIALIZED VIEW gone AS SELECT k FROM r")
+        keep_up(self.db)
+        self.db.execute("DROP MATERIALIZED VIEW gone")
+        if not kind.index:
+            self.db.execute(kind.replace)
+        self._write(LATER)
+        self._watch_partitions()
+        self.start = self.captured()
+
+    def _write(self, transactions: list[list[Change]]) -> None:
+        for changes in transactions:
+            for change in changes:
+                self._time += 1_000
+                table, key, row = change
+                if row is None:
+                    self.db.table(table).delete(key)
+                else:
+                    self.db.table(table).put(key, dict(zip(list(COLUMNS[table])[1:], row, strict=True)))
+                self._base.write([change], self.db.store.ends())
+        self._time += 1_000
+
+    def _watch_partitions(self) -> None:
+        """Between the writes of two partitions lies a place too, which no failpoint of this store marks."""
+
+        def watched(work: Callable[..., None]) -> Callable[..., None]:
+            def then_reached(*args: Any) -> None:
+                work(*args)
+                self._place()
+
+            return then_reached
+
+        for partition in self._contents.partitions:
+            partition.write, partition.admit = watched(partition.write), watched(partition.admit)
+
+    # what a store holds
+
+    def captured(self) -> tuple:
+        """All of it, to be put back; what changes in place is copied."""
+        contents = self._contents
+        nodes = [[_copied(getattr(node, name)) for name in _NODE] for node in contents.nodes]
+        partitions = [[getattr(partition, name) for name in _PARTITION] for partition in contents.partitions]
+        return nodes, partitions, [getattr(contents.meta, name) for name in _META]
+
+    def put_back(self, captured: tuple) -> None:
+        contents = self._contents
+        for parts, names, places in (
+            (contents.nodes, _NODE, captured[0]),
+            (contents.partitions, _PARTITION, captured[1]),
+        ):
+            for part, values in zip(parts, places, strict=True):
+                for name, value in zip(names, values, strict=True):
+                    setattr(part, name, _copied(value))
+        for name, value in zip(_META, captured[2], strict=True):
+            setattr(contents.meta, name, value)
+
+    def digest(self) -> str:
+        """What a coordinator that takes over can see."""
+        contents, meta = self._contents, self._contents.meta
+        record = {k: v for k, v in json.loads(meta._record).items() if k not in ("version", "generation", "owner")}
+        catalog = {k: v for k, v in json.loads(meta._catalog).items() if k not in ("version", "swaps")}
+        logs = [node._ends for node in contents.nodes]
+        parts = [(part._fence, _dump_of(part), _sorted(part._tombstones)) for part in contents.partitions]
+        told = repr((record, catalog, sorted(meta._plans), logs, parts)).encode()
+        return hashlib.blake2b(told, digest_size=16).hexdigest()
+
+    # what a pipeline does
+
+    def run(self, reached: Callable[[], None]) -> None:
+        """Take over, and go on until all is done; `reached` is called at every place where it might end."""
+        store = self.db.store
+        self._place = reached
+        failpoints.hook(lambda name: reached())
+        try:
+            coordinator, goal = Coordinator(store, HereRunner(store), limits=LIMITS, clock=lambda: 0.0), store.ends()
+            while not coordinator.has_reached(goal):
+                coordinator.step()
+                collect_garbage(store, GC)
+            collect_garbage(store, GC)
+        finally:
+            failpoints.hook(None)
+            self._place = lambda: None
+
+    def run_through(self, known: Collection[str], new: dict[str, tuple]) -> list[str]:
+        """Run to the end; returns the stores that there were at each place, and adds those that are not known."""
+        passed: list[str] = []
+
+        def reached() -> None:
+            passed.append(now := self.digest())
+            if now not in known and now not in new:
+                new[now] = self.captured()
+
+        self.run(reached)
+        return passed
+
+    def require_right(self) -> None:
+        """The view is its recomputation."""
+        name = self.kind.name
+        found = bag_of(row.values() for row in self.db.view(name).scan())
+        expected = self._base.bag(name, self.db.store.ends())
+        if found != expected:
+            raise Wrong(f"{name} holds {found}, not {expected}")
+
+
+def cover(name: str, *, before_images: bool, crashes: int = 2) -> Covered:
+    """Every schedule of so many crashes, of the program of one view."""
+    program = Program(KINDS[name], before_images=before_images)
+    first, futures, end = program.digest(), dict[str, list[str]](), ""
+    now: dict[str, tuple] = {first: program.start}
+    for _ in range(crashes + 1):  # stores that so many crashes leave
+        left: dict[str, tuple] = {}
+        for state, captured in now.items():
+            program.put_back(captured)
+            futures[state] = program.run_through(futures.keys() | now.keys(), left)
+            program.require_right()
+            end = end or program.digest()
+            if program.digest() != end:
+                raise Wrong(f"{name}: a crash leaves another store than the run without one")
+        now = left
+    program.db.close()
+    return Covered(len(futures[first]), sum(len(futures[state]) for state in futures[first]), len(futures))
+
+
+def crash_everywhere(name: str, *, before_images: bool) -> int:
+    """Raise at every place once: what is left is what the store held there, and the end is the same; how many places."""
+    program = Program(KINDS[name], before_images=before_images)
+    states: list[str] = []
+    program.run(lambda: states.append(program.digest()))
+    end = program.digest()
+    for number, state in enumerate(states):
+        program.put_back(program.start)
+        _crash_at(program, number)
+        if program.digest() != state:
+            raise Wrong(f"{name}: the crash at place {number} left another store than there was")
+        program.run(lambda: None)
+        program.require_right()
+        if program.digest() != end:
+            raise Wrong(f"{name}: the crash at place {number} leaves another store than the run without one")
+    program.db.close()
+    return len(states)
+
+
+def _crash_at(program: Program, number: int) -> None:
+    left = number
+
+    def reached() -> None:
+        nonlocal left
+        if left == 0:
+            raise Crash
+        left -= 1
+
+    try:
+        program.run(reached)
+    except Crash:
+        return
+    raise Wrong(f"place {number} was not reached")
+
+
+def _copied(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
+
+
+def _dump_of(partition: Any) -> list:
+    return [(table, list(pairs.walk(b"", None))) for table, pairs in sorted(partition.state[0].items())]
+
+
+def _sorted(index: dict) -> list:
+    return sorted((epoch, table, sorted(keys)) for epoch, tables in index.items() for table, keys in tables.items())

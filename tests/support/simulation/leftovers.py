@@ -1,0 +1,69 @@
+"""Leftovers: records that a store would not have if all had gone well.
+
+In: a world in which everything is committed. Out: nothing, or `Wrong`. Always: every table of every stored node is compared,
+auxiliary ones too, with those of a new store over the same base in which the same views were filled once.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+
+import viewkeeper as vk
+from tests.support.running import keep_up
+from tests.support.simulation.kinds import COLUMNS, TABLES, with_their_sources
+from tests.support.simulation.world import World, Wrong
+from viewkeeper.client.database import Database
+from viewkeeper.client.reading import moment_of
+from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.settings import GcSettings
+
+Records = dict[tuple[str, int], list[tuple[bytes, bytes]]]  # by the text of a node and the place of its table
+
+LATE = ("zombies", "rivals", "copies", "late runs", "late tasks")
+
+
+def require_no_leftovers(world: World) -> None:
+    with vk.connect(f"memory:?{world.options}") as fresh:
+        for ddl in TABLES.values():
+            fresh.execute(ddl)
+        for name, rows in zip(TABLES, world.base.rows(world.store.ends()), strict=True):
+            for row in rows:
+                fresh.table(name).put(row[0], dict(zip(list(COLUMNS[name])[1:], row[1:], strict=True)))
+        for kind in with_their_sources(list(world.views)):
+            if kind.name in world.views:
+                fresh.execute(kind.create)
+        keep_up(fresh)
+        expected, found = records_of(fresh), records_of(world.db)
+    both = expected.keys() & found.keys()
+    world.note("tables compared with those of a new store", len(both))
+    for node in sorted(both):
+        if found[node] != expected[node]:
+            raise Wrong(f"table {node[1]} of {node[0]} holds {found[node]}, but in a new store {expected[node]}")
+    _require_known_tables(world)
+
+
+def records_of(database: Database) -> Records:
+    """The records as of the committed epoch."""
+    store, catalog = database.store, database.catalog()
+    partitions = range(store.partitions)
+    with closing(store.hold(moment_of(store, "snapshot", 0), partitions)) as held:
+        return {
+            (node.text, place): sorted(held.scan(partitions, table, b"", None))
+            for node in catalog.nodes
+            for place, table in enumerate(node.tables)
+        }
+
+
+def _require_known_tables(world: World) -> None:
+    """Dropped tables are gone; but a task of the newest epoch that starts late may write to one that was just removed."""
+    if world.kind == "embedded" or any(world.counts[late] for late in LATE):
+        return
+    collect_garbage(world.store, GcSettings(seconds_max=math.inf))
+    catalog = world.db.catalog()
+    known = {table for node in catalog.nodes for table in node.tables}
+    known |= {table for schema in catalog.tables for table in schema.tables}
+    partitions = world.store._contents.partitions
+    held = {table for partition in partitions for table, pairs in partition.state[0].items() if len(pairs)}
+    if not catalog.dropped and held - known:
+        raise Wrong(f"records are left of tables {sorted(held - known)}, which nobody knows")
