@@ -4,6 +4,7 @@ In: a seed and a count. Out: statements. Always: the same seed gives the same st
 canaries of `tests/support/attack_lab.py`: a file, an environment variable and a variable of Python.
 """
 
+# ruff: noqa: E501  (lists of attacks, many to a line)
 from __future__ import annotations
 
 import random
