@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import duckdb
 
 from viewkeeper.check.report import Finding
+from viewkeeper.codegen.confined import confine
 
 FINDINGS_MAX = 10_000
 _MEMORY = "1GB"
@@ -59,10 +61,11 @@ def compare(shape: Shape, expected: Path, found: Path, scratch: Path) -> tuple[i
               FULL OUTER JOIN ({_keyed(shape, "found", shape.found_key)}) f ON {joined}
               WHERE e.there IS NULL OR f.there IS NULL OR {differs}
               ORDER BY {", ".join([*shape.keys, "e.there"])} LIMIT {FINDINGS_MAX}"""
-    with duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": str(scratch)}) as connection:
-        connection.execute("SET enable_progress_bar = false")
-        for name, path in (("expected", expected), ("found", found)):
-            connection.read_parquet(f"{path}/*.parquet").create_view(name)
+    with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
+        sides = {"expected": sorted(expected.glob("*.parquet")), "found": sorted(found.glob("*.parquet"))}
+        confine(connection, files=chain(*sides.values()), folder=scratch)
+        for name, files in sides.items():
+            connection.read_parquet([str(file) for file in files]).create_view(name)
         counted = connection.sql("SELECT count(*) FROM expected").fetchall()[0][0]
         rows = connection.sql(sql).to_arrow_table().to_pylist()
     return counted, [_finding(shape, row) for row in rows]

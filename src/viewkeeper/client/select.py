@@ -43,6 +43,7 @@ from viewkeeper.sql.syntax import Select
 _KEEP_ORDER = ("filter_pullup", "filter_pushdown", "reorder_filter", "join_order", "build_side_probe_side")
 _MEMORY_SHARE = 0.5  # of the machine's
 _NAMED_MAX = 3
+_OUT_OF_MEMORY = "Out of Memory Error"
 
 
 def select(database: Connection, statement: Select) -> Result:
@@ -86,13 +87,28 @@ def _run(relation: Relation, sql: str, streams: Sequence[pa.RecordBatchReader]) 
         for number, one in enumerate(streams):
             connection.register(f"r{number}", _watched(one, failures))
         try:
-            return interruptibly(lambda: connection.sql(sql).to_arrow_reader().read_all(), connection.interrupt)
-        except duckdb.OutOfMemoryException as error:
-            raise SqlError(f"the SELECT needs more than {most >> 20:,} MiB of memory", "read fewer rows") from error
-        except duckdb.Error as error:
+            return interruptibly(lambda: _collected(connection.sql(sql).to_arrow_reader(), most), connection.interrupt)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # the last two from batches after the first
             if failures:
                 raise failures[0] from None
+            if _OUT_OF_MEMORY in str(error):
+                raise _too_large(most) from None
             raise _failed(relation, error) from None
+
+
+def _collected(answer: pa.RecordBatchReader, most: int) -> pa.Table:
+    """All rows of an answer, which DuckDB does not count as its own memory."""
+    batches, size = list[pa.RecordBatch](), 0
+    for batch in answer:
+        size += batch.nbytes
+        if size > most:
+            raise _too_large(most)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, answer.schema)
+
+
+def _too_large(most: int) -> SqlError:
+    return SqlError(f"the SELECT needs more than {most >> 20:,} MiB of memory", "read fewer rows")
 
 
 def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.RecordBatchReader:
@@ -108,7 +124,7 @@ def _watched(source: pa.RecordBatchReader, failures: list[Exception]) -> pa.Reco
     return pa.RecordBatchReader.from_batches(source.schema, batches())
 
 
-def _failed(relation: Relation, error: duckdb.Error) -> SqlError:
+def _failed(relation: Relation, error: Exception) -> SqlError:
     """The error on some row, and the expressions that may have caused it."""
     parts = [part for node in walk_relations(relation) for one in expressions_of(node) for part in walk(one)]
     risky = [part for part in parts if isinstance(part, Call | Cast) and part.raises]
@@ -118,12 +134,13 @@ def _failed(relation: Relation, error: duckdb.Error) -> SqlError:
     return SqlError(f"{told or 'the SELECT'} fails on a row: {_reason(error)}", "leave such rows out with WHERE")
 
 
-def _reason(error: duckdb.Error) -> str:
-    if "division by zero" in str(error):
+def _reason(error: Exception) -> str:
+    said = str(error).lower()
+    if "division by zero" in said:
         return "division by zero"
-    if isinstance(error, duckdb.OutOfRangeException) or "out of range" in str(error):
+    if "out of range" in said:
         return "overflow"
-    if isinstance(error, duckdb.ConversionException):
+    if "conversion error" in said:
         return "the value cannot be converted"
     return str(error).splitlines()[0]
 

@@ -25,6 +25,7 @@ from typing import IO, Any
 import duckdb
 
 from viewkeeper.client.arguments import take_path, take_text
+from viewkeeper.codegen.confined import confine, literal
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.load.lines import TextFile
 from viewkeeper.load.textvalues import value_of
@@ -127,9 +128,9 @@ def open_files(
     if reading.delimiter is not None and (len(reading.delimiter) != 1 or reading.delimiter in '"\r\n'):
         raise InputError(f"delimiter {reading.delimiter!r} is not a character", "use one character, such as ;")
     with _temporary_directory() as directory:
-        connection.execute(f"SET temp_directory = {_literal(str(directory))}")  # for more keys than fit its memory
         places = [directory / str(number) for number in range(len(paths))]
         texts = [_locate(os.fspath(path), reading, place) for path, place in zip(paths, places, strict=True)]
+        confine(connection, files=[text.path for text in texts], folder=directory)  # it spills more keys than fit there
         yield [_describe(connection, text, reading) for text in texts]
 
 
@@ -248,8 +249,8 @@ def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
     names = text.header()
     columns = ", ".join(f"'v{i}': 'VARCHAR'" for i in range(len(names)))
     relation = (
-        f"read_csv(?, auto_detect=false, header=true, columns={{{columns}}}, delim={_literal(text.delimiter)}, "
-        f"quote='\"', escape='\"', nullstr=[{', '.join(map(_literal, nulls))}], allow_quoted_nulls=false, "
+        f"read_csv(?, auto_detect=false, header=true, columns={{{columns}}}, delim={literal(text.delimiter)}, "
+        f"quote='\"', escape='\"', nullstr=[{', '.join(map(literal, nulls))}], allow_quoted_nulls=false, "
         f"compression='{'gzip' if text.is_gzip else 'none'}', max_line_size=16777216)"
     )
     return SourceFile(text, _column_names(text, names), ("VARCHAR",) * len(names), relation)
@@ -260,7 +261,7 @@ def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
     keys = "CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END"
     found = rows_of(connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]))
     names = text.in_order({name for (name,) in found})
-    paths = ", ".join(_literal('$."' + name.replace('"', '\\"') + '"') for name in names)
+    paths = ", ".join(literal('$."' + name.replace('"', '\\"') + '"') for name in names)
     values = ", ".join(f"value[{i + 1}] AS v{i}, kind[{i + 1}] AS k{i}" for i in range(len(names)))
     parsed = f"SELECT json_extract_string(json, [{paths}]) AS value, json_type(json, [{paths}]) AS kind FROM {rows}"
     return SourceFile(text, _column_names(text, names), ("JSON",) * len(names), f"(SELECT {values} FROM ({parsed}))")
@@ -307,7 +308,3 @@ def match_columns(file: SourceFile, schema: TableSchema, *, ignore_unknown: bool
             fact, f"the table has {', '.join(spelled.values())}; ignore_unknown=True leaves the others out"
         )
     return {spelled[name.lower()]: i for i, name in enumerate(file.names) if name.lower() in spelled}
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

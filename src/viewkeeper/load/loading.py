@@ -56,7 +56,7 @@ class Loaded:
 def open_load(paths: Sequence[str | os.PathLike[str]], reading: Reading) -> Iterator[Load]:
     """The files, ready to be loaded, for the duration of the block."""
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; SET enable_progress_bar = false")
+        connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true")
         with _keyboard(), open_files(connection, paths, reading) as files:
             yield Load(connection, [guess_null(connection, file) for file in files] if reading.guess_null else files)
 

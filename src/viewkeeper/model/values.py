@@ -21,6 +21,7 @@ Stored: TypeAlias = Any
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_DIGITS_MAX = 1_000  # Python itself reads and writes integers of 4,300
 
 
 def to_stored(column: Column, value: object) -> Stored:
@@ -54,8 +55,16 @@ def _plain(value: object) -> object:
 
 
 def _refuse(column: Column, value: object, hint: str | None = None) -> BadRow:
-    shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
+    shown = _shown(value)
     return BadRow(f"column {column.name} is {column.type}, not {type(value).__name__} {shown}", hint)
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write an int of so many digits
+        text = "of too many digits to write"
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _boolean(column: Column, value: object) -> bool:
@@ -94,9 +103,13 @@ def _decimal(column: Column, value: object) -> int:
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise _refuse(column, value, "pass a Decimal or an int")
+    if isinstance(value, int) and abs(value) >= 10**_DIGITS_MAX:
+        raise _refuse(column, value, f"it has more than {column.type.precision} digits")
     sign, digits, exponent = Decimal(value).as_tuple()
     if not isinstance(exponent, int):
         raise _refuse(column, value, "NaN and infinity are not DECIMAL values")
+    if len(digits) > _DIGITS_MAX:
+        raise _refuse(column, value, f"it is written in more than {_DIGITS_MAX:,} digits")
     shift = exponent + column.type.scale
     unscaled = int("".join(map(str, digits)) or "0")
     if shift < 0:

@@ -16,15 +16,10 @@ from weakref import WeakSet
 import duckdb
 import pyarrow as pa
 
+from viewkeeper.codegen.confined import connect_confined
+
 FEW_ROWS = 64  # it takes DuckDB longer to plan for this many than to run
 _LOCAL = threading.local()  # `own`: the thread's connections
-_SETTINGS = (
-    "SET threads = 1",
-    "SET enable_external_access = false",
-    "SET enable_progress_bar = false",  # it would go to the caller's standard output
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-)
 
 # Few rows may be copied: what counts is that the statement is bound only once.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, __name__.replace(".", r"\."))
@@ -33,18 +28,13 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 def connect(
     *, optimizes: bool = True, disabled_optimizers: Sequence[str] = (), memory_bytes_max: int | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A connection for one thread, with settings locked."""
-    connection = duckdb.connect()
-    if memory_bytes_max:  # and no spill to the caller's disk, into a directory `.tmp` that anyone may read
-        connection.execute(f"SET memory_limit = '{memory_bytes_max}B'; SET temp_directory = ''")
-    for setting in _SETTINGS:
-        connection.execute(setting)
-    if not optimizes:
-        connection.execute("PRAGMA disable_optimizer")
+    """A confined connection for one thread."""
+    settings = {"threads": "1"}
+    if memory_bytes_max:
+        settings["memory_limit"] = f"'{memory_bytes_max}B'"
     if disabled_optimizers:
-        connection.execute(f"SET disabled_optimizers = '{','.join(disabled_optimizers)}'")
-    connection.execute("SET lock_configuration = true")
-    return connection
+        settings["disabled_optimizers"] = f"'{','.join(disabled_optimizers)}'"
+    return connect_confined(settings, optimizes=optimizes)
 
 
 def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -6,14 +6,14 @@ carry. Always: one envelope for all, with a named kind.
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from viewkeeper.operators.channels import Channel, Input
-from viewkeeper.operators.receipts import Failure, Receipt
+from viewkeeper.operators.receipts import Failure, Receipt, result_from_json, result_to_json
 
 _BLOCK_BYTES = 32 << 20
 
@@ -23,7 +23,7 @@ ENVELOPE = pa.schema(
         ("kind", pa.string()),  # "input", or "result": a receipt or a failure
         ("table", pa.int32()),  # of an input
         ("channel", pa.string()),  # of an input
-        ("body", pa.binary()),  # an Arrow stream, or a pickled result
+        ("body", pa.binary()),  # an Arrow stream, or a result as JSON
     ]
 )
 
@@ -52,7 +52,7 @@ def encode(message: Message) -> tuple:
     if isinstance(message.body, Input):
         table, channel, rows = message.body
         return message.to, "input", table, str(channel), _to_block(rows)
-    return message.to, "result", 0, "", pickle.dumps(message.body)
+    return message.to, "result", 0, "", json.dumps(result_to_json(message.body)).encode()
 
 
 def to_batch(rows: Sequence[tuple]) -> pa.RecordBatch:
@@ -67,7 +67,7 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Message]:
 def decode(row: Mapping) -> Message:
     """The message of a row of the envelope, by the names of its columns."""
     if row["kind"] == "result":
-        return Message(row["manager"], pickle.loads(row["body"]))
+        return Message(row["manager"], result_from_json(json.loads(row["body"])))
     rows = pa.ipc.open_stream(pa.py_buffer(row["body"])).read_all()
     return Message(row["manager"], Input(row["table"], Channel.from_text(row["channel"]), rows))
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
+from viewkeeper import errors
 from viewkeeper.errors import (
     EpochFailed,
     EpochTooLarge,
@@ -20,6 +22,7 @@ from viewkeeper.errors import (
     ViewKeeperError,
 )
 from viewkeeper.model.counts import Counts
+from viewkeeper.model.plain import from_plain, to_plain
 
 _MOST_TELLING = (Fenced, ViewFailed, EpochTooLarge, StoreError, ViewKeeperError)
 
@@ -58,6 +61,22 @@ class Failure:
         failed = EpochFailed(f"epoch {epoch} failed: {reason}", "it stays in flight and is run again")
         failed.__cause__ = error
         return Failure(failed)
+
+
+def result_to_json(result: Receipt | Failure) -> dict[str, Any]:
+    """A result as JSON: what comes out of a shuffle is data, and no code that it names is run."""
+    if isinstance(result, Receipt):
+        return {"receipt": to_plain(result)}
+    return {"failure": type(result.error).__name__, "of": list(result.error.__reduce__()[1])}
+
+
+def result_from_json(value: dict[str, Any]) -> Receipt | Failure:
+    if "receipt" in value:
+        return from_plain(Receipt, value["receipt"])
+    kind = getattr(errors, value["failure"])
+    if not issubclass(kind, ViewKeeperError):
+        raise InvariantBroken(f"{value['failure']} is no error of ours")
+    return Failure(kind(*value["of"]))
 
 
 def require_all(tasks: Collection[Task], got: Iterable[Receipt | Failure]) -> Counts:

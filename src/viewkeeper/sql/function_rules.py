@@ -11,10 +11,12 @@ from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType, decimal
 from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Call, Expression
+from viewkeeper.sql.expressions import Call, Expression, children
 from viewkeeper.sql.function_rows import Gives
 from viewkeeper.sql.operands import double
 from viewkeeper.sql.type_rules import DIGITS_MAX
+
+WIDTH_MAX = 10_000  # of padding and repetition: a row must not grow to gigabytes
 
 
 def _whole_type(args: Sequence[Expression]) -> SqlType:
@@ -32,6 +34,21 @@ def _rounded_type(args: Sequence[Expression]) -> SqlType:
     return decimal(min(type_.whole_digits + 1 + scale, DIGITS_MAX), scale)
 
 
+def _repeated_type(args: Sequence[Expression]) -> SqlType:
+    times = _repetitions(Call("repeat", tuple(args), types.STRING, nullable=True))
+    if times > WIDTH_MAX:
+        raise UnsupportedSql(f"repeat within repeat makes {times:,} copies", f"{WIDTH_MAX:,} are the most")
+    return types.STRING
+
+
+def _repetitions(expression: Expression) -> int:
+    """How many copies of a text calls of `repeat` within one another make."""
+    inner = max(map(_repetitions, children(expression)), default=1)
+    is_repeat = isinstance(expression, Call) and expression.name == "repeat"
+    return inner * max(1, int(str(expression.args[1].value))) if is_repeat else inner  # type: ignore[union-attr]
+
+
+REPEATED = Gives("STRING", _repeated_type)
 FIRST = Gives("that of x", lambda args: args[0].type)
 WIDER = Gives("the wider", lambda args: args[0].type)
 COMMON = Gives("that type", lambda args: args[0].type)

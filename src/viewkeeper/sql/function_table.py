@@ -41,7 +41,6 @@ from viewkeeper.sql.operands import (
 )
 from viewkeeper.sql.type_rules import DIGITS_MAX
 
-_WIDTH_MAX = 10_000  # of padding and repetition: a row must not grow to gigabytes
 _ANY_NUMBER = number(-INT_MAX, INT_MAX)
 # DuckDB refuses an empty pad; Spark then only truncates.
 _PAD = "(CASE WHEN {2} = '' OR length({0}) >= {1} THEN substring({0}, 1, {1}) ELSE {name}({0}, {1}, {2}) END)"
@@ -120,9 +119,9 @@ STRINGS: Rows = (
     Function("translate", "s, from, to", (text, fixed_text, characters), STRING, "translate({0}, {1}, {2})",
              notes="each character of `from` becomes that of `to` in its place, or nothing"),
     Function("reverse", "s", (text,), STRING, _REVERSE),
-    Function("lpad", "s, n [, pad]", (text, number(0, _WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
-    Function("rpad", "s, n [, pad]", (text, number(0, _WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
-    Function("repeat", "s, n", (text, number(-INT_MAX, _WIDTH_MAX)), STRING, "repeat({0}, {1})"),
+    Function("lpad", "s, n [, pad]", (text, number(0, rules.WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
+    Function("rpad", "s, n [, pad]", (text, number(0, rules.WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
+    Function("repeat", "s, n", (text, number(-INT_MAX, rules.WIDTH_MAX)), rules.REPEATED, "repeat({0}, {1})"),
     Function("instr", "s, part", (text, text), INT, "CAST(instr({0}, {1}) AS INTEGER)", notes=_FOUND),
     Function("locate", "part, s [, start]", (text, text, _ANY_NUMBER), INT, texts.locate,
              notes=f"also `POSITION(part IN s)`; {_FOUND}"),

@@ -76,7 +76,7 @@ def _double(text: str) -> float:
 
 
 def _decimal(text: str) -> tuple[decimal.Decimal, SqlType]:
-    number = decimal.Decimal(text)
+    number = _exact(text)
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or exponent > 0:
         raise SqlError(f"the number {text} cannot be read as DECIMAL")
@@ -84,6 +84,13 @@ def _decimal(text: str) -> tuple[decimal.Decimal, SqlType]:
     if precision > 38:
         raise SqlError(f"the number {text} has {precision} digits", "DECIMAL holds 38")
     return number, types.decimal(precision, -exponent)
+
+
+def _exact(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:  # an exponent of twenty digits
+        raise SqlError(f"the number {text} cannot be read as DECIMAL") from None
 
 
 def _bytes(text: str) -> bytes:
@@ -124,7 +131,7 @@ def text_as(text: str, type_: SqlType) -> tuple[Value, SqlType]:
         case "TIMESTAMP":
             return _timestamp(text), type_
         case "DECIMAL" if _NUMBER.fullmatch(text):
-            number = decimal.Decimal(text)
+            number = _exact(text)
             fits = int(number.as_tuple().exponent) >= -type_.scale and number.adjusted() < type_.precision - type_.scale
             if fits:
                 return number.quantize(decimal.Decimal(1).scaleb(-type_.scale), context=decimal.Context(prec=38)), type_

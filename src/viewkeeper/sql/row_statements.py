@@ -101,9 +101,7 @@ def _key(node: exp.Expression, word: str) -> tuple[tuple[str, Value], ...]:
     where = node.args.get("where")
     if where is None:
         raise UnsupportedSql(f"{word} without WHERE is not supported", _BY_KEY)
-    conditions = [where.this]
-    while any(isinstance(condition, (exp.And, exp.Paren)) for condition in conditions):
-        conditions = [part for condition in conditions for part in _opened(condition)]
+    conditions = _opened(where.this)
     for condition in conditions:
         if not isinstance(condition, exp.EQ):
             raise UnsupportedSql(f"{condition.sql(dialect='spark')} is not supported in WHERE of {word}", _BY_KEY)
@@ -113,9 +111,14 @@ def _key(node: exp.Expression, word: str) -> tuple[tuple[str, Value], ...]:
 
 
 def _opened(condition: exp.Expression) -> list[exp.Expression]:
-    match condition:
-        case exp.And():
-            return [condition.this, condition.expression]
-        case exp.Paren():
-            return [condition.this]
-    return [condition]
+    """The conditions that AND connects, in order."""
+    waiting, opened = [condition], list[exp.Expression]()
+    while waiting:
+        match waiting.pop():
+            case exp.And(this=left, expression=right):
+                waiting += [right, left]
+            case exp.Paren(this=inner):
+                waiting.append(inner)
+            case other:
+                opened.append(other)
+    return opened

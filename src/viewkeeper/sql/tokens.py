@@ -20,6 +20,7 @@ from sqlglot.tokens import Token, TokenType
 from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.sql.dialect import ViewSpark
 
+_DIGITS_MAX = 1_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
@@ -39,6 +40,8 @@ def tokenize(text: str) -> tuple[str, list[Token]]:
     for token in tokens:
         if token.token_type == TokenType.STRING:
             _check_escapes(text[token.start : token.end + 1])
+        elif token.token_type == TokenType.NUMBER and len(token.text) > _DIGITS_MAX:  # Python reads 4,300 at most
+            raise SqlError(f"a number of {len(token.text):,} digits cannot be read", "DECIMAL holds 38")
     readable = _join_doubled_quotes(text, tokens)
     return readable, tokens if readable == text else _Tokenizer(dialect="spark").tokenize(readable)
 
@@ -223,6 +226,8 @@ def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:
         fact = re.sub(r"Required keyword: '\w+' missing for (\w+)", r"\1 lacks an argument", fact)
         where = f"line {first['line']}, column {first['col']}"
         raise SqlError(f"{where}: cannot read the statement{near}: {fact}") from error
+    except ArithmeticError as error:  # an exponent of twenty digits
+        raise SqlError("a number of the statement cannot be read as DECIMAL", "DECIMAL holds 38 digits") from error
     except (TokenError, RecursionError, ValueError) as error:
         raise SqlError("the statement cannot be read", "is it nested very deeply?") from error
     tree = trees[0] if len(trees) == 1 else None

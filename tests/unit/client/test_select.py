@@ -196,3 +196,22 @@ def test_a_join_holds_its_tables_in_memory_and_not_the_pairs(tmp_path: Path, mem
         memory(64 << 10)
         with pytest.raises(SqlError, match="the SELECT needs more than 0 MiB of memory"):
             db.execute(count)
+
+
+def test_a_result_that_does_not_fit_in_memory_is_refused_before_it_is_there(
+    tmp_path: Path, memory: Callable[[int], None]
+) -> None:
+    with vk.connect(f"embedded:{tmp_path / 'pairs'}?sync=off") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, g INT)")
+        db.table("t").put_many([{"k": number, "g": 1} for number in range(2_000)])
+        memory(6 << 20)
+        with pytest.raises(SqlError, match="the SELECT needs more than 6 MiB of memory"):
+            db.execute("SELECT a.k, b.k AS l, repeat('x', 20) AS m FROM t a, t b")
+
+
+def test_a_row_that_fails_in_a_late_batch_is_told_like_any_other(tmp_path: Path) -> None:
+    with vk.connect(f"embedded:{tmp_path / 'late'}?sync=off") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY)")
+        db.table("t").put_many([{"k": number} for number in range(1_500)])
+        with pytest.raises(SqlError, match="fails on a row: division by zero"):
+            db.execute("SELECT 1 / (1499 * 1499 - a.k * b.k) AS x FROM t a, t b")

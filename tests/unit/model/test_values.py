@@ -123,3 +123,10 @@ def test_a_schema_goes_to_json_and_back() -> None:
     assert [column.name for column in schema.key_columns] == ["k2", "K"]
     assert [column.name for column in schema.value_columns] == ["v"]
     assert schema.position("V") == 1
+
+
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DOUBLE", "DECIMAL(10,2)"])
+@pytest.mark.parametrize("value", [10**5_000, -(10**5_000), Decimal("9" * 5_000)], ids=["large", "small", "exact"])
+def test_a_number_that_python_cannot_write_is_refused_like_any_other(kind: str, value: object) -> None:
+    with pytest.raises(BadRow, match="column c is"):
+        to_stored(column(kind), value)

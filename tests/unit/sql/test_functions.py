@@ -7,6 +7,7 @@ import re
 import duckdb
 import pytest
 
+import viewkeeper as vk
 from viewkeeper.codegen.expression_sql import emit
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
@@ -130,3 +131,12 @@ def test_a_row_has_a_kind_for_each_argument_that_it_lists(row: Function) -> None
     listed = re.findall(r"\w+|…", row.arguments)
 
     assert isinstance(row.takes, Together) or "…" in listed or len(row.takes) == len(listed)
+
+
+def test_copies_of_copies_are_counted_and_refused_before_they_fill_the_memory() -> None:
+    with vk.connect("memory:") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, s STRING)")
+        db.table("t").put(1, {"s": "ab"})
+        assert db.execute("SELECT length(repeat(upper(repeat(s, 100)), 100)) AS n FROM t").rows == ((20_000,),)
+        with pytest.raises(UnsupportedSql, match="repeat within repeat makes 100,000,000 copies"):
+            db.execute("SELECT repeat(concat(s, repeat(s, 10000)), 10000) AS x FROM t")

@@ -181,3 +181,27 @@ def test_a_call_that_cannot_be_bound_is_told_in_plain_words(text: str, fact: str
     with vk.connect("memory:calls") as db, pytest.raises(SqlError, match=fact):
         db.execute("CREATE TABLE IF NOT EXISTS t (k INT PRIMARY KEY, x INT)")
         db.execute(text)
+
+
+LONG = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT {LONG}",
+        f"SELECT k FROM t LIMIT {LONG}",
+        f"SELECT k FROM t ORDER BY {LONG}",
+        f"SELECT CAST(k AS DECIMAL({LONG}, 1)) FROM t",
+        f"INSERT INTO t VALUES ({LONG})",
+        f"DELETE FROM t WHERE k = -{LONG}",
+        "SELECT 1e99999999999999999999BD",
+        "SELECT DECIMAL '1e99999999999999999999'",
+        "SELECT DECIMAL '-1e-99999999999999999999'",
+    ],
+)
+def test_a_number_that_python_cannot_read_is_refused_like_any_other(text: str) -> None:
+    with vk.connect("memory:") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY)")
+        with pytest.raises(SqlError, match="a number of 5,000 digits|cannot be read as DECIMAL"):
+            db.execute(text)
