@@ -17,7 +17,7 @@ from tests.support.simulation.faults import Crash, Faults
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.coordinator.ring import owners_of_partitions
+from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.errors import EpochTooLarge, StoreUnavailable, ViewKeeperError
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
@@ -186,9 +186,9 @@ class Runner:
             return done
 
     def _run(self, world: World, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        store, managers = world.store, world.random.choice((0, 0, 1, 3))
+        store, managers = world.store, world.random.choice((0, 0, 1, 3, 11))
         settings = SMALL if world.chance(0.3) else WorkSettings()
-        owners = owners_of_partitions(store.partitions, managers) if managers else [0] * store.partitions
+        owners = owners_of_shards(store.partitions, managers) if managers else [0] * store.partitions
         program = EpochProgram.of(store, plan, epoch, owners, settings)
         exchange = ShuffledExchange(store, world.random.random(), None) if managers else InProcess(store)
         world.note(f"runs by {managers} managers")
