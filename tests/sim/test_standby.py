@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,10 @@ MORE_POINTS = (
 
 
 def everything(db: vk.Database) -> tuple[object, ...]:
+    """All but who owns it: on a busy machine one that only seemed silent may be taken over too."""
     store = db.store
-    return store.read_epoch_record(), store.read_catalog(), dump(store), tombstone_index(store)
+    record = replace(store.read_epoch_record(), version=0, generation=0, owner="")
+    return record, store.read_catalog(), dump(store), tombstone_index(store)
 
 
 def is_caught_up(db: vk.Database) -> bool:
@@ -46,7 +49,8 @@ def owner_among(db: vk.Database, workers: tuple[Worker, ...]) -> Worker | None:
 def stop_and_take_over(db: vk.Database, workers: tuple[Worker, ...], epochs: int) -> float | None:
     """Stop the owner some epochs later, and let it go on when the other has done its work; the seconds of the take-over.
 
-    None where it was stopped in a write transaction: nobody else can write until it goes on.
+    None where it was stopped in a write transaction: nobody else can write until it goes on. Nor does it count where it was
+    taken over before it was stopped.
     """
     wait_until(lambda: owner_among(db, workers))
     owner = owner_among(db, workers)
@@ -55,6 +59,9 @@ def stop_and_take_over(db: vk.Database, workers: tuple[Worker, ...], epochs: int
     wait_until(lambda: db.epoch >= goal or is_caught_up(db))
     owner.stop()
     generation = db.store.read_epoch_record().generation
+    if not owner.owns(generation):
+        owner.go_on()
+        return None
     said = len(other.words())
     seconds = wait_until(lambda: db.store.read_epoch_record().generation > generation or "busy" in other.words()[said:])
     wait_until(lambda: is_caught_up(db) or "busy" in other.words()[said:])
@@ -63,7 +70,7 @@ def stop_and_take_over(db: vk.Database, workers: tuple[Worker, ...], epochs: int
     owner.go_on()
     if is_free:
         wait_until(lambda: "fenced" in owner.words()[-1:])
-        assert everything(db) == before
+        assert everything(db) == before and not owner.owns(db.store.read_epoch_record().generation)
     wait_until(lambda: is_caught_up(db) and owner_among(db, workers))
     return seconds if is_free else None
 

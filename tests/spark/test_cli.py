@@ -95,6 +95,22 @@ def test_run_keeps_views_fresh_until_sigterm_and_leaves_the_store_free(database:
     assert database.status().pipeline_pid is None
 
 
+@pytest.mark.deep
+def test_a_standby_takes_over_from_a_pipeline_that_is_killed(database: Database) -> None:
+    with running("run", database.url, "--json") as first, running("run", database.url, "--standby") as second:
+        first.stdout.readline()
+        assert next(line for line in second.stdout if line.startswith("standing by: process "))
+        first.kill()
+        token = database.table("orders").put("o2", {"region": "eu", "amount": 12})
+        database.wait_for(token, SECONDS_MAX)
+        assert database.status().pipeline_pid == second.pid
+        second.send_signal(signal.SIGTERM)
+        out, err = second.communicate(timeout=SECONDS_MAX)
+
+    assert (second.returncode, out.splitlines()[-1]) == (0, "stopped at epoch 2"), err
+    assert database.view("revenue").get("eu") == {"region": "eu", "total": 42}
+
+
 def test_run_catches_up_and_check_finds_all_well(spark: SparkSession, database: Database) -> None:
     caught_up = CliRunner().invoke(app, ["run", database.url, "--until-caught-up"], catch_exceptions=False)
     checked = CliRunner().invoke(app, ["check", database.url, "--json"], catch_exceptions=False)
