@@ -80,7 +80,7 @@ def plant(db: vk.Database) -> set[tuple[str, tuple]]:
         for place, key in enumerate(chosen):
             kept = place // 3
             at = key if kept < 2 else ((key[0] + 1_000,) if view != "rows" else (f"{key[0]}~",))
-            change_record(db, view, at, rows[8 - place] if kept else None)
+            change_record(db, view, at, rows[(place + 1) % 9] if kept else None)
             wrong.add((view, at))
     return wrong
 
