@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
 import viewkeeper as vk
 from tests.support.dump import written_by
 from tests.support.planting import chain_of, change_record, view_keys
-from tests.support.running import HereRunner
+from tests.support.running import HereRunner, keep_up
+from viewkeeper.cli.main import app
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.keys import encode_key
 from viewkeeper.settings import EpochLimits
@@ -80,10 +82,28 @@ def plant(db: vk.Database) -> set[tuple[str, tuple]]:
         for place, key in enumerate(chosen):
             kept = place // 3
             at = key if kept < 2 else ((key[0] + 1_000,) if view != "rows" else (f"{key[0]}~",))
-            change_record(db, view, at, rows[8 - place] if kept else None)
+            change_record(db, view, at, rows[(place + 1) % 9] if kept else None)
             wrong.add((view, at))
     return wrong
 
 
 def _number(part: object) -> int:
     return part if isinstance(part, int) else int(str(part).removeprefix("k")) % 150
+
+
+def test_the_command_repairs_and_says_what_it_wrote(tmp_path: Path, spark: SparkSession) -> None:
+    url = f"embedded:{tmp_path / 's'}?sync=off"
+    with vk.connect(url) as db:
+        db.execute("CREATE TABLE t (k STRING PRIMARY KEY, g STRING)")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT g, COUNT(*) AS n, MIN(k) AS lo FROM t GROUP BY g")
+        db.table("t").put_many([{"k": f"k{i}", "g": "abc"[i % 3]} for i in range(30)])
+        keep_up(db)
+        change_record(db, "v", ("a",), chain_of(db, "v", ("b",)))
+        done = CliRunner().invoke(app, ["repair", url, "v"], catch_exceptions=False)
+        told = CliRunner().invoke(app, ["status", url], catch_exceptions=False)
+
+        assert db.view("v").get("a") == {"g": "a", "n": 10, "lo": "k0"}
+    assert done.exit_code == 0
+    assert [line.split() for line in done.stdout.splitlines() if line.startswith("v ")] == [["v", "1", "0"]]
+    assert done.stdout.splitlines()[-1].startswith("ok: v as recomputed, 3 records")
+    assert "right at epoch 3" in told.stdout and "1 record repaired by epoch 3" in told.stdout

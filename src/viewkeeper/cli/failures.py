@@ -22,6 +22,8 @@ UNREAD = 141
 
 _NOTHING_CHANGED = "nothing was changed"
 _INTERRUPTED = {
+    "repair": "the request stays in the store, and a pipeline that runs goes on with it; the same command starts anew",
+    "rebuild": "the request stays in the store, and a pipeline that runs goes on with it; the same command starts anew",
     "put": "the row is written or it is not; the command can be run again",
     "delete": "the row is gone or it is not; the command can be run again",
     "run": "no change is lost; viewkeeper run URL goes on from here",

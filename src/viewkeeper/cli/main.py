@@ -15,7 +15,7 @@ from viewkeeper.cli.demo import demo
 from viewkeeper.cli.failures import EXIT_CODES
 from viewkeeper.cli.group import Command, Group
 from viewkeeper.cli.load import load
-from viewkeeper.cli.repairs import rebuild, repair
+from viewkeeper.cli.repairs import rebuild, repair, set_aside
 from viewkeeper.cli.reports import check, explain, status
 from viewkeeper.cli.row_commands import changes, delete, get, put, scan
 from viewkeeper.cli.run import run
@@ -67,6 +67,7 @@ _COMMANDS = (
     check,
     repair,
     rebuild,
+    set_aside,
     backup,
     restore,
     compact,

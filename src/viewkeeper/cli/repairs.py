@@ -1,7 +1,7 @@
-"""Repairs: repair and rebuild.
+"""Repairs: repair, rebuild and set-aside.
 
-In: a store's URL and names of views. Out: views whose records are right, and what was done. Always: a pipeline that runs does
-the work, and without one this process.
+In: a store's URL and names of views. Out: views whose records are right, what was done, and the rows that a view lacks.
+Always: a pipeline that runs does the work, and without one this process.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import typer
 
 from viewkeeper.cli.answers import print_rows
 from viewkeeper.cli.failures import CHECK_FAILED
-from viewkeeper.cli.jsonlines import print_json
+from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import JsonObject, Url
+from viewkeeper.cli.options import Json, JsonObject, Url
 from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import counted, print_report
@@ -69,6 +69,25 @@ def rebuild(
         print_json({"views": rebuilt, "epoch": epoch})
     else:
         print_text(f"rebuilt at epoch {epoch}: {', '.join(rebuilt)}", style="green")
+
+
+def set_aside(
+    url: Url,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="A view.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Print each row that a view sets aside because its SQL fails on it, with the reason.
+
+    A row is tried again whenever it changes: correct or delete it in its table. `rebuild` tries all rows again.
+    """
+    with open_database(url, read_only=True) as database:
+        found = database.set_aside(view)
+        if json:
+            for row in found:
+                print_json(asdict(row))
+            return
+        rows = ((to_json_text(row.key), row.reason or "not known") for row in found)
+        print_rows(("row set aside", "reason"), rows)
 
 
 def _print_repair(report: RepairReport) -> None:

@@ -7,7 +7,7 @@ does the work, imported when it is first called.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport, RepairReport
     from viewkeeper.client.pipeline import Pipeline
     from viewkeeper.client.result import Result
+    from viewkeeper.client.set_aside import AsideRow
     from viewkeeper.client.status import Status
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.events import EventSink
@@ -195,6 +196,20 @@ class Database(Connection):
 
         self.require_writable()
         return rebuild_views(self, take_names("views", views), spark)
+
+    def set_aside(self, view: str) -> Iterator[AsideRow]:
+        """Each row on which a view's SQL fails, with its key in the source and the reason; as of the committed epoch.
+
+        A row is tried again whenever it changes; `rebuild` tries all.
+        """
+        from functools import partial
+
+        from viewkeeper.client.reasons import reason_of
+        from viewkeeper.client.set_aside import each_set_aside
+
+        with Snapshot(self) as snapshot:
+            definition = snapshot.catalog.view(view)
+            yield from each_set_aside(snapshot, definition, partial(reason_of, self, definition))
 
     def status(self) -> Status:
         """Where the pipeline is, how far it lags, how much the log holds."""

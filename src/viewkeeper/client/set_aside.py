@@ -35,6 +35,14 @@ class Listed:
 NONE = Listed(0, ())
 
 
+@dataclass(frozen=True, slots=True)
+class AsideRow:
+    """A row on which a view's SQL fails: its key in the source, and why, where that is known."""
+
+    key: tuple[object, ...]
+    reason: str | None
+
+
 def set_aside(
     snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None] | None = None
 ) -> Listed:
@@ -46,6 +54,15 @@ def set_aside(
         _listed(snapshot.keys_of(listed.table), listed.key, partial(why, listed.table) if why else None)
         for listed in _exceptions(snapshot, view, "aside")
     )
+
+
+def each_set_aside(
+    snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None]
+) -> Iterator[AsideRow]:
+    """All rows that a view sets aside, each with its reason."""
+    for listed in _exceptions(snapshot, view, "aside"):
+        for key in snapshot.keys_of(listed.table):
+            yield AsideRow(_decoded(listed.key, key), why(listed.table, key))
 
 
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
@@ -86,8 +103,11 @@ def _listed(
     count = 0
     for key in keys:
         if count < SHOWN_MAX:
-            values = decode_key(columns, key)
-            shown.append(tuple(from_stored(column, value) for column, value in zip(columns, values, strict=True)))
+            shown.append(_decoded(columns, key))
             reasons += [why(key)] if why else []
         count += 1
     return Listed(count, tuple(shown), tuple(reasons))
+
+
+def _decoded(columns: tuple[Column, ...], key: bytes) -> tuple[object, ...]:
+    return tuple(from_stored(column, value) for column, value in zip(columns, decode_key(columns, key), strict=True))

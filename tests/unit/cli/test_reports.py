@@ -137,3 +137,23 @@ def test_status_lists_rows_set_aside_with_view_key_and_reason(run: Run, url: str
 
     assert ["shares", '["a"]', "division", "by", "zero"] in lines
     assert view["set_aside"] == {"count": 1, "keys": [["a"]], "reasons": ["division by zero"]}
+    told = run("set-aside", url, "shares").stdout.splitlines()
+    assert [line.split() for line in told if "division" in line] == [['["a"]', "division", "by", "zero"]]
+    assert json.loads(run("set-aside", url, "shares", "--json").stdout) == {"key": ["a"], "reason": "division by zero"}
+
+
+def test_rebuild_fills_a_view_anew_and_tells_which(run: Run, fresh_shop: str) -> None:
+    before = run("scan", fresh_shop, "revenue").stdout
+    told = run("rebuild", fresh_shop, "revenue")
+
+    assert (told.exit_code, told.stdout) == (0, "rebuilt at epoch 2: revenue\n")
+    assert run("scan", fresh_shop, "revenue").stdout == before
+    assert run("rebuild", fresh_shop, "nowhere").exit_code == 2
+
+
+def test_status_has_a_word_for_each_view(run: Run, shop: str) -> None:
+    (line,) = [line.split() for line in run("status", shop).stdout.splitlines() if line.startswith("revenue")]
+    assert line[:3] == ["revenue", "AGGREGATE", "rebuilding"] and line[-3:] == ["to", "be", "filled"]
+    run("rebuild", shop, "revenue")
+    (line,) = [line.split() for line in run("status", shop).stdout.splitlines() if line.startswith("revenue")]
+    assert line[:3] == ["revenue", "AGGREGATE", "fresh"] and line[-1] == "never"
