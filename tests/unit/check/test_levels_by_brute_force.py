@@ -10,8 +10,8 @@ from tests.support.brute_levels import NAMES, Case, CaseMaker, copied, level_of,
 from tests.support.tiers import seed
 from viewkeeper.check.levels import Level, State, Update, Verdict, observed_level
 
-CASES = 200
-EACH_LEVEL_MIN = 6
+CASES = 1_000
+EACH_LEVEL_MIN = 40
 
 
 def judge(case: Case) -> Verdict:
@@ -46,7 +46,7 @@ def test_the_checker_and_brute_force_agree_on_level_and_first_break() -> None:
 
 @pytest.mark.deep
 def test_they_agree_on_fresh_histories_too() -> None:
-    assert len(levels_seen(seed(), 2_000)) == len(NAMES) * 4
+    assert len(levels_seen(seed(), 10_000)) == len(NAMES) * 4
 
 
 def history_of(rows: int, versions: int) -> list[tuple[str, int, dict]]:
