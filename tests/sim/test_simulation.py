@@ -23,7 +23,7 @@ from tests.support.source_tree import ROOT
 
 SLICES, SCHEDULES_EACH = 4, 25
 SLICES_DEEP = 3
-FAILED_ONCE = ()
+FAILED_ONCE = (2153, 2239)  # a view of a snapshot that was dropped before it was filled
 SEEDS_EACH = 1_000_000  # of a deep run
 
 
