@@ -128,7 +128,7 @@ class PhysicalPlan:
         return {"tables": to_plain(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
 
     @staticmethod
-    @remembered
+    @remembered("plan")
     def from_json(value: dict) -> PhysicalPlan:
         tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
         return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]))
