@@ -353,7 +353,7 @@ class Catalog:
         return fields_to_plain(self)
 
     @staticmethod
-    @remembered
+    @remembered("catalog")
     def from_json(value: dict) -> Catalog:
         if not value:  # a store without a catalog yet
             return Catalog()

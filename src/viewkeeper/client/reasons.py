@@ -56,5 +56,8 @@ def _in_words(error: duckdb.Error) -> str:
     unread = re.match(r"Could not convert string .* to '?(\w+)", said)
     if unread:  # the text in the message may come from our own SQL
         return f"a text is no {_TYPES.get(unread[1], unread[1])}"
+    said = re.sub(
+        r" \(.*\)$|(?<=value) -?[\d.]+", "", said
+    )  # values of the row: who may see the list need not see those
     said = re.sub(r"\w+", lambda word: _TYPES.get(word[0], word[0]), said)
     return said[:1].lower() + said[1:]

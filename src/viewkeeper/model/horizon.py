@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from viewkeeper.errors import CorruptStore
+from viewkeeper.model.plain import reading
 from viewkeeper.model.positions import Positions, positions_from_json
 
 
@@ -42,15 +43,16 @@ def parse_horizon(value: bytes) -> Horizon:
     """The horizon that `horizon_bytes` wrote; cached, because most reads meet the same one as the read before."""
     if not value:
         raise CorruptStore("the store has no epoch record", "restore it from a backup")
-    facts = json.loads(value)
-    return Horizon(
-        facts["committed"],
-        facts["floor"],
-        tuple(facts["aborted"]),
-        facts["stamp"],
-        positions_from_json(facts["positions"]),
-        {int(backfill): epoch for backfill, epoch in facts["filled"].items()},
-        frozenset(facts["stopped"]),
-        facts["catalog"],
-        facts.get("indexed_from"),
-    )
+    with reading("horizon"):
+        facts = json.loads(value)
+        return Horizon(
+            facts["committed"],
+            facts["floor"],
+            tuple(facts["aborted"]),
+            facts["stamp"],
+            positions_from_json(facts["positions"]),
+            {int(backfill): epoch for backfill, epoch in facts["filled"].items()},
+            frozenset(facts["stopped"]),
+            facts["catalog"],
+            facts.get("indexed_from"),
+        )

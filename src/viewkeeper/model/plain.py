@@ -8,28 +8,45 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
+
+from viewkeeper.errors import CorruptStore
 
 Plain = TypeVar("Plain")
 Reader = Callable[[Any], Any]
 Parse = Callable[[dict], Plain]
 
 
-def remembered(parse: Parse[Plain]) -> Parse[Plain]:
-    """`parse` with its last result cached: an epoch reads most things again."""
-    last: list[tuple[dict, Plain]] = []
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """The block parses what the store keeps as JSON; anything else there is damage, and none of it is run."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CorruptStore(f"the store's {what} cannot be read", "restore the store from a backup") from error
 
-    @wraps(parse)
-    def parse_or_remember(value: dict) -> Plain:
-        known = last[-1:]
-        if not known or known[0][0] != value:
-            known = last[:] = [(value, parse(value))]
-        return known[0][1]
 
-    return parse_or_remember
+def remembered(what: str) -> Callable[[Parse[Plain]], Parse[Plain]]:
+    """`parse`, which reads the store's `what`, with its last result cached: an epoch reads most things again."""
+
+    def caching(parse: Parse[Plain]) -> Parse[Plain]:
+        last: list[tuple[dict, Plain]] = []
+
+        @wraps(parse)
+        def parse_or_remember(value: dict) -> Plain:
+            known = last[-1:]
+            if not known or known[0][0] != value:
+                with reading(what):
+                    known = last[:] = [(value, parse(value))]
+            return known[0][1]
+
+        return parse_or_remember
+
+    return caching
 
 
 def to_plain(value: Any) -> Any:

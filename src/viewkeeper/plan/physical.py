@@ -133,7 +133,7 @@ class PhysicalPlan:
         return plain | ({"repairs": to_plain(self.repairs)} if self.repairs else {})
 
     @staticmethod
-    @remembered
+    @remembered("plan")
     def from_json(value: dict) -> PhysicalPlan:
         tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
         repairs = tuple(from_plain(RepairNode, node) for node in value.get("repairs", ()))

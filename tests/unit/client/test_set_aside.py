@@ -60,7 +60,7 @@ def test_a_row_that_breaks_a_view_is_listed_until_it_is_well(db: vk.Database) ->
 @pytest.mark.parametrize(
     ("query", "row", "reason"),
     [
-        ("SELECT k, y + 1 AS more FROM t", {"y": BIG}, f"overflow in addition of BIGINT ({BIG} + 1)"),
+        ("SELECT k, y + 1 AS more FROM t", {"y": BIG}, "overflow in addition of BIGINT"),
         ("SELECT k, y / n AS share FROM t", {"y": 1}, "division by zero"),
         ("SELECT k FROM t WHERE CAST(x AS INT) > 1", {"x": "it's"}, "a text is no INT"),
         ("SELECT x, SUM(y * 2) AS s FROM t GROUP BY x", {"y": BIG}, "overflow in multiplication of BIGINT"),

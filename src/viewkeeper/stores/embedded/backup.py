@@ -25,7 +25,7 @@ from viewkeeper.ports.upkeep import Backup, Progress
 from viewkeeper.stores.embedded.layout import FORMAT as STORE_FORMAT
 from viewkeeper.stores.embedded.layout import MANIFEST, Layout
 from viewkeeper.stores.embedded.meta import Meta
-from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
+from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_path, require_space
 
 if TYPE_CHECKING:
     import lmdb
@@ -48,7 +48,7 @@ def back_up(
     layout: Layout, meta: Meta, environments: dict[str, Environment], destination: Path, progress: Progress | None
 ) -> Backup:
     """Write a backup of the store with these environments, meta first, to a new directory."""
-    target = destination.expanduser().resolve()
+    target = require_path(destination).resolve()
     require_free(target)
     with _held(environments) as parts:
         # Read here, while nothing can have changed since the transactions were opened: see `_open_together`.
@@ -120,5 +120,6 @@ def _write_manifest(layout: Layout, folder: Path, files: dict[str, dict[str, obj
         "epoch": epoch,
         "files": files,
     }
+    (folder / MANIFEST).touch(mode=0o600)
     (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
     failpoint("backup.manifest")

@@ -8,10 +8,13 @@ the epoch record for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+import lmdb
+
 from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.lmdb_errors import translate
 
 if TYPE_CHECKING:
     from viewkeeper.stores.embedded.node import Node
@@ -30,14 +33,16 @@ class HeldViews:
 
     def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""
-        return tree.get(self._transactions[partition], tree.table_prefix(table) + key)
+        with self._told():
+            return tree.get(self._transactions[partition], tree.table_prefix(table) + key)
 
     def scan(
         self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """(key, chain) pairs with start <= key < stop, in key order across `partitions`."""
         transactions = [self._transactions[partition] for partition in partitions]
-        return tree.scan_table(transactions, table, start, stop, reverse=reverse)
+        with self._told():
+            yield from tree.scan_table(transactions, table, start, stop, reverse=reverse)
 
     def written_between(
         self, partitions: Sequence[int], table: int, since: int, epoch: int
@@ -57,6 +62,15 @@ class HeldViews:
     ) -> Iterator[tuple[bytes, bytes]]:
         """`scan` over all that is held."""
         return self.scan(tuple(self._transactions), table, start, stop, reverse=reverse)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise errors of LMDB as ours; which of several environments is damaged is not known here."""
+        try:
+            yield
+        except lmdb.Error as error:
+            store = next(iter(self._partitions.values())).environment.path.parent
+            raise translate(error, store) from error
 
     def close(self) -> None:
         self._ends.close()

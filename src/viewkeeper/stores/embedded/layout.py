@@ -28,6 +28,7 @@ from viewkeeper.stores.embedded.newdirectory import (
     clear_unfinished,
     mark_unfinished,
     os_errors_told,
+    require_path,
     sync_directory,
 )
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
@@ -111,7 +112,7 @@ def parse_url(url: str) -> tuple[Path, dict[str, str]]:
     place, options = split_url(url, _OPTIONS)
     if not url.startswith("embedded:") or not place:
         raise InputError(f"{url!r} is not the URL of a store", "write embedded:PATH")
-    return Path(place).expanduser(), options
+    return require_path(Path(place)), options
 
 
 def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> None:
@@ -137,6 +138,7 @@ def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> Non
 def write_facts(path: Path, facts: Mapping[str, object]) -> None:
     """Write `store.json`: from here on the directory is a store."""
     temporary = path / f"{_FILE}.new"
+    temporary.touch(mode=0o600)
     temporary.write_text(json.dumps({"format": FORMAT, **facts}, indent=1) + "\n")
     temporary.rename(path / _FILE)
 

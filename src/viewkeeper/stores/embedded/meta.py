@@ -17,6 +17,7 @@ from viewkeeper.errors import CorruptStore
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.model.plain import reading
 from viewkeeper.stores.embedded.environment import Environment
 
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
@@ -40,7 +41,7 @@ class Meta:
     def epoch_record_in(self, snapshot: lmdb.Transaction) -> EpochRecord:
         """The epoch record as a read transaction sees it."""
         value = snapshot.get(_EPOCH, db=self.environment.database("meta"))
-        return _parse_record(None if value is None else json.loads(value))
+        return _parse_record(None if value is None else _load(_EPOCH, value))
 
     def begin_incarnation(self, incarnation: str) -> None:
         """Make this the meta of a new store, restored whole (R19)."""
@@ -80,7 +81,7 @@ class Meta:
         if self._read(name) is not None:
             return
         with self.environment.write("meta") as transaction:
-            inflight = json.loads(transaction.get(_EPOCH))["inflight"]
+            inflight = _load(_EPOCH, transaction.get(_EPOCH))["inflight"]
             kept = _PLAN + inflight["plan"].encode() if inflight else b""
             cursor = transaction.cursor()
             there = cursor.set_range(_PLAN)
@@ -112,7 +113,7 @@ class Meta:
         if not is_writable:  # then there are no stamps
             return time.time_ns() - time.monotonic_ns()
         with self.environment.write("meta") as transaction:
-            known = json.loads(transaction.get(_CLOCK) or b"{}")
+            known = _load(_CLOCK, transaction.get(_CLOCK) or b"{}")
             if known.get("boot") != boot:
                 known = {"boot": boot, "base": max(time.time_ns(), last_stamp + 1) - time.monotonic_ns()}
                 transaction.put(_CLOCK, _dump(known))
@@ -126,7 +127,7 @@ class Meta:
     def mark_views(self, boot: str, *, clean: bool, owner: str | None = None) -> None:
         """Set whether a power loss may tear the views; with an owner, only if it still owns the epoch record."""
         with self.environment.write("meta") as transaction:
-            if owner is not None and json.loads(transaction.get(_EPOCH))["owner"] != owner:
+            if owner is not None and _load(_EPOCH, transaction.get(_EPOCH))["owner"] != owner:
                 return  # the new owner writes views, and marks them when it is done
             transaction.put(_VIEWS, _dump({"boot": boot, "clean": clean}))
 
@@ -135,15 +136,15 @@ class Meta:
         environment.require_in_place()
         with environment.read("meta") as transaction:
             value = transaction.get(name)
-        return None if value is None else json.loads(value)
+        return None if value is None else _load(name, value)
 
     def _swap(self, name: bytes, expected_version: int, value: dict) -> bool:
         with self.environment.write("meta") as transaction:
             stored = transaction.get(name)
-            if (json.loads(stored)["version"] if stored else 0) != expected_version:
+            if (_load(name, stored)["version"] if stored else 0) != expected_version:
                 return False
             transaction.put(name, _dump(value))
-            record = value if name == _EPOCH else json.loads(transaction.get(_EPOCH))
+            record = value if name == _EPOCH else _load(_EPOCH, transaction.get(_EPOCH))
             horizon = transaction.get(_HORIZON)
             known = 0 if horizon is None else parse_horizon(horizon).catalog_version
             transaction.put(_HORIZON, horizon_bytes(record, value["version"] if name == _CATALOG else known))
@@ -153,7 +154,16 @@ class Meta:
 def _parse_record(value: dict | None) -> EpochRecord:
     if value is None:
         raise CorruptStore("the store has no epoch record", "restore it from a backup")
-    return record_from_json(value)
+    with reading("epoch record"):
+        return record_from_json(value)
+
+
+def _load(name: bytes, value: bytes) -> dict:
+    with reading(name.decode().split()[0]):
+        found = json.loads(value)
+        if not isinstance(found, dict):
+            raise TypeError(f"{name!r} is no object of JSON")
+        return found
 
 
 def _dump(value: dict) -> bytes:

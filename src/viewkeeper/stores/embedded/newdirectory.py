@@ -19,6 +19,7 @@ from viewkeeper.errors import InputError, StoreError, StoreFull
 from viewkeeper.failpoints import failpoint
 
 MARKER = ".viewkeeper-unfinished"
+_NAME_BYTES_MAX = 255
 
 
 @contextmanager
@@ -92,6 +93,15 @@ def _foreign(folder: Path) -> InputError:
     return InputError(
         f"{folder} is needed, and what is there is not ViewKeeper's", "move it, or name another directory"
     )
+
+
+def require_path(path: Path) -> Path:
+    """The path with `~` replaced; raises where no file system can have it."""
+    if "\0" in str(path) or any(len(os.fsencode(part)) > _NAME_BYTES_MAX for part in path.parts):
+        raise InputError(
+            f"{str(path)[:60]!r}… is not a path", f"a name has at most {_NAME_BYTES_MAX} bytes, none of them 0"
+        )
+    return path.expanduser()
 
 
 def require_free(target: Path) -> None:
