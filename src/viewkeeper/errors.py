@@ -96,6 +96,10 @@ class TooMuchAtOnce(InputError):
     """More bytes than one transaction may write."""
 
 
+class RowsApart(InputError):
+    """A group of writes whose rows are on several nodes."""
+
+
 class StoreError(ViewKeeperError):
     """The store's place, format or disk is at fault."""
 
@@ -118,6 +122,10 @@ class StoreInUse(StoreError):
 
 class StoreBusy(StoreError):
     """Another process holds a lock, or all reader slots, for too long; nothing was written."""
+
+
+class RowsMoved(StoreError):
+    """Rows have moved to another node since an epoch was planned; it is planned again."""
 
 
 class StoreUnavailable(StoreError):

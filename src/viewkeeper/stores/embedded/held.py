@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from viewkeeper.stores.embedded import tree
 
 if TYPE_CHECKING:
+    import lmdb
+
     from viewkeeper.stores.embedded.node import Node
     from viewkeeper.stores.embedded.partition import Partition
 
@@ -27,6 +29,9 @@ class HeldViews:
         self._transactions = {
             number: self._ends.enter_context(partition.snapshot()) for number, partition in partitions
         }
+
+    def transaction(self, number: int) -> lmdb.Transaction:
+        return self._transactions[number]
 
     def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""

@@ -1,7 +1,7 @@
 """Layout: the directory of an embedded store.
 
-    store.json      format, nodes, partitions, kind of log, incarnation; written last, so a store exists or does not
-    meta/           catalog, epoch record, clock
+    store.json      format, nodes at first, partitions, kind of log, incarnation; written last: a store exists or does not
+    meta/           catalog, epoch record, clock, and which nodes there are now
     node-N/         base rows and log of node N
     partition-N/    view records
     pipeline.lock   held by the living pipeline
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.nodestore import StoreLayout
 from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
-FORMAT = 4
+FORMAT = 5
 PARTITIONS = 8
 MANIFEST = "backup.json"  # what a backup has instead of store.json
 _FILE = "store.json"
@@ -71,10 +71,17 @@ class Layout(StoreLayout):
         """What was fixed when the store was made."""
         return {name: getattr(self, name) for name in _FACTS}
 
-    @property
-    def parts(self) -> list[Part]:
-        """The store's environments, meta first."""
-        return [part_of(self.facts, name) for name in folders(self.nodes, self.partitions)]
+    def part(self, name: str) -> Part:
+        """The part of that name."""
+        return part_of(self.facts, name)
+
+    def parts(self, nodes: Iterable[int]) -> list[Part]:
+        """The store's environments when it has the nodes of these numbers, meta first."""
+        return [self.part(name) for name in folders(nodes, self.partitions)]
+
+    def require_parts(self, nodes: Iterable[int]) -> None:
+        """Raise CorruptStore unless all folders are there."""
+        _require_whole(self.path, {name for name in folders(nodes, self.partitions) if not (self.path / name).is_dir()})
 
 
 def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
@@ -125,7 +132,7 @@ def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> Non
             return
         mark_unfinished(path)
         clear_unfinished(path)
-        for name in folders(nodes, PARTITIONS):
+        for name in folders(range(nodes), PARTITIONS):
             make_part(path / name, part_of(facts, name))
             failpoint("layout.part")
         for file in (*path.glob("*/data.mdb"), path) if synced else ():
@@ -154,9 +161,10 @@ def _read(file: Path) -> dict:
         raise StoreError(fact, f"{more}: make a new store and write the rows again")
     wrong = {name for name, kind in _FACTS.items() if type(facts.get(name)) is not kind}
     wrong |= {name for name in ("nodes", "partitions") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
-    if not wrong:
-        names = folders(facts["nodes"], facts["partitions"])
-        wrong = {name for name in names if not (file.parent / name).is_dir()}
-    if wrong:
-        raise CorruptStore(f"the store at {file.parent} lacks {', '.join(sorted(wrong))}", "restore it from a backup")
+    _require_whole(file.parent, wrong or {name for name in ("meta",) if not (file.parent / name).is_dir()})
     return {name: facts[name] for name in _FACTS}
+
+
+def _require_whole(path: Path, lacking: Collection[str]) -> None:
+    if lacking:
+        raise CorruptStore(f"the store at {path} lacks {', '.join(sorted(lacking))}", "restore it from a backup")
