@@ -10,7 +10,8 @@
     │   ├── NameInUse         dropping what others need
     │   ├── NotOffered        something that this kind of store does not do
     │   ├── BadRow            a value of the wrong type, a key missing or NULL, a row too large
-    │   └── TooMuchAtOnce     more bytes than one transaction may write
+    │   ├── TooMuchAtOnce     more bytes than one transaction may write
+    │   └── RowsApart         a group of writes whose rows are on several nodes
     ├── StoreError            the operator: the store's place, format or disk
     │   ├── CorruptStore
     │   ├── NewerFormat
@@ -32,6 +33,7 @@
         ├── Fenced            a newer epoch or a newer pipeline owns the store
         ├── LogDiverged       the log is not the one the epoch record refers to
         ├── PositionLost      the log was truncated before what was asked for
+        ├── RowsMoved         rows have moved to another node since an epoch was planned; it is planned again
         ├── EpochRecordLost   records are newer than the epoch record
         ├── EpochFailed       an epoch could not finish; the next run takes it up again
         │   ├── ViewFailed        the work of one view could not be done; that view is stopped, the others go on
@@ -124,10 +126,6 @@ class StoreBusy(StoreError):
     """Another process holds a lock, or all reader slots, for too long; nothing was written."""
 
 
-class RowsMoved(StoreError):
-    """Rows have moved to another node since an epoch was planned; it is planned again."""
-
-
 class StoreUnavailable(StoreError):
     """The store did not respond: the request may be done, or be done later, or not."""
 
@@ -186,6 +184,10 @@ class LogDiverged(ProtocolError):
 
 class PositionLost(ProtocolError):
     """The log was truncated before what was asked for."""
+
+
+class RowsMoved(ProtocolError):
+    """Rows have moved to another node since an epoch was planned; it is planned again."""
 
 
 class EpochRecordLost(ProtocolError):

@@ -56,7 +56,9 @@ def wrong(db: vk.Database) -> list[str]:
     """Which views are not what DuckDB makes of the rows."""
     rows = rows_of(db)
     with duckdb.connect() as judge:
-        judge.register("t", pa.table({"k": pa.array(rows.keys(), pa.int32()), "v": pa.array(rows.values(), pa.int32())}))
+        judge.register(
+            "t", pa.table({"k": pa.array(rows.keys(), pa.int32()), "v": pa.array(rows.values(), pa.int32())})
+        )
         expected = {name: sorted(judge.sql(text).fetchall()) for name, text in TEXTS.items()}
     return [name for name, rows in expected.items() if sorted(tuple(r.values()) for r in db.view(name).scan()) != rows]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import lmdb
 
@@ -21,18 +21,32 @@ from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.positions import Position
 from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.layout import Layout
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node, changes_since
 from viewkeeper.stores.placement import SLOTS, Intent, Placement, is_filling, listed, slot_of
 from viewkeeper.stores.storenode import NO_TABLE, Rows
 
-if TYPE_CHECKING:
-    from viewkeeper.stores.embedded.store import EmbeddedStore
-
 _PIECE_ROWS = 5_000  # moved at once, while writers of both nodes wait
 _KEYS_MAX = 500_000  # of rows that were looked up and not moved yet
 _LIST_ROWS = 10_000
 _POLL_SECONDS = 0.02
+
+
+class Moving(Protocol):
+    """What a move needs of its store."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def meta(self) -> Meta: ...
+
+    def node(self, number: int) -> Node: ...
+
+    def now(self) -> int: ...
+
+    def settle(self) -> None: ...
 
 
 class _NotNow(Exception):
@@ -58,7 +72,7 @@ class _Found:
             yield piece
 
 
-def move(store: EmbeddedStore, slots: int, source: Node, target: Node) -> int:
+def move(store: Moving, slots: int, source: Node, target: Node) -> int:
     """Move slots and their rows, piece by piece; returns how many rows."""
     moved = 0
     while slots:
@@ -95,7 +109,7 @@ def _look_up(node: Node, slots: int) -> _Found:
     return _Found(since, keys)
 
 
-def _move_piece(store: EmbeddedStore, slots: int, source: Node, target: Node, found: _Found) -> int:
+def _move_piece(store: Moving, slots: int, source: Node, target: Node, found: _Found) -> int:
     keys = {key for slot in listed(slots) for key in found.keys[slot]}
     until = time.monotonic() + store.layout.busy_seconds
     while True:
@@ -111,9 +125,7 @@ def _move_piece(store: EmbeddedStore, slots: int, source: Node, target: Node, fo
         store.settle()
 
 
-def _try_piece(
-    store: EmbeddedStore, slots: int, source: Node, target: Node, keys: set[bytes], since: Position
-) -> int:
+def _try_piece(store: Moving, slots: int, source: Node, target: Node, keys: set[bytes], since: Position) -> int:
     with ExitStack() as arriving, ExitStack() as leaving:  # the transaction that leaves is committed first
         leaving.callback(failpoint, "move.left")
         leaving.callback(_sync, source)
@@ -136,7 +148,7 @@ def _try_piece(
     return sum(map(len, rows.values()))
 
 
-def finish(store: EmbeddedStore, intent: Intent) -> None:
+def finish(store: Moving, intent: Intent) -> None:
     """Wait for the mover; if it is dead, bring the rows that have left to their node, or forget that they were to leave."""
     source, target = store.node(intent.source), store.node(intent.target)
     with ExitStack() as arriving, ExitStack() as leaving:

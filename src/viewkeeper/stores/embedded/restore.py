@@ -55,9 +55,7 @@ def restore_store(backup: Path, url: str, progress: Progress | None = None) -> N
     ):
         raise InputError("the backup has another kind of log", "leave ?before_images out")
     if int(options.get("nodes", manifest.nodes)) != manifest.nodes:
-        raise InputError(
-            f"the store was made with {manifest.nodes} nodes, not {options['nodes']}", "leave ?nodes out"
-        )
+        raise InputError(f"the store was made with {manifest.nodes} nodes, not {options['nodes']}", "leave ?nodes out")
     require_free(target)
     _require_sizes(source, manifest)
     require_space(target, manifest.bytes)

@@ -164,7 +164,9 @@ class EmbeddedStore(AlterableStore):
 
         while (intent := self._look().intent) is not None:
             if not self.is_writable:
-                raise StoreError("rows were being moved when a process died", "open the store once where it is writable")
+                raise StoreError(
+                    "rows were being moved when a process died", "open the store once where it is writable"
+                )
             finish(self, intent)
 
     def move(self, slots: int, source: int, target: int) -> int:
