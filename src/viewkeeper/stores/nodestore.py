@@ -226,7 +226,7 @@ class NodeStore(Protocol):
         import pyarrow as pa
 
         node = self.node(part)
-        for number, end in self.placement.retired.items():
+        for number, end in self.meta.read_placement().retired.items():
             if positions.get(Stream(str(number)), 0) < end:
                 raise PositionLost(f"node {number} was removed since", "read a later state")
         for columns in node.scan_as_of(table, positions.get(node.stream, Position(0)), low, high):

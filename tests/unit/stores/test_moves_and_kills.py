@@ -93,6 +93,44 @@ def test_a_removed_node_whose_process_is_killed_is_removed_by_the_same_statement
         require_whole(db)
 
 
+def update_again_and_again(url: str, first: int, enough: object, last: object) -> None:
+    """Update rows until told otherwise, each with a number that grows; tells the last one."""
+    table, number = vk.connect(url).table("t"), 0
+    while not enough.is_set() or number < 2:
+        number += 1
+        for k in range(first, 40, 2):
+            table.put(k, {"v": f"{number:09}"})
+    last.put((first, number))
+
+
+def test_processes_that_write_while_nodes_come_and_go_lose_nothing(tmp_path: Path) -> None:
+    url = make(tmp_path, "on", 2)
+    enough, last = CONTEXT.Event(), CONTEXT.Queue()
+    writers = [CONTEXT.Process(target=update_again_and_again, args=(url, first, enough, last)) for first in (0, 1)]
+    for writer in writers:
+        writer.start()
+    with vk.connect(url) as db:
+        coordinator, seen = keep_up(db), list[dict[int, str]]()
+        while not all(db.table("t").get(k)["v"].startswith("0") for k in (38, 39)):  # both are at work
+            coordinator.step()
+        for statement in ("ADD NODE", "REMOVE NODE 0", "ADD NODE", "REMOVE NODE 2"):
+            db.execute(f"ALTER STORE {statement}")
+            coordinator.step()
+            seen.append({row["k"]: row["v"] for row in db.view("copy").scan() if row["v"].startswith("0")})
+        enough.set()
+        numbers = dict(last.get(timeout=120) for _ in writers)
+        for writer in writers:
+            writer.join()
+            assert writer.exitcode == 0
+        coordinator.catch_up()
+        seen.append({row["k"]: row["v"] for row in db.view("copy").scan() if row["v"].startswith("0")})
+        assert seen[-1] == {k: f"{numbers[k % 2]:09}" for k in range(40)}
+        assert seen[-1] == {k: db.table("t").get(k)["v"] for k in range(40)}
+        for earlier, later in zip(seen, seen[1:], strict=False):
+            assert all(earlier[k] <= later[k] for k in earlier)
+        assert len(list(db.table("t").scan())) == len(list(db.view("copy").scan())) == ROWS
+
+
 @pytest.mark.parametrize("first", ["move.left", "move.arrived"])
 def test_one_who_finishes_a_move_may_be_killed_too(tmp_path: Path, first: str) -> None:
     url = make(tmp_path, "on", 1)

@@ -127,6 +127,29 @@ def test_a_node_that_is_removed_leaves_its_rows_to_the_others_and_its_log_to_its
         list(db.store.scan_as_of(1, db.store.parts(1)[0], {stream: 0 for stream in positions}))
 
 
+def test_rows_with_long_keys_and_of_several_tables_move_too(db: vk.Database) -> None:
+    db.execute("CREATE TABLE a (k STRING PRIMARY KEY, v INT); CREATE TABLE b (k STRING PRIMARY KEY)")
+    keys = [f"{'long' * 300}{number}" for number in range(40)] + [f"{number}" for number in range(40)]
+    for number, key in enumerate(keys):
+        db.table("a").put(key, {"v": number})
+        db.table("b").put(key, {})
+    db.execute("ALTER STORE ADD NODE; ALTER STORE REMOVE NODE 0")
+    assert {row["k"]: row["v"] for row in db.table("a").scan()} == {key: number for number, key in enumerate(keys)}
+    assert sorted(row["k"] for row in db.table("b").scan()) == sorted(keys)
+    assert all(db.table("a").get(key) == {"k": key, "v": number} for number, key in enumerate(keys))
+
+
+def test_a_running_pipeline_follows_rows_to_a_new_node(tmp_path: Path) -> None:
+    with vk.connect(f"memory:{tmp_path}") as db:
+        fill(db)
+        with db.pipeline() as pipeline:
+            pipeline.start()
+            for number in range(3):
+                db.execute("ALTER STORE ADD NODE")
+                pipeline.wait_for(db.table("t").put_many([{"k": k, "v": k * number} for k in range(ROWS)]))
+                assert wrong(db) == []
+
+
 def test_the_last_node_stays_and_one_that_is_not_there_is_not_removed(db: vk.Database) -> None:
     fill(db, 10)
     with pytest.raises(InputError, match="has no node 7"):

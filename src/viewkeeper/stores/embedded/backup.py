@@ -85,13 +85,14 @@ def _held(meta: Meta, environments: Callable[[], dict[str, Environment]]) -> Ite
     while True:
         with ExitStack() as locks:
             found = environments()
-            nodes = [environment for name, environment in found.items() if name.startswith("node-")]
+            nodes = {name: environment for name, environment in found.items() if name.startswith("node-")}
             if len(nodes) > 1:  # always in the order of their numbers, as one who moves rows takes two: no deadlock
-                for node in nodes:
+                for node in nodes.values():
                     locks.enter_context(node.writer_lock_held())
             parts, snapshots = _open_together(found)
         with snapshots:
-            if len(meta.placement_in(parts[0].snapshot).nodes) == len(nodes):  # else one was added meanwhile
+            listed = meta.placement_in(parts[0].snapshot).nodes
+            if {f"node-{number}" for number in listed} == nodes.keys():  # else one was added meanwhile
                 yield parts
                 return
 

@@ -119,6 +119,7 @@ class EmbeddedStore(AlterableStore):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
             stored = [table["id"] for table in self.read_catalog().get("tables", ()) if table["delta"] is not None]
+            self.settle()  # rows that have left a node and arrived at none would be missed
             for node in self.nodes:
                 node.log_rows(stored, self.now)
             rebuilt = self.ends() if stored else {}
