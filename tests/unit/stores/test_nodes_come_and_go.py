@@ -183,6 +183,32 @@ def test_a_store_opened_again_has_the_nodes_that_it_had(tmp_path: Path) -> None:
             assert [node.number for node in db.status().nodes] == [0, 2, 3]
 
 
+@pytest.mark.parametrize("statement", ["ADD NODE", "REMOVE NODE 0"])
+def test_a_store_of_the_format_before_is_opened_and_changes_its_number_with_its_nodes(
+    tmp_path: Path, statement: str
+) -> None:
+    url, file = f"embedded:{tmp_path / 's'}?sync=off", tmp_path / "s" / "store.json"
+    with vk.connect(f"{url}&nodes=2") as db:
+        fill(db)
+    file.write_text(file.read_text().replace('"format": 5', '"format": 4'))
+    with vk.connect(url) as db, vk.connect(url) as other:
+        assert rows_of(db) == {k: k for k in range(ROWS)}
+        assert '"format": 4' in file.read_text()
+        db.execute(f"ALTER STORE {statement}")
+        assert '"format": 5' in file.read_text()
+        assert rows_of(other) == {k: k for k in range(ROWS)}
+    with vk.connect(url) as db:
+        assert rows_of(db) == {k: k for k in range(ROWS)}
+
+
+def test_a_store_of_the_format_before_with_three_nodes_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "s" / "store.json"
+    vk.connect(f"embedded:{tmp_path / 's'}?sync=off&nodes=3").close()
+    file.write_text(file.read_text().replace('"format": 5', '"format": 4'))
+    with pytest.raises(vk.StoreError, match="has format 4"):
+        vk.connect(f"embedded:{tmp_path / 's'}")
+
+
 def test_another_open_store_notices_at_once(tmp_path: Path) -> None:
     url = f"embedded:{tmp_path / 's'}?sync=off"
     with vk.connect(url) as db, vk.connect(url) as other:

@@ -33,6 +33,7 @@ from viewkeeper.stores.embedded.newdirectory import (
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.nodestore import StoreLayout
+from viewkeeper.stores.placement import SLOTS
 from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
 FORMAT = 5
@@ -154,7 +155,7 @@ def _read(file: Path) -> dict:
         written = int(facts["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CorruptStore(f"{file} cannot be read", "restore the store from a backup") from error
-    if written != FORMAT:
+    if written != FORMAT and not _is_same_but_for_nodes(facts):
         fact, more = f"the store at {file.parent} has format {written}", f"this ViewKeeper reads {FORMAT}"
         if written > FORMAT:
             raise NewerFormat(fact, f"{more}: use a newer one")
@@ -163,6 +164,25 @@ def _read(file: Path) -> dict:
     wrong |= {name for name in ("nodes", "partitions") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
     _require_whole(file.parent, wrong or {name for name in ("meta",) if not (file.parent / name).is_dir()})
     return {name: facts[name] for name in _FACTS}
+
+
+def _is_same_but_for_nodes(facts: Mapping[str, object]) -> bool:
+    """Whether a store of the format before has its rows where this one would: then only its number is different."""
+    nodes = facts.get("nodes")
+    return facts["format"] == FORMAT - 1 and type(nodes) is int and nodes > 0 and SLOTS % nodes == 0
+
+
+def raise_format(path: Path) -> None:
+    """From here on, an older ViewKeeper refuses the store. One byte changes in place: others hold a lock on the file."""
+    descriptor = os.open(path / _FILE, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        old, new = (f'"format": {number}'.encode() for number in (FORMAT - 1, FORMAT))
+        at = os.pread(descriptor, 4096, 0).find(old)
+        if at >= 0:
+            os.pwrite(descriptor, new, at)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _require_whole(path: Path, lacking: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -113,14 +113,14 @@ def _move_piece(store: Moving, slots: int, source: Node, target: Node, found: _F
     keys = {key for slot in listed(slots) for key in found.keys[slot]}
     until = time.monotonic() + store.layout.busy_seconds
     while True:
-        try:
-            return _try_piece(store, slots, source, target, keys, found.since)
-        except _NotNow:
-            if time.monotonic() > until:
-                raise StoreBusy(
-                    "views are being filled, and no row may move meanwhile",
-                    "let the pipeline fill them, then repeat the statement: it goes on where it stopped",
-                ) from None
+        with suppress(_NotNow):
+            if not is_filling(store.meta.read_epoch_record()):  # asked first: writers wait for one who tries
+                return _try_piece(store, slots, source, target, keys, found.since)
+        if time.monotonic() > until:
+            raise StoreBusy(
+                "views are being filled, and no row may move meanwhile",
+                "let the pipeline fill them, then repeat the statement: it goes on where it stopped",
+            )
         time.sleep(_POLL_SECONDS)
         store.settle()
 

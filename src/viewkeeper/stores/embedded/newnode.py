@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from viewkeeper.errors import StoreBusy
 from viewkeeper.failpoints import failpoint
 from viewkeeper.stores.embedded.heldfile import HeldFile
-from viewkeeper.stores.embedded.layout import Layout
+from viewkeeper.stores.embedded.layout import Layout, raise_format
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.newdirectory import os_errors_told, sync_directory, sync_tree
 from viewkeeper.stores.embedded.parts import make_part
@@ -44,6 +44,7 @@ def altering(layout: Layout) -> Iterator[None]:
     try:
         if not file.lock(exclusive=True):
             raise StoreBusy(f"{file.holders()} is adding or removing a node", "wait until it has ended")
+        raise_format(layout.path)
         yield
     finally:
         file.close()
