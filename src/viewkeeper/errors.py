@@ -10,7 +10,8 @@
     │   ├── NameInUse         dropping what others need
     │   ├── NotOffered        something that this kind of store does not do
     │   ├── BadRow            a value of the wrong type, a key missing or NULL, a row too large
-    │   └── TooMuchAtOnce     more bytes than one transaction may write
+    │   ├── TooMuchAtOnce     more bytes than one transaction may write
+    │   └── RowsApart         a group of writes whose rows are on several nodes
     ├── StoreError            the operator: the store's place, format or disk
     │   ├── CorruptStore
     │   ├── NewerFormat
@@ -32,6 +33,7 @@
         ├── Fenced            a newer epoch or a newer pipeline owns the store
         ├── LogDiverged       the log is not the one the epoch record refers to
         ├── PositionLost      the log was truncated before what was asked for
+        ├── RowsMoved         rows have moved to another node since an epoch was planned; it is planned again
         ├── EpochRecordLost   records are newer than the epoch record
         ├── EpochFailed       an epoch could not finish; the next run takes it up again
         │   ├── ViewFailed        the work of one view could not be done; that view is stopped, the others go on
@@ -94,6 +96,10 @@ class BadRow(InputError):
 
 class TooMuchAtOnce(InputError):
     """More bytes than one transaction may write."""
+
+
+class RowsApart(InputError):
+    """A group of writes whose rows are on several nodes."""
 
 
 class StoreError(ViewKeeperError):
@@ -183,6 +189,10 @@ class PositionLost(ProtocolError):
         self, fact: str, hint: str | None = "what asked for it is over; viewkeeper rebuild fills views anew"
     ) -> None:
         super().__init__(fact, hint)
+
+
+class RowsMoved(ProtocolError):
+    """Rows have moved to another node since an epoch was planned; it is planned again."""
 
 
 class EpochRecordLost(ProtocolError):

@@ -149,6 +149,8 @@ def _print_status(found: Status) -> None:
     if found.views:
         columns = ("view", "kind", "state", "size", "last check", "note")
         print_rows(columns, [_view_row(view) for view in found.views])
+    if len(found.nodes) > 1:
+        print_rows(("node", "slots", "rows", "state"), [(n.number, n.slots, n.rows, n.state) for n in found.nodes])
     aside = [row for view in found.views for row in _aside_rows(view)]
     if aside:
         print_rows(("view", "row set aside", "reason"), aside)

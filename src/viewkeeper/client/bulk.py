@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.frames import frame_to_arrow, is_frame
 from viewkeeper.client.row_values import key_bytes, merge_row, null_refused, split_put
-from viewkeeper.errors import BadRow, InputError, TooMuchAtOnce
+from viewkeeper.errors import BadRow, InputError, RowsApart, TooMuchAtOnce
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
 from viewkeeper.model.schema import Column, TableSchema
@@ -56,7 +56,7 @@ def put_rows(
     for keys, merge in _batches(schema, rows):
         try:
             for chosen in database.store.together(keys):
-                token |= _write(database, schema, chosen, partial(_distinct_groups, schema, keys, merge), wrote)
+                token |= _write(database, schema, keys, chosen, partial(_distinct_groups, schema, keys, merge), wrote)
                 written += len(chosen)
         except InputError as error:
             raise type(error)(f"{error.fact} ({written} rows before it are written)", error.hint) from None
@@ -78,22 +78,29 @@ def delete_rows(database: Connection, schema: TableSchema, keys: Iterable[object
     parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
     for part in list(parts) if isinstance(keys, Sequence) else parts:
         for chosen in database.store.together(part):
-            token |= _write(database, schema, chosen, partial(_removals, schema, part), wrote)
+            token |= _write(database, schema, part, chosen, partial(_removals, schema, part), wrote)
     return token
 
 
-def _write(database: Connection, schema: TableSchema, chosen: np.ndarray, groups: Groups, wrote: Wrote) -> Token:
+def _write(
+    database: Connection, schema: TableSchema, keys: list[bytes], chosen: np.ndarray, groups: Groups, wrote: Wrote
+) -> Token:
     """Write the chosen rows of a batch: at once, or in halves where that is too much for a transaction."""
     try:
         part = _write_at_once(database, schema, groups(chosen))
     except TooMuchAtOnce:
         if len(chosen) == 1:
             raise
-        half = len(chosen) // 2
-        first = _write(database, schema, chosen[:half], groups, wrote)
-        return first | _write(database, schema, chosen[half:], groups, wrote)
-    wrote(part)
-    return part.token
+        parts = [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
+    except RowsApart:  # some have moved to another node since
+        parts = [chosen[some] for some in database.store.together([keys[i] for i in chosen.tolist()])]
+    else:
+        wrote(part)
+        return part.token
+    token = Token(database.store.incarnation)
+    for some in parts:
+        token |= _write(database, schema, keys, some, groups, wrote)
+    return token
 
 
 def _write_at_once(database: Connection, schema: TableSchema, groups: Sequence[RowWrites]) -> Part:

@@ -48,6 +48,8 @@ def _run(database: Connection, statement: sql.Statement) -> Result:
             return _create_table(database, statement)
         case sql.AddColumns():
             return _add_columns(database, statement)
+        case sql.AddNode() | sql.RemoveNode():
+            return _alter_store(database, statement)
         case sql.Rename(name=old_name, new_name=new_name, is_table=is_table):
             database.change_catalog(lambda catalog: catalog.with_name(old_name, new_name, is_table=is_table))
             return Result(message=f"{'table' if is_table else 'view'} {old_name} is called {new_name} now")
@@ -102,6 +104,15 @@ def _add_columns(database: Connection, statement: sql.AddColumns) -> Result:
     database.change_catalog(lambda catalog: catalog.with_columns(statement.table, statement.columns))
     names = ", ".join(column.name for column in statement.columns)
     return Result(message=f"table {statement.table} has the new column{'s'[: len(statement.columns) - 1]} {names}")
+
+
+def _alter_store(database: Connection, statement: sql.AddNode | sql.RemoveNode) -> Result:
+    database.require_writable()
+    if isinstance(statement, sql.AddNode):
+        done, told = database.store.add_node(), "added"
+    else:
+        done, told = database.store.remove_node(statement.number), "removed"
+    return Result(message=f"node {done.node} {told}; {_rows(done.rows_moved)} moved")
 
 
 def _create_view(database: Connection, statement: sql.CreateView | sql.CreateIndex) -> Result:

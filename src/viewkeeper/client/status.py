@@ -14,6 +14,7 @@ from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
 from viewkeeper.model.fills import START
+from viewkeeper.ports.nodes import NodeFacts
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ViewDefinition
@@ -67,6 +68,7 @@ class Status:
     tables: tuple[str, ...]
     views: tuple[ViewStatus, ...]
     warnings: tuple[str, ...]
+    nodes: tuple[NodeFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def read_status(database: Connection) -> Status:
         tables=tuple(table.name for table in catalog.tables),
         views=views,
         warnings=(*_warnings(waiting.changes, pid, views), *store.warnings()),
+        nodes=store.node_facts(),
     )
 
 

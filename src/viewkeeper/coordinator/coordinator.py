@@ -19,7 +19,7 @@ from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.scaling import Scaling
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
-from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, StoreError, ViewFailed
+from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, RowsMoved, StoreError, ViewFailed
 from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
@@ -182,9 +182,12 @@ class Coordinator:
             most = (limits.changes, limits.bytes) if is_read else (ALL, ALL)
             stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
             found = self._store.read_catalog()
-            if found != known:  # the first time, or after a change between two cuts
-                known, catalog = found, Catalog.from_json(found)
-                plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped)
+            has_moved = self._store.moves_after(stop.stamp)  # then no fill begins: it would miss those rows (R12)
+            if (found, has_moved) != known:  # the first time, or after a change between two cuts
+                known, catalog = (found, has_moved), Catalog.from_json(found)
+                late = unfilled(catalog, filled=record.filled, stopped=record.stopped) if has_moved else frozenset()
+                kept = late.difference(record.filling)
+                plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped, late=kept)
                 chunks = plan_chunks(self._store, plan, record, limits)
             if plan.reads_log(chunks) == is_read:
                 break
@@ -208,14 +211,17 @@ class Coordinator:
         stop = Cut(record.positions, record.stamp, 0)
         return steps.Planned(stop, self._planned[0] if self._planned else "", (), views, True, due.backfill)
 
-    def _begin(self, planned: steps.Planned) -> steps.Begun:
+    def _begin(self, planned: steps.Planned) -> steps.Fact:
         owner = self._state.owner
-        begun = swap_record(
-            self._store,
-            lambda record: epochs.begin(
-                record, owner, planned.stop, planned.plan, planned.chunks, planned.views, planned.repair
-            ),
-        )
+        try:
+            begun = swap_record(
+                self._store,
+                lambda record: epochs.begin(
+                    record, owner, planned.stop, planned.plan, planned.chunks, planned.views, planned.repair
+                ),
+            )
+        except RowsMoved:
+            return steps.Found(self._store.read_epoch_record())
         failpoint("begin.swapped")
         return steps.Begun(begun)
 
@@ -319,7 +325,8 @@ class Coordinator:
         """R9: the entry at a committed position must be the one that was committed."""
         now = self._store.checksums(record.positions)
         for stream, checksum in record.checksums.items():
-            if now.get(stream) != checksum:  # truncation keeps this entry, so it may not be missing either
+            # truncation keeps this entry, so it may not be missing either, unless the node was removed
+            if now.get(stream) != checksum and stream in self._store.ends():
                 raise LogDiverged(
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",
                     "restore the whole store, not a part of it",

@@ -47,6 +47,7 @@ def collect_garbage(
         if clock() >= until:
             break
     failpoint("gc.truncated")
+    store.retire_nodes(record.positions, older_than_seconds=kept)
     while store.purge(record, records_max=most) and clock() < until:
         pass
     at_once = is_alone or store.capabilities.held_reads

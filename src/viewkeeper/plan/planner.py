@@ -19,13 +19,19 @@ from viewkeeper.plan.optimize import EVALUATE_ONCE
 from viewkeeper.plan.physical import PhysicalPlan
 
 
-def physical_plan(catalog: Catalog, *, filling: Collection[int] = (), stopped: Collection[int] = ()) -> PhysicalPlan:
+def physical_plan(
+    catalog: Catalog,
+    *,
+    filling: Collection[int] = (),
+    stopped: Collection[int] = (),
+    late: Collection[int] = (),
+) -> PhysicalPlan:
     """What an epoch runs to maintain all views, and the tables that it reads.
 
     A table that has a DELTA is always read: DELTA must hold every row. Nodes that are `stopped` are left out, and so
-    are their readers. So is a backfill that has not begun, while one that it reads from is `filling`.
+    are their readers. So is a backfill that has not begun, while one that it reads from is `filling`, or that is `late`.
     """
-    left_out = _left_out(catalog, filling, stopped)
+    left_out = _left_out(catalog, filling, stopped, late)
     for known, without, plan in _planned:
         if without == left_out and (known is catalog or known == catalog):
             return plan
@@ -60,10 +66,12 @@ def unfilled(catalog: Catalog, *, filled: Collection[int], stopped: Collection[i
     return frozenset(node.backfill for node in catalog.nodes if node.table not in left_out).difference(filled)
 
 
-def _left_out(catalog: Catalog, filling: Collection[int], stopped: Collection[int]) -> frozenset[int]:
+def _left_out(
+    catalog: Catalog, filling: Collection[int], stopped: Collection[int], waiting_too: Collection[int] = ()
+) -> frozenset[int]:
     nodes = catalog.nodes
     begun = {node.table for node in nodes if node.backfill in filling}
-    late = {node.backfill for node in nodes if not begun.isdisjoint(node.reads)}.difference(filling)
+    late = {node.backfill for node in nodes if not begun.isdisjoint(node.reads)}.difference(filling).union(waiting_too)
     while True:
         waiting = with_dependents(nodes, [node.table for node in nodes if node.backfill in late])
         more = {node.backfill for node in nodes if node.table in waiting}

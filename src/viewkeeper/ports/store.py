@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.meta import Meta
+from viewkeeper.ports.nodes import Nodes
 from viewkeeper.ports.reads import Reads
 from viewkeeper.ports.records import VersionedTables
 from viewkeeper.ports.tables import BaseTables
@@ -27,7 +28,7 @@ class Capabilities:
     poll_seconds: float  # how often a waiting reader may look at the horizon
 
 
-class Store(LogSource, VersionedTables, BaseTables, Reads, Meta, Upkeep, Protocol):
+class Store(LogSource, VersionedTables, BaseTables, Nodes, Reads, Meta, Upkeep, Protocol):
     """An open store."""
 
     @property

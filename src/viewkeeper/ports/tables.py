@@ -65,6 +65,10 @@ class BaseTables(Protocol):
         """The rows of all tables as they are now."""
         ...
 
+    def moves_after(self, stamp: int) -> bool:
+        """Whether rows have moved from one part to another since that instant; moves lie in the log, like changes."""
+        ...
+
     def parts(self, table: int) -> Sequence[int]:
         """The parts that hold a base table's rows, each row in one."""
         ...

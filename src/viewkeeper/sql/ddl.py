@@ -9,7 +9,7 @@ from __future__ import annotations
 from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType, parse_type
-from viewkeeper.sql.syntax import AddColumns, CreateIndex, CreateTable, CreateView, Drop, Rename
+from viewkeeper.sql.syntax import AddColumns, AddNode, CreateIndex, CreateTable, CreateView, Drop, RemoveNode, Rename
 from viewkeeper.sql.tokens import Cursor, refuse_duplicates
 
 _COLUMN_CLAUSES = {
@@ -24,6 +24,7 @@ _COLUMN_CLAUSES = {
 _SPELLING = "names differ in more than case"
 _TABLE_CLAUSES = ("FOREIGN", "CONSTRAINT", "UNIQUE", "CHECK")
 _ALTER_HINT = "ALTER TABLE name ADD COLUMN column TYPE, ADD COLUMNS (column TYPE, …), or RENAME TO name"
+_STORE_HINT = "ALTER STORE ADD NODE, or ALTER STORE REMOVE NODE number"
 _ADDED_CLAUSES = _COLUMN_CLAUSES | {
     "NOT": "rows that are there read NULL in a new column",
     "PRIMARY": "the key is fixed when the table is made",
@@ -85,8 +86,10 @@ def _create_index(cursor: Cursor) -> CreateIndex:
     return CreateIndex(name, table, columns, covered, if_not_exists)
 
 
-def parse_alter(cursor: Cursor) -> AddColumns | Rename:
+def parse_alter(cursor: Cursor) -> AddColumns | Rename | AddNode | RemoveNode:
     cursor.expect("ALTER")
+    if cursor.take("STORE"):
+        return _alter_store(cursor)
     if cursor.word in ("VIEW", "MATERIALIZED", "INDEX"):
         cursor.take("MATERIALIZED")
         cursor.place += 1
@@ -114,6 +117,19 @@ def parse_alter(cursor: Cursor) -> AddColumns | Rename:
     cursor.finish(_ALTER_HINT)
     refuse_duplicates([column.name for column in columns], f"ALTER TABLE {table}", _SPELLING)
     return AddColumns(table, tuple(columns))
+
+
+def _alter_store(cursor: Cursor) -> AddNode | RemoveNode:
+    if cursor.take("ADD", "NODE"):
+        cursor.finish(_STORE_HINT)
+        return AddNode()
+    cursor.expect("REMOVE", "NODE", hint=_STORE_HINT)
+    number = cursor.word
+    if not number.isdecimal():
+        raise cursor.error(f"expected the number of a node, found {cursor.found}", _STORE_HINT)
+    cursor.place += 1
+    cursor.finish(_STORE_HINT)
+    return RemoveNode(int(number))
 
 
 def _rename(cursor: Cursor, name: str, *, is_table: bool) -> Rename:

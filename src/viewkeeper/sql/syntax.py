@@ -34,6 +34,18 @@ class AddColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class AddNode:
+    """ALTER STORE ADD NODE."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """ALTER STORE REMOVE NODE."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """`kind` is "table", "view" or "index"."""
 
@@ -138,6 +150,8 @@ class DeleteRow:
 Statement = (
     CreateTable
     | AddColumns
+    | AddNode
+    | RemoveNode
     | Rename
     | Drop
     | CreateView

@@ -24,8 +24,13 @@ _SMALL_BYTES = 8 << 10
 _FORMAT, _TABLE, _COUNT, _CHECKSUM = 0, 1, 4, 5  # indexes of the header's 32-bit words
 
 
-def decode_entries(entries: list[bytes], last_positions: list[int]) -> list[tuple[int, pa.RecordBatch]]:
-    """The changes of `entries` by table, in log order within each table; the batches hold none of the entries' memory."""
+def decode_entries(
+    entries: list[bytes], last_positions: list[int], *, with_moved: bool = False
+) -> list[tuple[int, pa.RecordBatch]]:
+    """The changes of `entries` by table, in log order within each table; the batches hold none of the entries' memory.
+
+    Rows that moved to or from another node are left out, unless asked for: they did not change.
+    """
     joined = b"".join(entries)
     words = np.frombuffer(joined, "<u4")
     sizes = np.fromiter(map(len, entries), np.int64, len(entries))
@@ -35,7 +40,8 @@ def decode_entries(entries: list[bytes], last_positions: list[int]) -> list[tupl
     _verify(entries, len(joined), words[starts + _CHECKSUM])
     tables = words[starts + _TABLE]
     positions = np.asarray(last_positions, np.int64)
-    by_table = [(int(table), tables == table) for table in np.unique(tables)]
+    wanted = with_moved | (words[starts + _FORMAT] >> 8 & logformat.MOVED == 0)
+    by_table = [(int(table), wanted & (tables == table)) for table in np.unique(tables[wanted])]
     return [(table, _decode_table(joined, words, starts[chosen], positions[chosen])) for table, chosen in by_table]
 
 

@@ -26,6 +26,7 @@ from viewkeeper.model.writes import Image
 
 FORMAT = 2
 ENDS_TRANSACTION = 1
+MOVED = 2  # rows that went to another node, or came from there: no change for anybody else
 ABSENT = 0xFFFFFFFF
 HEADER = struct.Struct("<BBHIIIIIQQ")
 Changes = tuple[int, list[bytes], list[Image], list[Image]]  # table, keys, befores, afters
@@ -48,6 +49,10 @@ class EntryHeader:
     @property
     def ends_transaction(self) -> bool:
         return bool(self.flags & ENDS_TRANSACTION)
+
+    @property
+    def is_moved(self) -> bool:
+        return bool(self.flags & MOVED)
 
 
 def position_key(position: int) -> bytes:
@@ -111,9 +116,10 @@ def encode_entry(
     stamp: int,
     begins: int,
     ends_transaction: bool,
+    is_moved: bool = False,
 ) -> bytes:
     """A whole entry."""
-    flags = ENDS_TRANSACTION if ends_transaction else 0
+    flags = (ENDS_TRANSACTION if ends_transaction else 0) | (MOVED if is_moved else 0)
     return HEADER.pack(FORMAT, flags, 0, table, stream, incarnation, count, zlib.crc32(body), stamp, begins) + body
 
 

@@ -12,13 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from viewkeeper.errors import LogDiverged
+from viewkeeper.errors import LogDiverged, PositionLost, RowsMoved
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.keys import placement_hash
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.logformat import count_between, even_pieces
+from viewkeeper.stores.placement import Misplaced, Placement, fills_from, slot_of
 from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
 from viewkeeper.stores.storenode import StoreNode
 
@@ -39,7 +40,7 @@ _POLL_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLayout:
-    """What was fixed when a store was made."""
+    """What was fixed when a store was made; `nodes` is how many it was made with."""
 
     nodes: int
     partitions: int
@@ -98,9 +99,16 @@ class Meta(Protocol):
 
     def read_note(self, name: str) -> dict: ...
 
+    def read_placement(self) -> Placement: ...
+
+    def change_placement(self, change: Callable[[Placement, EpochRecord], Placement]) -> Placement: ...
+
 
 class NodeStore(Protocol):
-    """A store whose rows are on nodes, by the hash of their keys, and whose records are in partitions."""
+    """A store whose rows are on nodes, by the slots of their keys, and whose records are in partitions.
+
+    The placement as last seen is good enough to write and get: a node refuses rows that it has not (Misplaced).
+    """
 
     many_processes: bool  # see `Capabilities`
 
@@ -108,7 +116,22 @@ class NodeStore(Protocol):
     def layout(self) -> StoreLayout: ...
 
     @property
-    def nodes(self) -> Sequence[StoreNode]: ...
+    def placement(self) -> Placement:
+        """As last seen."""
+        ...
+
+    def node(self, number: int) -> StoreNode:
+        """A node that the placement lists, or has listed."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[StoreNode]:
+        """All nodes whose logs are read, as they are now."""
+        ...
+
+    def settle(self) -> None:
+        """See the placement as it is now, after a move that is under way; one whose mover died is finished."""
+        ...
 
     def partition(self, number: int) -> Partition: ...
 
@@ -140,28 +163,47 @@ class NodeStore(Protocol):
     # base tables
 
     def node_of(self, key: bytes) -> int:
-        return placement_hash(key) % self.layout.nodes
+        placement = self.placement
+        return placement.slots[slot_of(key)] if placement.only is None else placement.only
 
     def write(self, writes: Sequence[RowWrites]) -> Positions:
-        node = self.nodes[node_of_group(writes, self.layout.nodes)]
-        return {node.stream: node.write(writes, self.now)}
+        while True:
+            number, slots = node_of_group(writes, self.placement)
+            node = self.node(number)
+            try:
+                return {node.stream: node.write(writes, self.now, slots)}
+            except Misplaced:
+                self.settle()
 
     def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
         return write_if(self.write, writes, is_expected)
 
     def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        return by_node(keys, self.layout.nodes)
+        return by_node(keys, self.placement)
 
     def get(self, table: int, key: bytes) -> Image:
-        return self.nodes[self.node_of(key)].get(table, key)
+        while True:
+            try:
+                return self.node(self.node_of(key)).get(table, key)
+            except Misplaced:
+                self.settle()
 
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
-        if self.layout.nodes == 1:
-            return self.nodes[0].get_many(table, keys)
+        while True:
+            try:
+                return self._get_many(table, keys, self.placement)
+            except Misplaced:
+                self.settle()
+
+    def _get_many(self, table: int, keys: Sequence[bytes], placement: Placement) -> list[Image]:
+        if placement.only is not None:
+            return self.node(placement.only).get_many(table, keys)
         found: list[Image] = [None] * len(keys)
-        for node in self.nodes:
-            chosen = [i for i, key in enumerate(keys) if self.node_of(key) == node.number]
-            for i, row in zip(chosen, node.get_many(table, [keys[i] for i in chosen]), strict=True):
+        by_number: dict[int, list[int]] = {}
+        for i, key in enumerate(keys):
+            by_number.setdefault(placement.slots[slot_of(key)], []).append(i)
+        for number, chosen in by_number.items():
+            for i, row in zip(chosen, self.node(number).get_many(table, [keys[i] for i in chosen]), strict=True):
                 found[i] = row
         return found
 
@@ -173,7 +215,7 @@ class NodeStore(Protocol):
             yield from held.scan_all(table, start, stop, reverse=reverse)
 
     def parts(self, table: int) -> Sequence[int]:
-        return range(self.layout.nodes)
+        return [node.number for node in self.nodes]
 
     def part_of(self, stream: Stream) -> int:
         return int(stream)
@@ -183,14 +225,17 @@ class NodeStore(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        node = self.nodes[part]
+        node = self.node(part)
+        for number, end in self.meta.read_placement().retired.items():
+            if positions.get(Stream(str(number)), 0) < end:
+                raise PositionLost(f"node {number} was removed since", "read a later state")
         for columns in node.scan_as_of(table, positions.get(node.stream, Position(0)), low, high):
             yield pa.record_batch([pa.array(column, pa.binary()) for column in columns], names=["key", "row"])
 
     def row_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
-        return self.nodes[part].borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+        return self.node(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_rows(self, table: int) -> int:
         return sum(node.count_rows(table) for node in self.nodes)
@@ -201,52 +246,83 @@ class NodeStore(Protocol):
 
     # log
 
-    def _node(self, stream: Stream) -> StoreNode:
-        return self.nodes[self.part_of(stream)]
+    def moves_after(self, stamp: int) -> bool:
+        return self.meta.read_placement().moves_after(stamp)
+
+    def _in(self, positions: Positions) -> list[tuple[StoreNode, Position]]:
+        """The nodes of streams, without those that are retired."""
+        known = {node.stream: node for node in self.nodes}
+        return [(known[stream], position) for stream, position in positions.items() if stream in known]
 
     def ends(self) -> Positions:
         return {node.stream: node.end() for node in self.nodes}
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
-        nodes = self.nodes
-        for node in nodes:
-            if node.end() < start.get(node.stream, 0):
-                raise LogDiverged(
-                    f"the log of node {node.stream} ends before what is committed", "restore the whole store"
-                )
-        stamp = self.now()
-        for node in nodes:  # every transaction stamped before this instant has ended once its lock was passed
-            node.pass_writer_lock()
+        nodes, stamp, placement = self._pass_writer_locks(start)
         changes, size = (max(1, most // len(nodes)) for most in (changes_max, bytes_max))
         for node in nodes:
             limit = node.stamp_within(start.get(node.stream, 0), changes_max=changes, bytes_max=size)
             stamp = stamp if limit is None else min(stamp, limit)
-        positions = {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in nodes}
+        # An epoch has the changes of a row from one stream: it ends with the first move, or before it.
+        move = placement.first_move_after(start)
+        stamp = stamp if move is None or stamp < move.left else move.arrived
+        positions = {stream: end for stream, end in start.items() if int(stream) in placement.retired}
+        positions |= {node.stream: node.find_stamp(start.get(node.stream, 0), stamp) for node in nodes}
         for node in nodes:  # a writer in another process may use sync=off (R10.1)
             node.sync()
         return Cut(positions, stamp, count_between(start, positions))
 
+    def _pass_writer_locks(self, start: Positions) -> tuple[Sequence[StoreNode], int, Placement]:
+        """An instant such that every transaction stamped up to it has ended, with no move under way or half of one."""
+        while True:
+            nodes, stamp = self.nodes, self.now()
+            for node in nodes:
+                if node.end() < start.get(node.stream, 0):
+                    raise LogDiverged(
+                        f"the log of node {node.stream} ends before what is committed", "restore the whole store"
+                    )
+                node.pass_writer_lock()
+            placement = self.meta.read_placement()
+            is_same = placement.nodes == tuple(node.number for node in nodes)
+            if is_same and placement.intent is None and not placement.is_apart(stamp):
+                return nodes, stamp, placement
+            self.settle()
+
     def log_bytes(self, start: Positions, stop: Positions) -> int:
-        return sum(self._node(stream).bytes_between(start.get(stream, 0), end) for stream, end in stop.items())
+        return sum(node.bytes_between(start.get(node.stream, 0), end) for node, end in self._in(stop))
 
     def waiting(self, start: Positions) -> Waiting:
         found = [node.find_entry(start.get(node.stream, 0) + 1) for node in self.nodes]
         oldest = min((entry[1].stamp for entry in found if entry), default=None)
         return Waiting(count_between(start, self.ends()), oldest)
 
+    def retire_nodes(self, positions: Positions, *, older_than_seconds: float) -> int:
+        """Forget nodes that were removed, once all of their logs is committed and old; returns how many."""
+        ended, stamp = self.meta.read_placement().ended, self.now() - int(older_than_seconds * 1e9)
+        gone = 0
+        for node, position in self._in(positions) if ended else ():
+            end = node.log_end()
+            if node.number in ended and position >= end.position and end.stamp < stamp:
+                self._retire(node.number, end.position)
+                gone += 1
+        return gone
+
+    def _retire(self, number: int, position: int) -> None:
+        self.meta.change_placement(lambda placement, _: placement.without_node(number, position))
+
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
         return even_pieces(start, stop, count)
 
     def checksums(self, positions: Positions) -> dict[Stream, int]:
-        found = {stream: self._node(stream).find_entry(position) for stream, position in positions.items() if position}
+        found = {node.stream: node.find_entry(position) for node, position in self._in(positions) if position}
         return {stream: entry[1].checksum for stream, entry in found.items() if entry and entry[0] == positions[stream]}
 
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return self._node(stream).read_log(start, stop)
+        return self.node(self.part_of(stream)).read_log(start, stop)
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         stamp = self.now() - int(older_than_seconds * 1e9)
-        nodes = [(self._node(stream), position) for stream, position in positions.items()]
+        nodes = self._in(positions)
         return sum(node.truncate_log(position, stamp, entries_max=entries_max) for node, position in nodes)
 
     def log_entries(self) -> int:
@@ -258,7 +334,14 @@ class NodeStore(Protocol):
         return self.meta.read_epoch_record()
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        self._require_settled(record)
         return self.meta.swap_epoch_record(expected_version, record)
+
+    def _require_settled(self, record: EpochRecord) -> None:
+        """Raise RowsMoved where an epoch would fill views from rows that have moved since it was planned."""
+        instant = fills_from(record)
+        if instant is not None and self.meta.read_placement().is_unsettled(instant):
+            raise RowsMoved("rows have moved to another node since the epoch was planned", "it is planned again")
 
     def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
         while True:

@@ -1,6 +1,6 @@
 """Groups of base writes: which node takes a row, what may be one group, and conditional writes.
 
-In: keys and writes. Out: a node, or groups of keys. Always: a row has one node, by the hash of its key; a condition is
+In: keys and writes. Out: a node, or groups of keys. Always: a row has one node, by the slot of its key; a condition is
 tested inside the transaction that writes.
 """
 
@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import InputError
-from viewkeeper.model.keys import placement_hash
+from viewkeeper.errors import RowsApart
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.stores.placement import SLOTS, Placement, listed, slots_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-def node_of_group(writes: Sequence[RowWrites], nodes: int) -> int:
-    """The node of all rows of a group; InputError when they have several."""
-    if nodes == 1:
-        return 0
-    found = {placement_hash(key) % nodes for write in writes for key in write.keys}
+def node_of_group(writes: Sequence[RowWrites], placement: Placement) -> tuple[int, int | None]:
+    """The node of all rows of a group, and their slots if they were looked at; RowsApart when they have several."""
+    if placement.only is not None:
+        return placement.only, None
+    slots = slots_of(key for write in writes for key in write.keys)
+    found = {placement.slots[slot] for slot in listed(slots)}
     if len(found) > 1:
-        raise InputError("a group of writes touches rows of several nodes", "write rows of one node at a time")
-    return found.pop() if found else 0
+        raise RowsApart("a group of writes touches rows of several nodes", "write rows of one node at a time")
+    return (found.pop() if found else placement.slots[0]), slots
 
 
-def by_node(keys: Sequence[bytes], nodes: int) -> list[np.ndarray]:
+def by_node(keys: Sequence[bytes], placement: Placement) -> list[np.ndarray]:
     """The keys of each node, by their indexes in `keys`; nodes without a key are left out."""
     import numpy as np
     import pyarrow as pa
@@ -36,9 +37,9 @@ def by_node(keys: Sequence[bytes], nodes: int) -> list[np.ndarray]:
     from viewkeeper.model.keybatches import hash_all
     from viewkeeper.model.ragged import Ragged
 
-    if nodes == 1:
+    if placement.only is not None:
         return [np.arange(len(keys))]
-    placed = hash_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % nodes
+    placed = np.array(placement.slots)[hash_all(Ragged.from_arrow(pa.array(keys, pa.binary()))) % SLOTS]
     return [np.flatnonzero(placed == node) for node in np.unique(placed)]
 
 

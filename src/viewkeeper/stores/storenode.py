@@ -6,20 +6,25 @@ gap, stamps and the bytes before an entry grow with them; so all that is asked o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.limits import Limits
-from viewkeeper.stores.logformat import Changes, EntryHeader, encode_entry
+from viewkeeper.stores.logformat import Changes, EntryHeader, encode_entry, entries_of
+from viewkeeper.stores.placement import EVERY, SLOTS, Misplaced, slots_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from viewkeeper.model.fills import Borders
 
-_INCARNATION = 1  # of the node's key range; to be raised when ranges can move
+_INCARNATION = 1
+NO_TABLE = 0xFFFFFFFF  # of the last entry of a move, whose key is the slots: so every move has a place in both logs
+
+
+Rows = dict[int, list[tuple[bytes, bytes]]]  # (key, row) pairs by table
 
 
 class LogEnd(NamedTuple):
@@ -37,15 +42,20 @@ class StoreNode(Protocol):
     stream: Stream
     _before_images: bool
     _limits: Limits
+    _first_slots: int
 
-    def __init__(self, number: int, *, before_images: bool, limits: Limits) -> None:
+    def __init__(self, number: int, *, before_images: bool, limits: Limits, first_slots: int = EVERY) -> None:
         self.number = number
+        self._first_slots = first_slots  # before any of them moves
         self.stream = Stream(str(number))
         self._before_images = before_images
         self._limits = limits
 
-    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
-        """One transaction: all groups or none. A write that changes nothing leaves no change in the log."""
+    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int], slots: int | None = None) -> Position:
+        """One transaction: all groups or none. A write that changes nothing leaves no change in the log.
+
+        Misplaced unless the node has the `slots` of all rows, which are found here if they are not given.
+        """
         ...
 
     def get(self, table: int, key: bytes) -> Image: ...
@@ -63,6 +73,10 @@ class StoreNode(Protocol):
         ...
 
     def count_rows(self, table: int) -> int: ...
+
+    def rows_held(self) -> int:
+        """The approximate number of rows of all tables."""
+        ...
 
     def drop_rows(self, table: int) -> None: ...
 
@@ -136,8 +150,31 @@ class StoreNode(Protocol):
         told: list[Image] = [befores[i] for i in changed] if self._before_images else [None] * len(changed)
         return (group.table, [group.keys[i] for i in changed], told, [afters[i] for i in changed]), size
 
+    @staticmethod
+    def _require_slots(owned: int, groups: Sequence[RowWrites], slots: int | None) -> None:
+        """Raise Misplaced unless all rows are this node's, which owns these slots in the open transaction."""
+        if owned != EVERY:
+            wanted = slots_of(key for group in groups for key in group.keys) if slots is None else slots
+            if wanted & ~owned:
+                raise Misplaced
+
+    @staticmethod
+    def _require_absent(owned: int, keys: Iterable[bytes]) -> None:
+        """Raise Misplaced where a row that was not found here may be elsewhere."""
+        if owned != EVERY and slots_of(keys) & ~owned:
+            raise Misplaced
+
+    def _moved(self, rows: Rows, slots: int, *, arrive: bool) -> list[tuple[int, int, bytes]]:
+        """The log's entries for rows that move. Where they leave, their images make it possible to finish the move."""
+        changes: list[Changes] = []
+        for table, pairs in rows.items():
+            keys, images, none = [key for key, _ in pairs], [row for _, row in pairs], [None] * len(pairs)
+            changes.append((table, keys, [*none] if arrive else [*images], [*none]))
+        mark: Changes = (NO_TABLE, [slots.to_bytes(SLOTS // 8, "little")], [None], [None])
+        return list(entries_of([*changes, mark], self._limits.entry))
+
     def _encode(
-        self, bodies: Sequence[tuple[int, int, bytes]], end: LogEnd, now: int
+        self, bodies: Sequence[tuple[int, int, bytes]], end: LogEnd, now: int, *, is_moved: bool = False
     ) -> Iterator[tuple[LogEnd, bytes]]:
         """Entries (table, number of changes, body) of one transaction after `end`, each with the log's end after it."""
         stamp = max(end.stamp + 1, now)
@@ -151,6 +188,7 @@ class StoreNode(Protocol):
                 stamp=stamp,
                 begins=end.bytes,
                 ends_transaction=number == len(bodies),
+                is_moved=is_moved,
             )
             end = LogEnd(end.position + count, stamp, end.bytes + len(entry))
             yield end, entry

@@ -49,8 +49,8 @@ def require_same(options: Mapping[str, str], *, nodes: int, before_images: bool)
     """Raise where options differ from what was fixed when the store was made."""
     if "nodes" in options and int(options["nodes"]) != nodes:
         raise InputError(
-            f"the store has {nodes} nodes, not {options['nodes']}",
-            "the number is fixed when the store is made: leave ?nodes out",
+            f"the store was made with {nodes} nodes, not {options['nodes']}",
+            "leave ?nodes out; ALTER STORE ADD NODE adds one",
         )
     if "before_images" in options and (options["before_images"] == "on") != before_images:
         raise InputError(

@@ -196,7 +196,7 @@ def test_what_is_there_is_never_written_into(tmp_path: Path) -> None:
             db.backup(tmp_path / name)
         with pytest.raises(vk.InputError, match="is there already"):
             vk.restore(tmp_path / "empty", f"embedded:{tmp_path / name}")
-    with pytest.raises(vk.InputError, match="the backup has 1 nodes, not 2"):
+    with pytest.raises(vk.InputError, match="the store was made with 1 nodes, not 2"):
         vk.restore(tmp_path / "empty", f"embedded:{tmp_path / 'r'}?nodes=2")
     with pytest.raises(vk.CorruptStore, match="is a backup, not a store"):
         vk.connect(f"embedded:{tmp_path / 'empty'}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from viewkeeper.stores.embedded.environment import Environment
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,19 @@ class _Part:
 
 
 def back_up(
-    layout: Layout, meta: Meta, environments: dict[str, Environment], destination: Path, progress: Progress | None
+    layout: Layout,
+    meta: Meta,
+    environments: Callable[[], dict[str, Environment]],
+    destination: Path,
+    progress: Progress | None,
 ) -> Backup:
-    """Write a backup of the store with these environments, meta first, to a new directory."""
+    """Write a backup of the store, which now has these environments, meta first, to a new directory."""
     target = require_path(destination).resolve()
     require_free(target)
-    with _held(environments) as parts:
+    with _held(meta, environments) as parts:
         # Read here, while nothing can have changed since the transactions were opened: see `_open_together`.
         record = meta.epoch_record_in(parts[0].snapshot)
+        nodes = meta.placement_in(parts[0].snapshot).nodes
         expected = sum(part.environment.bytes_used(part.snapshot) for part in parts)
         require_space(target, expected)
         with new_directory(target) as folder:
@@ -69,22 +74,27 @@ def back_up(
                 files[f"{part.name}.mdb"] = {"bytes": size, "blake2b": digest.hexdigest()}
                 part.snapshot.abort()  # from here on writers may reuse this environment's old pages
                 failpoint("backup.copied")
-            _write_manifest(layout, folder, files, epoch=record.committed)
+            _write_manifest(layout, folder, files, epoch=record.committed, nodes=nodes)
     inflight = record.inflight.epoch if record.inflight else None
     return Backup(target, record.committed, inflight, done)
 
 
 @contextmanager
-def _held(environments: dict[str, Environment]) -> Iterator[list[_Part]]:
+def _held(meta: Meta, environments: Callable[[], dict[str, Environment]]) -> Iterator[list[_Part]]:
     """A read transaction on every environment, all of one moment; meta comes first."""
-    with ExitStack() as locks:
-        nodes = [environment for name, environment in environments.items() if name.startswith("node-")]
-        if len(nodes) > 1:  # always in the same order, and no writer ever holds two: no deadlock
-            for node in nodes:
-                locks.enter_context(node.writer_lock_held())
-        parts, snapshots = _open_together(environments)
-    with snapshots:
-        yield parts
+    while True:
+        with ExitStack() as locks:
+            found = environments()
+            nodes = {name: environment for name, environment in found.items() if name.startswith("node-")}
+            if len(nodes) > 1:  # always in the order of their numbers, as one who moves rows takes two: no deadlock
+                for node in nodes.values():
+                    locks.enter_context(node.writer_lock_held())
+            parts, snapshots = _open_together(found)
+        with snapshots:
+            listed = meta.placement_in(parts[0].snapshot).nodes
+            if {f"node-{number}" for number in listed} == nodes.keys():  # else one was added meanwhile
+                yield parts
+                return
 
 
 def _open_together(environments: dict[str, Environment]) -> tuple[list[_Part], ExitStack]:
@@ -112,11 +122,14 @@ def _copy(part: _Part, folder: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _write_manifest(layout: Layout, folder: Path, files: dict[str, dict[str, object]], *, epoch: int) -> None:
+def _write_manifest(
+    layout: Layout, folder: Path, files: dict[str, dict[str, object]], *, epoch: int, nodes: tuple[int, ...]
+) -> None:
     facts = {
         "format": FORMAT,
         "made": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "store": {"format": STORE_FORMAT, **layout.facts},
+        "nodes": nodes,
         "epoch": epoch,
         "files": files,
     }

@@ -9,7 +9,8 @@ because a process that has the old file open would go on writing to a file that 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -41,12 +42,15 @@ def alone(directory: Directory) -> Iterator[None]:
         pipeline.release()
 
 
-def compact_files(directory: Directory, progress: Progress | None = None) -> None:
-    """Replace every environment's file by a compacted copy; only within `alone`."""
-    path, parts = directory.layout.path, directory.layout.parts
+def compact_files(directory: Directory, nodes: Sequence[int], progress: Progress | None = None) -> None:
+    """Replace every environment's file by a compacted copy, and remove nodes that are retired; only within `alone`."""
+    path, parts = directory.layout.path, directory.layout.parts(nodes)
     sizes = {part: _size(path / part.name / "data.mdb") for part in parts}
     total, done = sum(sizes.values()), 0
     with directory.files_closed():
+        for folder in path.glob("node-*"):
+            if folder.name not in {part.name for part in parts}:
+                shutil.rmtree(folder)
         for part in parts:
             _compact(path / part.name, part)
             done += sizes[part]

@@ -17,6 +17,8 @@ from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.lmdb_errors import translate
 
 if TYPE_CHECKING:
+    import lmdb
+
     from viewkeeper.stores.embedded.node import Node
     from viewkeeper.stores.embedded.partition import Partition
 
@@ -30,6 +32,9 @@ class HeldViews:
         self._transactions = {
             number: self._ends.enter_context(partition.snapshot()) for number, partition in partitions
         }
+
+    def transaction(self, number: int) -> lmdb.Transaction:
+        return self._transactions[number]
 
     def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         """The chain of one record."""

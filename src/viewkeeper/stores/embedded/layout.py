@@ -1,7 +1,7 @@
 """Layout: the directory of an embedded store.
 
-    store.json      format, nodes, partitions, kind of log, incarnation; written last, so a store exists or does not
-    meta/           catalog, epoch record, clock
+    store.json      format, nodes at first, partitions, kind of log, incarnation; written last: a store exists or does not
+    meta/           catalog, epoch record, clock, and which nodes there are now
     node-N/         base rows and log of node N
     partition-N/    view records
     pipeline.lock   held by the living pipeline
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,10 @@ from viewkeeper.stores.embedded.newdirectory import (
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.nodestore import StoreLayout
+from viewkeeper.stores.placement import SLOTS
 from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
 
-FORMAT = 4
+FORMAT = 5
 PARTITIONS = 8
 MANIFEST = "backup.json"  # what a backup has instead of store.json
 _FILE = "store.json"
@@ -72,10 +73,17 @@ class Layout(StoreLayout):
         """What was fixed when the store was made."""
         return {name: getattr(self, name) for name in _FACTS}
 
-    @property
-    def parts(self) -> list[Part]:
-        """The store's environments, meta first."""
-        return [part_of(self.facts, name) for name in folders(self.nodes, self.partitions)]
+    def part(self, name: str) -> Part:
+        """The part of that name."""
+        return part_of(self.facts, name)
+
+    def parts(self, nodes: Iterable[int]) -> list[Part]:
+        """The store's environments when it has the nodes of these numbers, meta first."""
+        return [self.part(name) for name in folders(nodes, self.partitions)]
+
+    def require_parts(self, nodes: Iterable[int]) -> None:
+        """Raise CorruptStore unless all folders are there."""
+        _require_whole(self.path, {name for name in folders(nodes, self.partitions) if not (self.path / name).is_dir()})
 
 
 def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
@@ -126,7 +134,7 @@ def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> Non
             return
         mark_unfinished(path)
         clear_unfinished(path)
-        for name in folders(nodes, PARTITIONS):
+        for name in folders(range(nodes), PARTITIONS):
             make_part(path / name, part_of(facts, name))
             failpoint("layout.part")
         for file in (*path.glob("*/data.mdb"), path) if synced else ():
@@ -149,16 +157,36 @@ def _read(file: Path) -> dict:
         written = int(facts["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CorruptStore(f"{file} cannot be read", "restore the store from a backup") from error
-    if written != FORMAT:
+    if written != FORMAT and not _is_same_but_for_nodes(facts):
         fact, more = f"the store at {file.parent} has format {written}", f"this ViewKeeper reads {FORMAT}"
         if written > FORMAT:
             raise NewerFormat(fact, f"{more}: use a newer one")
         raise StoreError(fact, f"{more}: make a new store and write the rows again")
     wrong = {name for name, kind in _FACTS.items() if type(facts.get(name)) is not kind}
     wrong |= {name for name in ("nodes", "partitions") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
-    if not wrong:
-        names = folders(facts["nodes"], facts["partitions"])
-        wrong = {name for name in names if not (file.parent / name).is_dir()}
-    if wrong:
-        raise CorruptStore(f"the store at {file.parent} lacks {', '.join(sorted(wrong))}", "restore it from a backup")
+    _require_whole(file.parent, wrong or {name for name in ("meta",) if not (file.parent / name).is_dir()})
     return {name: facts[name] for name in _FACTS}
+
+
+def _is_same_but_for_nodes(facts: Mapping[str, object]) -> bool:
+    """Whether a store of the format before has its rows where this one would: then only its number is different."""
+    nodes = facts.get("nodes")
+    return facts["format"] == FORMAT - 1 and type(nodes) is int and nodes > 0 and SLOTS % nodes == 0
+
+
+def raise_format(path: Path) -> None:
+    """From here on, an older ViewKeeper refuses the store. One byte changes in place: others hold a lock on the file."""
+    descriptor = os.open(path / _FILE, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        old, new = (f'"format": {number}'.encode() for number in (FORMAT - 1, FORMAT))
+        at = os.pread(descriptor, 4096, 0).find(old)
+        if at >= 0:
+            os.pwrite(descriptor, new, at)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_whole(path: Path, lacking: Collection[str]) -> None:
+    if lacking:
+        raise CorruptStore(f"the store at {path} lacks {', '.join(sorted(lacking))}", "restore it from a backup")

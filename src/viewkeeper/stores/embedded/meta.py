@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 
 import lmdb
 
@@ -19,8 +21,10 @@ from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_jso
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.model.plain import reading
 from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.placement import Placement, fills_from
 
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
+_PLACEMENT = b"placement"
 _PLAN = b"plan "  # and its digest
 _NOTE = b"note "  # and its name
 
@@ -28,8 +32,9 @@ _NOTE = b"note "  # and its name
 class Meta:
     """The meta environment of a store; `handle` returns it, opened at first use."""
 
-    def __init__(self, handle: Callable[[], Environment]) -> None:
+    def __init__(self, handle: Callable[[], Environment], nodes: int) -> None:
         self._handle = handle
+        self._first_placement = Placement.first(nodes)
 
     @property
     def environment(self) -> Environment:
@@ -52,7 +57,8 @@ class Meta:
             transaction.delete(_CLOCK)  # it belongs to the machine and boot where it was made
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        return self._swap(_EPOCH, expected_version, record_to_json(record))
+        filling_from = fills_from(record)
+        return self._swap(_EPOCH, expected_version, record_to_json(record), filling_from)
 
     def create_epoch_record(self, record: EpochRecord) -> None:
         if not self.has_epoch_record():
@@ -102,6 +108,25 @@ class Meta:
     def read_note(self, name: str) -> dict:
         return self._read(_NOTE + name.encode()) or {}
 
+    def read_placement(self) -> Placement:
+        with self.environment.read("meta") as transaction:
+            return self.placement_in(transaction)
+
+    def placement_in(self, transaction: lmdb.Transaction) -> Placement:
+        """The placement as an open transaction sees it."""
+        value = transaction.get(_PLACEMENT, db=self.environment.database("meta"))
+        return self._first_placement if value is None else _parse_placement(value)
+
+    def change_placement(self, change: Callable[[Placement, EpochRecord], Placement]) -> Placement:
+        """Replace the placement by what `change` makes of it and of the epoch record; durable when this returns."""
+        with self.environment.write("meta") as transaction:
+            placement = self.placement_in(transaction)
+            changed = change(placement, self.epoch_record_in(transaction))
+            if changed != placement:
+                changed = replace(changed, version=placement.version + 1)
+                transaction.put(_PLACEMENT, _dump(changed.to_json()))
+        return changed
+
     def sync(self) -> None:
         self.environment.sync()
 
@@ -138,10 +163,12 @@ class Meta:
             value = transaction.get(name)
         return None if value is None else _load(name, value)
 
-    def _swap(self, name: bytes, expected_version: int, value: dict) -> bool:
+    def _swap(self, name: bytes, expected_version: int, value: dict, filling_from: int | None = None) -> bool:
         with self.environment.write("meta") as transaction:
             stored = transaction.get(name)
             if (_load(name, stored)["version"] if stored else 0) != expected_version:
+                return False
+            if filling_from is not None and self.placement_in(transaction).is_unsettled(filling_from):
                 return False
             transaction.put(name, _dump(value))
             record = value if name == _EPOCH else _load(_EPOCH, transaction.get(_EPOCH))
@@ -164,6 +191,12 @@ def _load(name: bytes, value: bytes) -> dict:
         if not isinstance(found, dict):
             raise TypeError(f"{name!r} is no object of JSON")
         return found
+
+
+@lru_cache(maxsize=8)
+def _parse_placement(value: bytes) -> Placement:
+    with reading("placement"):
+        return Placement.from_json(_load(_PLACEMENT, value))
 
 
 def _dump(value: dict) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import lmdb
 
@@ -24,13 +24,15 @@ from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.limits import LIMITS, Limits
 from viewkeeper.stores.logformat import Changes, EntryHeader, entries_of, position_key, position_of, positions_of
-from viewkeeper.stores.storenode import LogEnd, StoreNode
+from viewkeeper.stores.placement import EVERY, SLOTS
+from viewkeeper.stores.storenode import LogEnd, Rows, StoreNode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LAST = b"last"  # the `LogEnd`
+_LAST = b"last"  # the `LogEnd`; then the node's slots, once some have moved
 _LAST_FACTS = struct.Struct(">QQQ")
+_NOTHING = bytes(_LAST_FACTS.size)
 _READ_CHANGES_MAX = 500_000
 _READ_BYTES_MAX = 128 << 20
 _DECODED_CHANGES_MAX = 65_536  # at once, of those read
@@ -39,6 +41,14 @@ _HELD_BYTES_MAX = 4 << 20  # of a log that was read, in this process's memory
 _DROP_MAX = 5_000
 _SCAN_ROWS = 50_000
 _RELOG_ROWS = 10_000
+
+
+class NodeState(NamedTuple):
+    """Where the log ends, the node's slots, and how these are stored."""
+
+    end: LogEnd
+    slots: int
+    stored: bytes
 
 
 class Node(StoreNode):
@@ -52,8 +62,9 @@ class Node(StoreNode):
         synced: bool,
         before_images: bool,
         limits: Limits = LIMITS,
+        first_slots: int = EVERY,
     ) -> None:
-        super().__init__(number, before_images=before_images, limits=limits)
+        super().__init__(number, before_images=before_images, limits=limits, first_slots=first_slots)
         self._handle = handle
         self._synced = synced
 
@@ -61,9 +72,11 @@ class Node(StoreNode):
     def environment(self) -> Environment:
         return self._handle()
 
-    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
+    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int], slots: int | None = None) -> Position:
         environment, size = self.environment, 0
         with environment.write("rows") as transaction:
+            state = self.state_in(transaction)
+            self._require_slots(state.slots, groups, slots)
             applied: list[Changes] = []
             for group in groups:
                 prefix = tree.table_prefix(group.table)
@@ -74,29 +87,51 @@ class Node(StoreNode):
                 size += bytes_told
             if len(groups) > 1:
                 self._limits.require_transaction(size)
-            position = self._append(environment, transaction, list(entries_of(applied, self._limits.entry)), clock)
+            position = self._append(transaction, state, list(entries_of(applied, self._limits.entry)), clock())
             failpoint("node.write.before_commit")
         if self._synced and not environment.synced:  # the process's handle was opened with sync=off
             environment.sync()
         failpoint("node.write.committed")
         return position
 
+    def state_in(self, transaction: lmdb.Transaction) -> NodeState:
+        """Where the log ends and which slots the node has, as an open transaction sees it."""
+        value = transaction.get(_LAST, db=self.environment.database("info")) or _NOTHING
+        slots = value[_LAST_FACTS.size :]
+        end = LogEnd(*_LAST_FACTS.unpack_from(value))
+        return NodeState(end, int.from_bytes(slots, "little") if slots else self._first_slots, slots)
+
     def _append(
         self,
-        environment: Environment,
         transaction: lmdb.Transaction,
+        state: NodeState,
         bodies: Sequence[tuple[int, int, bytes]],
-        clock: Callable[[], int],
+        now: int,
+        *,
+        is_moved: bool = False,
     ) -> Position:
         """Write the entries of one transaction; returns where the log ends."""
+        environment, end = self.environment, state.end
         log, info = environment.database("log"), environment.database("info")
-        end = _parse_end(transaction.get(_LAST, db=info))
-        for after, entry in self._encode(bodies, end, clock()):
+        for after, entry in self._encode(bodies, end, now, is_moved=is_moved):
             transaction.put(position_key(after.position), entry, append=True, db=log)
             end = after
         if bodies:
-            transaction.put(_LAST, _LAST_FACTS.pack(*end), db=info)
+            transaction.put(_LAST, _LAST_FACTS.pack(*end) + state.stored, db=info)
         return Position(end.position)
+
+    def move(self, transaction: lmdb.Transaction, rows: Rows, slots: int, stamp: int, *, arrive: bool) -> Position:
+        """Put, or delete, rows that come from or go to another node with their slots; returns where the log ends."""
+        for table, pairs in rows.items():
+            prefix = tree.table_prefix(table)
+            if arrive:
+                tree.put_many(transaction, [prefix + key for key, _ in pairs], [row for _, row in pairs])
+            for key, _ in () if arrive else pairs:
+                tree.delete(transaction, prefix + key)
+        state = self.state_in(transaction)
+        owned = state.slots | slots if arrive else state.slots & ~slots
+        changed = NodeState(state.end, owned, owned.to_bytes(SLOTS // 8, "little"))
+        return self._append(transaction, changed, self._moved(rows, slots, arrive=arrive), stamp, is_moved=True)
 
     def log_rows(self, tables: Sequence[int], clock: Callable[[], int]) -> None:
         """Log every row of some tables again, in bounded transactions: a DELTA is built from the log alone."""
@@ -112,17 +147,24 @@ class Node(StoreNode):
                     keys = [key[len(prefix) :] for key, _ in pairs]
                     rows: list[Image] = [row for _, row in pairs]
                     told = list(entries_of([(table, keys, [None] * len(keys), rows)], self._limits.entry))
-                    self._append(environment, transaction, told, clock)
+                    self._append(transaction, self.state_in(transaction), told, clock())
                 after = keys[-1]
 
     def get(self, table: int, key: bytes) -> Image:
         with self.environment.read("rows") as transaction:
-            return tree.get(transaction, tree.table_prefix(table) + key)
+            row = tree.get(transaction, tree.table_prefix(table) + key)
+            if row is None:  # one that is found is here: no node has rows of slots that it has not
+                self._require_absent(self.state_in(transaction).slots, (key,))
+            return row
 
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
         prefix = tree.table_prefix(table)
         with self.environment.read("rows") as transaction:
-            return tree.get_many(transaction, [prefix + key for key in keys])
+            found = tree.get_many(transaction, [prefix + key for key in keys])
+            if None in found:
+                absent = (key for key, row in zip(keys, found, strict=True) if row is None)
+                self._require_absent(self.state_in(transaction).slots, absent)
+            return found
 
     def snapshot(self) -> AbstractContextManager[lmdb.Transaction]:
         """A read transaction that stays open: all rows as they are now, for as long as a scan takes."""
@@ -130,7 +172,7 @@ class Node(StoreNode):
 
     def log_end(self) -> LogEnd:
         with self.environment.read("info") as transaction:
-            return _parse_end(transaction.get(_LAST))
+            return self.state_in(transaction).end
 
     def sync(self) -> None:
         self.environment.sync()
@@ -202,6 +244,10 @@ class Node(StoreNode):
         with self.environment.read("rows") as transaction:
             return tree.count(transaction, tree.table_prefix(table))
 
+    def rows_held(self) -> int:
+        with self.environment.read("rows") as transaction:
+            return transaction.stat(self.environment.database("rows"))["entries"]
+
     def scan_as_of(
         self, table: int, position: Position, low: bytes, high: bytes | None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -238,10 +284,6 @@ def _store(transaction: lmdb.Transaction, prefix: bytes, changes: Changes) -> No
                 tree.delete(transaction, prefix + key)
 
 
-def _parse_end(value: bytes | None) -> LogEnd:
-    return LogEnd(*_LAST_FACTS.unpack(value)) if value else LogEnd(0, 0, 0)
-
-
 def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[bytes], list[int]]:
     """Whole entries of (start, stop], up to a bounded number of changes and bytes."""
     entries: list[bytes] = []
@@ -265,21 +307,28 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
     return entries, positions_of(keys)
 
 
+def changes_since(
+    transaction: lmdb.Transaction, log: object, start: int, stop: int | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All that is logged of (start, stop], or after `start`, as (table, changes), with rows that moved."""
+    from viewkeeper.stores.logbatches import decode_entries
+
+    cursor = transaction.cursor(db=log)
+    end = (position_of(cursor.key()) if cursor.last() else start) if stop is None else stop
+    while start < end:
+        entries, positions = _read_entries(transaction.cursor(db=log), start, end)
+        yield from decode_entries(entries, positions, with_moved=True)
+        start = positions[-1]
+
+
 def _images_before(
     transaction: lmdb.Transaction, log: object, table: int, position: int, low: bytes, high: bytes | None
 ) -> dict[bytes, Image]:
     """For each row with low < key <= high changed after `position`: its image before the first such change."""
-    from viewkeeper.stores.logbatches import decode_entries, images_before
+    from viewkeeper.stores.logbatches import images_before
 
-    def changes(start: int) -> Iterator[pa.RecordBatch]:
-        cursor = transaction.cursor(db=log)
-        end = position_of(cursor.key()) if cursor.last() else start
-        while start < end:
-            entries, positions = _read_entries(transaction.cursor(db=log), start, end)
-            yield from (batch for number, batch in decode_entries(entries, positions) if number == table)
-            start = positions[-1]
-
-    return images_before(changes(position), low, high)
+    changes = changes_since(transaction, log, position)
+    return images_before((batch for number, batch in changes if number == table), low, high)
 
 
 def _is_old(cursor: lmdb.Cursor, position: int, stamp: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +51,9 @@ class Part:
             )
 
 
-def folders(nodes: int, partitions: int) -> list[str]:
-    """The names of a store's parts."""
-    return ["meta", *(f"node-{n}" for n in range(nodes)), *(f"partition-{n}" for n in range(partitions))]
+def folders(nodes: Iterable[int], partitions: int) -> list[str]:
+    """The names of a store's parts, of which the nodes are those of these numbers."""
+    return ["meta", *(f"node-{n}" for n in nodes), *(f"partition-{n}" for n in range(partitions))]
 
 
 def part_of(facts: Mapping[str, object], name: str) -> Part:

@@ -33,7 +33,8 @@ _HINT = "take another backup"
 class _Manifest:
     """The contents of a backup's manifest."""
 
-    nodes: int
+    nodes: int  # with which the store was made
+    numbers: tuple[int, ...]  # of its nodes when it was backed up
     before_images: bool
     partitions: int
     files: dict[str, tuple[int, str]]  # size and digest
@@ -54,13 +55,13 @@ def restore_store(backup: Path, url: str, progress: Progress | None = None) -> N
     ):
         raise InputError("the backup has another kind of log", "leave ?before_images out")
     if int(options.get("nodes", manifest.nodes)) != manifest.nodes:
-        raise InputError(f"the backup has {manifest.nodes} nodes, not {options['nodes']}", "leave ?nodes out")
+        raise InputError(f"the store was made with {manifest.nodes} nodes, not {options['nodes']}", "leave ?nodes out")
     require_free(target)
     _require_sizes(source, manifest)
     require_space(target, manifest.bytes)
     with new_directory(target) as folder:
         done = 0
-        for name in folders(manifest.nodes, manifest.partitions):
+        for name in folders(manifest.numbers, manifest.partitions):
             (folder / name).mkdir(mode=0o700)
             done = _copy_file(source, folder, name, manifest, progress, done)
             failpoint("restore.copied")
@@ -79,8 +80,10 @@ def _read_manifest(source: Path) -> _Manifest:
         if written < FORMAT or int(store["format"]) < STORE_FORMAT:
             raise DamagedBackup(f"the backup {source} has an older format, which is not read any more", _HINT)
         files = {name: (int(file["bytes"]), str(file["blake2b"])) for name, file in facts["files"].items()}
-        manifest = _Manifest(int(store["nodes"]), bool(store["before_images"]), int(store["partitions"]), files)
-        complete = set(files) == {f"{name}.mdb" for name in folders(manifest.nodes, manifest.partitions)}
+        numbers = tuple(int(number) for number in facts["nodes"])
+        made = (int(store["nodes"]), numbers, bool(store["before_images"]), int(store["partitions"]))
+        manifest = _Manifest(*made, files)
+        complete = bool(numbers) and set(files) == {f"{name}.mdb" for name in folders(numbers, manifest.partitions)}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedBackup(f"{source / MANIFEST} cannot be read", _HINT) from error
     if not complete:
@@ -120,11 +123,11 @@ def _begin_incarnation(folder: Path, manifest: _Manifest, incarnation: str) -> N
     """Make a new store of what was copied, every part of it (R19)."""
     facts = {name: getattr(manifest, name) for name in ("nodes", "partitions", "before_images")}
     facts["incarnation"] = incarnation
-    for name in folders(manifest.nodes, manifest.partitions):
+    for name in folders(manifest.numbers, manifest.partitions):
         make_part(folder / name, part_of(facts, name))
     meta = Environment(folder / "meta", part_of(facts, "meta"), synced=True)
     try:
-        Meta(lambda: meta).begin_incarnation(incarnation)
+        Meta(lambda: meta, manifest.nodes).begin_incarnation(incarnation)
     finally:
         meta.close(InputError("the store is made"))
     write_facts(folder, facts)

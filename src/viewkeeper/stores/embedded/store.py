@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import CorruptStore, LogDiverged, StoreError
 from viewkeeper.model.epochs import EpochRecord, forget_views
+from viewkeeper.stores.altering import AlterableStore
 from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.directory import enter_directory
 from viewkeeper.stores.embedded.heldfile import locked
@@ -23,7 +24,7 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of, read_holder
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
-from viewkeeper.stores.nodestore import NodeStore
+from viewkeeper.stores.placement import Placement, are_whole, first_slots
 
 if TYPE_CHECKING:
     from viewkeeper.ports.meta import Holder
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class EmbeddedStore(NodeStore):
+class EmbeddedStore(AlterableStore):
     """A store in one directory."""
 
     many_processes = True
@@ -52,21 +53,13 @@ class EmbeddedStore(NodeStore):
 
     def _open(self) -> None:
         layout, handle = self.layout, self._directory.environment
-        meta, parts = layout.parts[0], layout.parts[1:]
-        nodes, self._partitions = parts[: layout.nodes], parts[layout.nodes :]
-        self._meta = Meta(partial(handle, meta, synced=True))
-        self._nodes = [
-            Node(
-                partial(handle, part, synced=layout.synced),
-                number,
-                synced=layout.synced,
-                before_images=layout.before_images,
-                limits=self._limits,
-            )
-            for number, part in enumerate(nodes)
-        ]
+        self._partitions = [layout.part(f"partition-{number}") for number in range(layout.partitions)]
+        self._meta = Meta(partial(handle, layout.part("meta"), synced=True), layout.nodes)
+        self._nodes: dict[int, Node] = {}
+        self._look()
+        layout.require_parts(self._placement.nodes)
         self._open_epoch_record()
-        last_stamp = max(node.log_end().stamp for node in self._nodes)
+        last_stamp = max(node.log_end().stamp for node in self.nodes)
         self.boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
         self._clock_base = self._meta.clock_base(self.boot, last_stamp, is_writable=layout.is_writable)
         if self._meta.unclean_boot() not in (None, self.boot):
@@ -99,13 +92,13 @@ class EmbeddedStore(NodeStore):
 
     def _open_epoch_record(self) -> None:
         """Make the epoch record of a new store; refuse a store whose parts are not of one moment."""
-        ends = self.ends()
+        ends, retired = self.ends(), self._placement.retired
         if not self._meta.has_epoch_record() and any(ends.values()):
             raise CorruptStore("the store has rows and no epoch record", "restore the whole store from a backup")
         if self.layout.is_writable:
             self._meta.create_epoch_record(EpochRecord.first(self.layout.incarnation))
         for stream, position in self._meta.read_horizon().positions.items():
-            if ends.get(stream, 0) < position:
+            if ends.get(stream, 0) < position and int(stream) not in retired:
                 raise LogDiverged(
                     f"the log of node {stream} ends at {ends.get(stream, 0)}, but {position} is committed",
                     "restore the whole store, not a part of it",
@@ -127,7 +120,8 @@ class EmbeddedStore(NodeStore):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
             stored = [table["id"] for table in self.read_catalog().get("tables", ()) if table["delta"] is not None]
-            for node in self._nodes:
+            self.settle()  # rows that have left a node and arrived at none would be missed
+            for node in self.nodes:
                 node.log_rows(stored, self.now)
             rebuilt = self.ends() if stored else {}
             self.change_epoch_record(lambda record: forget_views(record, rebuilt))
@@ -138,8 +132,61 @@ class EmbeddedStore(NodeStore):
     # what the nodes, partitions and meta of a store are
 
     @property
+    def placement(self) -> Placement:
+        return self._placement
+
+    def node(self, number: int) -> Node:
+        found = self._nodes.get(number)
+        return self._new_node(number) if found is None else found
+
+    def _new_node(self, number: int) -> Node:
+        layout, part = self.layout, self.layout.part(f"node-{number}")
+        return self._nodes.setdefault(
+            number,
+            Node(
+                partial(self._directory.environment, part, synced=layout.synced),
+                number,
+                synced=layout.synced,
+                before_images=layout.before_images,
+                limits=self._limits,
+                first_slots=first_slots(number, layout.nodes),
+            ),
+        )
+
+    @property
     def nodes(self) -> Sequence[Node]:
-        return self._nodes
+        return [self.node(number) for number in self._look().nodes]
+
+    def _look(self) -> Placement:
+        self._placement = self._meta.read_placement()
+        return self._placement
+
+    def settle(self) -> None:
+        from viewkeeper.stores.embedded.moving import finish
+
+        while (intent := self._look().intent) is not None:
+            if not self.is_writable:
+                raise StoreError(
+                    "rows were being moved when a process died", "open the store once where it is writable"
+                )
+            finish(self, intent)
+
+    def move(self, slots: int, source: int, target: int) -> int:
+        from viewkeeper.stores.embedded.moving import move
+
+        return move(self, slots, self.node(source), self.node(target))
+
+    def make_node(self) -> int:
+        """A new node without slots, listed once it is durable; returns its number."""
+        from viewkeeper.stores.embedded.newnode import make_node
+
+        return make_node(self.layout, self._meta)
+
+    def altering(self) -> AbstractContextManager[None]:
+        """Within the block no other process adds or removes a node."""
+        from viewkeeper.stores.embedded.newnode import altering
+
+        return altering(self.layout)
 
     @property
     def meta(self) -> Meta:
@@ -153,7 +200,13 @@ class EmbeddedStore(NodeStore):
     def hold_rows(self) -> HeldViews:
         from viewkeeper.stores.embedded.held import HeldViews
 
-        return HeldViews([(node.number, node) for node in self._nodes])
+        while True:
+            nodes = self.nodes
+            held = HeldViews([(node.number, node) for node in nodes])
+            if are_whole(node.state_in(held.transaction(node.number)).slots for node in nodes):
+                return held
+            held.close()  # taken before and after a move, or between its two transactions
+            self.settle()
 
     def hold_chains(self, partitions: Sequence[int]) -> HeldViews:
         from viewkeeper.stores.embedded.held import HeldViews
@@ -193,14 +246,14 @@ class EmbeddedStore(NodeStore):
     def environments(self) -> dict[str, Environment]:
         """All of the store's environments by name, meta first."""
         found = {"meta": self._meta.environment}
-        found |= {f"node-{node.stream}": node.environment for node in self._nodes}
+        found |= {f"node-{node.stream}": node.environment for node in self.nodes}
         return found | {f"partition-{number}": self.partition(number).environment for number in range(self.partitions)}
 
     def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
         """The whole store as of one moment, in a new directory."""
         from viewkeeper.stores.embedded.backup import back_up
 
-        return back_up(self.layout, self._meta, self.environments(), destination, progress)
+        return back_up(self.layout, self._meta, self.environments, destination, progress)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -214,7 +267,7 @@ class EmbeddedStore(NodeStore):
         """Return free space inside the data files to the file system; only within `alone`."""
         from viewkeeper.stores.embedded.compact import compact_files
 
-        compact_files(self._directory, progress)
+        compact_files(self._directory, self._look().nodes, progress)
 
     def warnings(self) -> tuple[str, ...]:
         lost = "sync=off: base writes survive a crash of the process, not a power loss"

@@ -36,6 +36,11 @@ def table_prefix(table: int) -> bytes:
     return _TABLE.pack(table)
 
 
+def table_of(key: bytes) -> int:
+    """The table whose prefix a key carries."""
+    return _TABLE.unpack_from(key)[0]
+
+
 def get(transaction: lmdb.Transaction, key: bytes) -> bytes | None:
     """The value under a key that carries its table prefix."""
     return transaction.get(key) if len(key) < LIMIT else longkeys.get(transaction, key)

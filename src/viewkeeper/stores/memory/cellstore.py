@@ -48,6 +48,7 @@ class CellStore(MemoryStore):
             return super().read_epoch_record()
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        self._require_settled(record)
         contents = self._contents  # it outlives this open store, as a swap under way does
         with contents.lock:
             return contents.network.swap(partial(contents.meta.swap_epoch_record, expected_version, record))

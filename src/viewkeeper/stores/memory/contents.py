@@ -25,6 +25,7 @@ from viewkeeper.stores.memory.network import HostileNetwork, Network
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.partition import Partition
 from viewkeeper.stores.nodestore import StoreLayout
+from viewkeeper.stores.placement import first_slots
 from viewkeeper.stores.urls import require_same, split_url
 
 _OPTIONS = ("nodes", "before_images", "cells", "seed")
@@ -47,17 +48,22 @@ class Contents:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.lock = threading.RLock()
-        self.nodes = [Node(n, self.lock, before_images=layout.before_images) for n in range(layout.nodes)]
+        self.nodes = {number: self.new_node(number) for number in range(layout.nodes)}
         self.cells = [CellPlace(self.lock) for _ in range(layout.partitions if layout.cells else 0)]
         self.partitions: Sequence[Partition] = self.cells or [Partition(self.lock) for _ in range(layout.partitions)]
         self.network = Network() if layout.seed is None else HostileNetwork(layout.seed)
-        self.meta = Meta(EpochRecord.first(layout.incarnation), self.lock)
+        self.meta = Meta(EpochRecord.first(layout.incarnation), self.lock, layout.nodes)
+        self.altering = threading.Lock()  # held by one who adds or removes a node
         self.admitted = 0  # the newest epoch admitted to write cells
         self.dropped: frozenset[int] = frozenset()  # tables whose ids are never reused
         self.process = os.getpid()
         self.claim: Claim | None = None  # of the living pipeline
         self.users: weakref.WeakSet[object] = weakref.WeakSet()  # the open stores
         self._clock_base = time.time_ns() - time.monotonic_ns()
+
+    def new_node(self, number: int) -> Node:
+        first = first_slots(number, self.layout.nodes)
+        return Node(number, self.lock, before_images=self.layout.before_images, first_slots=first)
 
     def now(self) -> int:
         """Nanoseconds on the store's clock."""

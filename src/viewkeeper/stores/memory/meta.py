@@ -8,18 +8,21 @@ store's lock.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from threading import RLock
 
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.stores.placement import Placement, fills_from
 
 
 class Meta:
     """The small facts of a store."""
 
-    def __init__(self, record: EpochRecord, lock: RLock) -> None:
+    def __init__(self, record: EpochRecord, lock: RLock, nodes: int) -> None:
         self._lock = lock
+        self._placement = Placement.first(nodes)
         self._record = json.dumps(record_to_json(record))
         self._catalog = "{}"
         self._horizon = horizon_bytes(record_to_json(record), 0)
@@ -38,6 +41,9 @@ class Meta:
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         with self._lock:
             is_expected = json.loads(self._record)["version"] == expected_version
+            instant = fills_from(record)
+            if instant is not None and self._placement.is_unsettled(instant):
+                return False
             if is_expected:
                 self._replace(json.dumps(record_to_json(record)), self._catalog)
             return is_expected
@@ -60,6 +66,14 @@ class Meta:
 
     def read_note(self, name: str) -> dict:
         return json.loads(self._notes.get(name, "{}"))
+
+    def read_placement(self) -> Placement:
+        return self._placement
+
+    def change_placement(self, change: Callable[[Placement, EpochRecord], Placement]) -> Placement:
+        with self._lock:
+            self._placement = change(self._placement, self.read_epoch_record())
+            return self._placement
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
         with self._lock:

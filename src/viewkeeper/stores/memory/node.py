@@ -23,7 +23,8 @@ from viewkeeper.stores.limits import LIMITS
 from viewkeeper.stores.logbatches import decode_entries, images_before
 from viewkeeper.stores.logformat import Changes, EntryHeader, decode_header, entries_of
 from viewkeeper.stores.memory.pairs import Pairs, in_lists
-from viewkeeper.stores.storenode import LogEnd, StoreNode
+from viewkeeper.stores.placement import slot_of
+from viewkeeper.stores.storenode import LogEnd, Rows, StoreNode
 
 Tables = dict[int, Pairs]  # replaced, never changed
 NO_PAIRS = Pairs()
@@ -36,18 +37,24 @@ _STAMP_OF = attrgetter("stamp")
 class Node(StoreNode):
     """One stream of the store."""
 
-    def __init__(self, number: int, lock: RLock, *, before_images: bool) -> None:
-        super().__init__(number, before_images=before_images, limits=LIMITS)
+    def __init__(self, number: int, lock: RLock, *, before_images: bool, first_slots: int) -> None:
+        super().__init__(number, before_images=before_images, limits=LIMITS, first_slots=first_slots)
         self._lock = lock
-        self.rows: Tables = {}
+        self._state: tuple[Tables, int] = {}, first_slots  # and the node's slots: replaced together
         self._ends: list[int] = []  # the position of each entry's last change
         self._headers: list[EntryHeader] = []
         self._entries: list[bytes] = []
         self._log_end = LogEnd(0, 0, 0)
 
-    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int]) -> Position:
+    @property
+    def rows(self) -> Tables:
+        return self._state[0]
+
+    def write(self, groups: Sequence[RowWrites], clock: Callable[[], int], slots: int | None = None) -> Position:
         with self._lock:
-            rows, size = dict(self.rows), 0
+            before, owned = self._state
+            self._require_slots(owned, groups, slots)
+            rows, size = dict(before), 0
             applied: list[Changes] = []
             for group in groups:
                 pairs = rows.get(group.table, NO_PAIRS)
@@ -57,29 +64,55 @@ class Node(StoreNode):
                 size += bytes_told
             if len(groups) > 1:
                 self._limits.require_transaction(size)
-            bodies = list(entries_of(applied, self._limits.entry))
-            for end, entry in self._encode(bodies, self._log_end, clock()):
-                self._log_end = end
-                self._ends.append(end.position)
-                self._headers.append(decode_header(entry))
-                self._entries.append(entry)
-            self.rows = rows
+            self._append(list(entries_of(applied, self._limits.entry)), clock())
+            self._state = rows, owned
             return self.end()
+
+    def _append(self, bodies: Sequence[tuple[int, int, bytes]], now: int, *, is_moved: bool = False) -> None:
+        for end, entry in self._encode(bodies, self._log_end, now, is_moved=is_moved):
+            self._log_end = end
+            self._ends.append(end.position)
+            self._headers.append(decode_header(entry))
+            self._entries.append(entry)
+
+    def rows_in(self, slots: int) -> Rows:
+        """All rows of these slots."""
+        found: Rows = {}
+        for table, pairs in self.rows.items():
+            found[table] = [pair for pair in pairs.walk(b"", None) if slots >> slot_of(pair[0]) & 1]
+        return found
+
+    def move(self, rows: Rows, slots: int, stamp: int, *, arrive: bool) -> Position:
+        """Put, or delete, rows that come from or go to another node with their slots; the caller holds the lock."""
+        there, owned = self._state
+        changed = dict(there)
+        for table, pairs in rows.items():
+            changed[table] = changed.get(table, NO_PAIRS).changed({key: row if arrive else None for key, row in pairs})
+        self._append(self._moved(rows, slots, arrive=arrive), stamp, is_moved=True)
+        self._state = changed, owned | slots if arrive else owned & ~slots
+        return self.end()
+
+    def rows_held(self) -> int:
+        return sum(map(len, self.rows.values()))
 
     def pairs(self, table: int) -> Pairs:
         return self.rows.get(table, NO_PAIRS)
 
     def get(self, table: int, key: bytes) -> Image:
-        return self.pairs(table).get(key)
+        return self.get_many(table, (key,))[0]
 
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
-        return [self.get(table, key) for key in keys]
+        rows, owned = self._state
+        pairs = rows.get(table, NO_PAIRS)
+        found = [pairs.get(key) for key in keys]
+        self._require_absent(owned, (key for key, row in zip(keys, found, strict=True) if row is None))
+        return found
 
     def scan_as_of(
         self, table: int, position: Position, low: bytes, high: bytes | None
     ) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
         with self._lock:
-            since = self.read_log(position, self.end())
+            since = self._logged(position, self.end(), with_moved=True)
             changes = [batch for number, batch in since if number == table]
             earlier = self.pairs(table).changed(images_before(changes, low, high))
         for some in in_lists(earlier.walk_after(low, high), _LIST_ROWS):
@@ -94,7 +127,8 @@ class Node(StoreNode):
 
     def drop_rows(self, table: int) -> None:
         with self._lock:
-            self.rows = {other: pairs for other, pairs in self.rows.items() if other != table}
+            rows, owned = self._state
+            self._state = {other: pairs for other, pairs in rows.items() if other != table}, owned
 
     def pass_writer_lock(self) -> None:
         with self._lock:
@@ -119,11 +153,14 @@ class Node(StoreNode):
             return (Position(self._ends[at]), self._headers[at]) if at < len(self._ends) else None
 
     def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        return self._logged(start, stop, with_moved=False)
+
+    def _logged(self, start: int, stop: int, *, with_moved: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
         while start < stop:
             entries, ends = self._read(start, stop)
             if not entries:
                 return
-            yield from decode_entries(entries, ends)
+            yield from decode_entries(entries, ends, with_moved=with_moved)
             start = ends[-1]
 
     def _read(self, start: int, stop: int) -> tuple[list[bytes], list[int]]:

@@ -12,19 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from viewkeeper.errors import InputError, NotOffered, PipelineRunning, StoreInUse
+from viewkeeper.errors import InputError, NotOffered, PipelineRunning, StoreBusy, StoreInUse
 from viewkeeper.ports.meta import Holder
 from viewkeeper.ports.store import Store
 from viewkeeper.ports.upkeep import Backup, Progress
+from viewkeeper.stores.altering import AlterableStore
 from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
 from viewkeeper.stores.memory.held import HeldTables
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.partition import Partition
-from viewkeeper.stores.nodestore import NodeStore
+from viewkeeper.stores.placement import Placement
 
 
-class MemoryStore(NodeStore, Store):
+class MemoryStore(AlterableStore, Store):
     """An open store; several of one name are one store."""
 
     many_processes = False
@@ -69,8 +70,44 @@ class MemoryStore(NodeStore, Store):
     # what the nodes, partitions and meta of a store are
 
     @property
+    def placement(self) -> Placement:
+        return self.meta.read_placement()
+
+    def node(self, number: int) -> Node:
+        return self._contents.nodes[number]
+
+    @property
     def nodes(self) -> Sequence[Node]:
-        return self._contents.nodes
+        return [self.node(number) for number in self.placement.nodes]
+
+    def settle(self) -> None:
+        """A move holds the lock from its beginning to its end."""
+        with self._contents.lock:
+            pass
+
+    def move(self, slots: int, source: int, target: int) -> int:
+        from viewkeeper.stores.memory.moving import move
+
+        return move(self._contents, slots, source, target)
+
+    def make_node(self) -> int:
+        contents = self._contents
+        with contents.lock:
+            number = contents.meta.read_placement().next
+            contents.nodes[number] = contents.new_node(number)
+            contents.meta.change_placement(lambda placement, _: placement.with_node())
+        return number
+
+    @contextmanager
+    def altering(self) -> Iterator[None]:
+        """Within the block nobody else adds or removes a node."""
+        lock = self._contents.altering
+        if not lock.acquire(blocking=False):
+            raise StoreBusy("another thread is adding or removing a node", "wait until it has ended")
+        try:
+            yield
+        finally:
+            lock.release()
 
     @property
     def meta(self) -> Meta:
@@ -80,7 +117,8 @@ class MemoryStore(NodeStore, Store):
         return self._contents.partitions[number]
 
     def hold_rows(self) -> HeldTables:
-        return HeldTables({node.number: (node.rows, {}) for node in self.nodes})
+        with self._contents.lock:
+            return HeldTables({node.number: (node.rows, {}) for node in self.nodes})
 
     def hold_chains(self, partitions: Sequence[int]) -> HeldTables:
         return HeldTables({number: self.partition(number).state for number in partitions})
@@ -143,6 +181,6 @@ class MemoryStore(NodeStore, Store):
         """The bytes of keys, rows, versions and log entries; Python needs some more for each."""
         contents = self._contents
         with contents.lock:
-            tables = [*(node.rows for node in contents.nodes), *(part.state[0] for part in contents.partitions)]
-            logs = sum(node.log_bytes() for node in contents.nodes)
+            tables = [*(node.rows for node in self.nodes), *(part.state[0] for part in contents.partitions)]
+            logs = sum(node.log_bytes() for node in self.nodes)
         return logs + sum(pairs.size() for part in tables for pairs in part.values())
