@@ -20,7 +20,7 @@ from tests.support.planting import (
     stored_records,
     view_keys,
 )
-from tests.support.running import keep_up
+from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper.catalog.twins import with_twins
 from viewkeeper.check.report import RepairReport
 from viewkeeper.client import checking, repairing
@@ -339,3 +339,30 @@ def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_ar
     db.table("t").put("extra", {"g": "a", "x": 2})
     keep_up(db)
     assert checking.check_views(db, None, "no Spark at all").ok
+
+
+@pytest.mark.parametrize("managers", [1, 3])
+def test_a_repair_that_is_run_twice_by_several_managers_writes_and_counts_the_same(
+    db: vk.Database, managers: int
+) -> None:
+    views = ("sums", "ends", "outer_pairs")
+    create(db, *views)
+    live(db, 100)
+    right, source = state(db), random.Random(1)
+    for table in tables_of_views(db):
+        plant(db, table, source)
+    planted = {record for record, _ in right.items() ^ state(db).items()}
+    db.change_catalog(lambda catalog: with_twins(catalog, [*views, "by_g"], "repair", db.epoch)[0])
+    runner = ManagersRunner(db.store, managers, seed=managers)
+    filling = Coordinator(db.store, runner)
+    filling.step()
+    with pytest.raises(Interrupted):
+        Coordinator(db.store, RunThenDie(runner)).step()
+    assert db.store.read_epoch_record().inflight.repair
+    Coordinator(db.store, runner).catch_up()
+    collect_garbage(db.store)
+
+    done = db.store.read_epoch_record().repaired
+    own = [record for record in planted if record[0] in done]
+    assert sum(one.records for one in done.values()) == len(own) > 0
+    assert state(db) == right
