@@ -235,6 +235,15 @@ def test_nan_is_equal_to_itself() -> None:
     assert observed_level(updates, [State([{"k": "k", "y": float("nan")}])], copy).level is Level.COMPLETE
 
 
+def test_a_row_that_is_shown_twice_is_not_one_that_is_shown_once() -> None:
+    towns = select_view("SELECT x FROM r", r=R)
+    updates = [row("k1", "a", 1), row("k2", "a", 1)]
+    once, twice = State([{"x": "a"}]), State([{"x": "a"}, {"x": "a"}])
+
+    assert observed_level(updates, [once, twice], towns).level is Level.COMPLETE
+    assert observed_level(updates, [twice, once], towns).level is Level.NONE
+
+
 def _too_many() -> list[Update]:
     return [row(f"k{n}", "a", n) for n in range(20)]
 
