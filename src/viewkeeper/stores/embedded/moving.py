@@ -24,10 +24,10 @@ from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.layout import Layout
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node, changes_since
-from viewkeeper.stores.placement import SLOTS, Intent, Placement, is_filling, listed, slot_of
+from viewkeeper.stores.placement import SLOTS, Intent, Placement, is_filling, listed, set_of, slot_of
 from viewkeeper.stores.storenode import NO_TABLE, Rows
 
-_PIECE_ROWS = 5_000  # moved at once, while writers of both nodes wait
+_PIECE_ROWS = 2_500  # moved at once, while writers of both nodes wait
 _KEYS_MAX = 500_000  # of rows that were looked up and not moved yet
 _LIST_ROWS = 10_000
 _POLL_SECONDS = 0.02
@@ -77,8 +77,9 @@ def move(store: Moving, slots: int, source: Node, target: Node) -> int:
     moved = 0
     while slots:
         found = _look_up(source, slots)
-        for piece in found.pieces():
+        for piece in list(found.pieces()):
             try:
+                found = _caught_up(source, found)
                 moved += _move_piece(store, piece, source, target, found)
             except PositionLost:  # the log was truncated since the rows were looked up
                 break
@@ -107,6 +108,15 @@ def _look_up(node: Node, slots: int) -> _Found:
             while count > _KEYS_MAX and len(keys) > 1:
                 count -= len(keys.popitem()[1])
     return _Found(since, keys)
+
+
+def _caught_up(node: Node, found: _Found) -> _Found:
+    """With the keys of rows that were written since: what is read here need not be read under the locks."""
+    with node.snapshot() as snapshot:
+        end = Position(node.state_in(snapshot).end.position)
+        for key in _changed(node, snapshot, set_of(found.keys), found.since):
+            found.keys[slot_of(key[tree.TABLE_BYTES :])].append(key)
+    return _Found(end, found.keys)
 
 
 def _move_piece(store: Moving, slots: int, source: Node, target: Node, found: _Found) -> int:
@@ -208,11 +218,12 @@ def _place(meta: Meta, intent: Intent, position: int) -> None:
 
 
 def _changed(node: Node, transaction: lmdb.Transaction, slots: int, since: Position) -> set[bytes]:
-    """The keys of rows of the slots that changed after `since`."""
+    """The keys of rows of the slots that changed after `since`; none of these slots has come from elsewhere since."""
     found: set[bytes] = set()
-    for table, batch in changes_since(transaction, node.environment.database("log"), since):
-        keys = batch["key"].to_pylist() if table != NO_TABLE else ()
-        found |= {tree.table_prefix(table) + key for key in keys if slots >> slot_of(key) & 1}
+    log = node.environment.database("log")
+    for table, batch in changes_since(transaction, log, since, with_moved=False):
+        prefix = tree.table_prefix(table)
+        found |= {prefix + key for key in batch["key"].to_pylist() if slots >> slot_of(key) & 1}
     return found
 
 

@@ -308,16 +308,16 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
 
 
 def changes_since(
-    transaction: lmdb.Transaction, log: object, start: int, stop: int | None = None
+    transaction: lmdb.Transaction, log: object, start: int, stop: int | None = None, *, with_moved: bool = True
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All that is logged of (start, stop], or after `start`, as (table, changes), with rows that moved."""
+    """All that is logged of (start, stop], or after `start`, as (table, changes), with or without rows that moved."""
     from viewkeeper.stores.logbatches import decode_entries
 
     cursor = transaction.cursor(db=log)
     end = (position_of(cursor.key()) if cursor.last() else start) if stop is None else stop
     while start < end:
         entries, positions = _read_entries(transaction.cursor(db=log), start, end)
-        yield from decode_entries(entries, positions, with_moved=True)
+        yield from decode_entries(entries, positions, with_moved=with_moved)
         start = positions[-1]
 
 
