@@ -2,7 +2,7 @@
 
 In: keys, and steps of a move. Out: slots, nodes, frozen placements. Always: a key has one slot, by its hash, and a slot one
 node; the nodes themselves say which slots they have, inside each transaction, and a placement is what is known of that
-outside (`docs/decisions/0047-nodes-that-come-and-go.md`).
+outside (`docs/decisions/0044-nodes-that-come-and-go.md`).
 """
 
 from __future__ import annotations
