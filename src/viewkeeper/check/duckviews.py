@@ -22,7 +22,9 @@ def select_view(select: str, **tables: str) -> ViewFunction:
     import duckdb
     import pyarrow as pa
 
-    connection = duckdb.connect(config={"threads": 1})
+    from viewkeeper.codegen.confined import connect_confined
+
+    connection = connect_confined({"threads": "1"})
     schemas = {name: _schema_of(connection, name, columns) for name, columns in tables.items()}
 
     def evaluate(base: Base) -> Iterable[Row]:
