@@ -267,3 +267,18 @@ def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(
     assert "nonsense" in status.stopped
     assert wrong_views(db, changes, names=("counted",)) == []
     assert len(db.store.read_epoch_record().aborted) == 1
+
+
+def test_workers_that_have_the_store_open_read_the_log_of_a_new_node_and_of_a_removed_one(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    db = make_database(tmp_path / "s", cases=("selected", "summed"))
+    coordinator = Coordinator(db.store, on_spark(db, spark, 2))
+    written = []
+    for changes, statement in zip(rounds(5, 4), ("", "ADD NODE", "ADD NODE", "REMOVE NODE 0"), strict=True):
+        if statement:
+            db.execute(f"ALTER STORE {statement}")
+        write(db, changes)
+        written += changes
+        coordinator.catch_up()
+        assert wrong_views(db, written) == []
