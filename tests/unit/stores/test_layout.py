@@ -50,7 +50,7 @@ def test_what_was_fixed_when_the_store_was_made_is_read_from_it(tmp_path: Path) 
     assert (again.nodes, again.partitions, again.incarnation) == (3, made.partitions, made.incarnation)
     assert (made.synced, again.synced) == (False, True)
     assert open_layout(made.url, create=False) == made
-    with pytest.raises(InputError, match="has 3 nodes, not 2"):
+    with pytest.raises(InputError, match="was made with 3 nodes, not 2"):
         open_layout(f"embedded:{tmp_path / 's'}?nodes=2", create=True)
 
 
@@ -93,7 +93,7 @@ def test_a_store_that_lacks_a_part_is_refused(tmp_path: Path, folder: str) -> No
     shutil.rmtree(tmp_path / "s" / folder)
 
     with pytest.raises(CorruptStore, match=folder):
-        open_layout(f"embedded:{tmp_path / 's'}", create=True)
+        open_store(f"embedded:{tmp_path / 's'}", create=True)
 
 
 def test_nobody_else_may_read_a_store(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_was_fixed_when_the_store_was_made_cannot_be_asked_for_otherwise() 
     with vk.connect("memory:s?nodes=2&before_images=off") as db, vk.connect("memory:s?nodes=2") as again:
         assert db.store.layout == again.store.layout
         assert (db.store.layout.nodes, db.store.capabilities.before_images) == (2, False)
-        with pytest.raises(vk.InputError, match="the store has 2 nodes, not 3"):
+        with pytest.raises(vk.InputError, match="the store was made with 2 nodes, not 3"):
             vk.connect("memory:s?nodes=3")
         with pytest.raises(vk.InputError, match="kept without before-images"):
             vk.connect("memory:s?before_images=on")

@@ -164,7 +164,9 @@ def _read(file: Path) -> dict:
         raise StoreError(fact, f"{more}: make a new store and write the rows again")
     wrong = {name for name, kind in _FACTS.items() if type(facts.get(name)) is not kind}
     wrong |= {name for name in ("nodes", "partitions") if name not in wrong and not 1 <= facts[name] <= NODES_MAX}
-    _require_whole(file.parent, wrong or {name for name in ("meta",) if not (file.parent / name).is_dir()})
+    if not wrong:  # the nodes are those of the placement, which is in meta
+        wrong = {name for name in folders((), facts["partitions"]) if not (file.parent / name).is_dir()}
+    _require_whole(file.parent, wrong)
     return {name: facts[name] for name in _FACTS}
 
 
