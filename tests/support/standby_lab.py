@@ -32,7 +32,7 @@ WAIT_SECONDS = 120  # a bound for a broken run, not a measure
 
 def work(url: str, told: object, points: Path | None, patience_seconds: float) -> None:
     """What a worker does, until it is killed."""
-    failpoints._FOLDER = None if points is None else str(points)
+    failpoints.hook(None if points is None else failpoints.killing(points))
     store = vk.connect(url).store
 
     def tell(event: Event) -> None:

@@ -324,7 +324,8 @@ def a_cut_falls_into_a_transaction() -> Iterator[None]:
     def short(self: Any, start: Any, **limits: Any) -> Cut:
         found = cut(self, start, **limits)
         ends = {
-            stream: end - (end > start.get(stream, 0) + 1 and self._node(stream).find_entry(end)[1].count > 1)
+            stream: end
+            - (end > start.get(stream, 0) + 1 and self.node(self.part_of(stream)).find_entry(end)[1].count > 1)
             for stream, end in found.positions.items()
         }
         return replace(found, positions=ends)

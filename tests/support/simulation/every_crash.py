@@ -30,9 +30,9 @@ from viewkeeper.stores.memory.contents import Contents
 
 LIMITS = EpochLimits(rows=6)
 GC = GcSettings(log_kept_seconds=0, seconds_max=math.inf)
-_NODE = ("rows", "_ends", "_headers", "_entries", "_log_end")
+_NODE = ("_state", "_ends", "_headers", "_entries", "_log_end")
 _PARTITION = ("state", "_fence", "_tombstones")
-_META = ("_record", "_catalog", "_horizon", "_plans", "_measured")
+_META = ("_record", "_catalog", "_horizon", "_plans", "_notes", "_placement")
 FIRST: list[list[Change]] = [
     [("l", "a", ("a", 1, 0.1, 1)), ("l", "b", ("a", 3, 1e16, 4))],
     [("l", "c", ("b", None, None, 16)), ("l", "d", (None, 2, 2.5, 64)), ("r", "a", ("a", 2))],
@@ -108,14 +108,14 @@ class Program:
     def captured(self) -> tuple:
         """All of it, to be put back; what changes in place is copied."""
         contents = self._contents
-        nodes = [[_copied(getattr(node, name)) for name in _NODE] for node in contents.nodes]
+        nodes = [[_copied(getattr(node, name)) for name in _NODE] for node in contents.nodes.values()]
         partitions = [[getattr(partition, name) for name in _PARTITION] for partition in contents.partitions]
         return nodes, partitions, [getattr(contents.meta, name) for name in _META]
 
     def put_back(self, captured: tuple) -> None:
         contents = self._contents
         for parts, names, places in (
-            (contents.nodes, _NODE, captured[0]),
+            (contents.nodes.values(), _NODE, captured[0]),
             (contents.partitions, _PARTITION, captured[1]),
         ):
             for part, values in zip(parts, places, strict=True):
@@ -129,7 +129,7 @@ class Program:
         contents, meta = self._contents, self._contents.meta
         record = {k: v for k, v in json.loads(meta._record).items() if k not in ("version", "generation", "owner")}
         catalog = {k: v for k, v in json.loads(meta._catalog).items() if k not in ("version", "swaps")}
-        logs = [node._ends for node in contents.nodes]
+        logs = [node._ends for node in contents.nodes.values()]
         parts = [(part._fence, _dump_of(part), _sorted(part._tombstones)) for part in contents.partitions]
         told = repr((record, catalog, sorted(meta._plans), logs, parts)).encode()
         return hashlib.blake2b(told, digest_size=16).hexdigest()

@@ -19,13 +19,13 @@ POINTS = ("node.made", "node.listed", "move.intent", "move.left", "move.arrived"
 
 
 def run_sql(url: str, sql: str, folder: str) -> None:
-    failpoints._FOLDER = folder
+    failpoints.hook(failpoints.killing(folder))
     vk.connect(url).execute(sql)
 
 
 def cut(url: str, folder: str) -> None:
     """A pipeline that meets what the mover left: it finishes the move, and may be killed at that."""
-    failpoints._FOLDER = folder
+    failpoints.hook(failpoints.killing(folder))
     vk.connect(url).store.cut({}, changes_max=1, bytes_max=1)
 
 

@@ -62,7 +62,7 @@ class Meta:
         return json.loads(self._plans[digest])
 
     def keep_note(self, name: str, note: dict) -> None:
-        self._notes[name] = json.dumps(note)
+        self._notes = {**self._notes, name: json.dumps(note)}
 
     def read_note(self, name: str) -> dict:
         return json.loads(self._notes.get(name, "{}"))
