@@ -114,6 +114,8 @@ def test_a_pipeline_in_the_background_is_judged_while_threads_write_and_look(db:
     def write(own: int) -> None:
         for place in range(40):
             tokens.append(recorder.put("r", f"{place % 5}", own, {"x": "abc"[place % 3], "y": 4**own * place}))
+            if place == 20:  # so there is an epoch in mid-history, however fast the writers are
+                pipeline.wait_for(tokens[-1], timeout=60)
 
     with db.pipeline(events=recorder) as pipeline:
         pipeline.run_available()
