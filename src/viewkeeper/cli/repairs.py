@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from viewkeeper.cli.answers import print_rows
-from viewkeeper.cli.failures import CHECK_FAILED
 from viewkeeper.cli.jsonlines import print_json, to_json_text
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.options import Json, JsonObject, Url
 from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.cli.reports import counted, print_report
+from viewkeeper.cli.reports import print_report, tell_verdict, with_progress
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import RepairReport
@@ -37,19 +36,9 @@ def repair(
     again; only records that differ are written. Views that share records are repaired together. Writers, readers and the
     pipeline go on; a pipeline that runs does the work. A view that is stopped needs `rebuild`.
     """
-    from viewkeeper.client.interrupting import interruptibly
-    from viewkeeper.engine.session import cancel_jobs
-
     with open_database(url) as database:
-        with quiet_java(), working("Spark starts …") as shown:
-            progress = counted(shown)
-            report = interruptibly(lambda: database.repair(views or None, progress=progress), cancel_jobs)
-    if json:
-        print_json(asdict(report))
-    else:
-        _print_repair(report)
-    if not report.ok:
-        raise typer.Exit(CHECK_FAILED)
+        report = with_progress(lambda progress: database.repair(views or None, progress=progress))
+    tell_verdict(report, _print_repair, json=json)
 
 
 def rebuild(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -24,10 +24,13 @@ from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import CheckReport
+    from viewkeeper.check.report import CheckReport, RepairReport
     from viewkeeper.client.status import Status, ViewStatus
 
 _FINDINGS_SHOWN_MAX = 20
+
+Progress = Callable[[int, int], None]
+Report = TypeVar("Report", "CheckReport", "RepairReport")
 
 
 def status(url: Url, json: JsonObject = False) -> None:
@@ -89,22 +92,32 @@ def check(
 
     `status` shows when each view was last checked. To put records right, run `repair`.
     """
+    with open_database(url, read_only=True) as database:
+        report = with_progress(lambda progress: database.check(views or None, progress=progress))
+    tell_verdict(report, print_report, json=json)
+
+
+def with_progress(work: Callable[[Progress | None], Report]) -> Report:
+    """Do what Spark computes, with a spinner that counts the views; Ctrl-C ends it."""
     from viewkeeper.client.interrupting import interruptibly
     from viewkeeper.engine.session import cancel_jobs
 
-    with open_database(url, read_only=True) as database:
-        with quiet_java(), working("Spark starts …") as shown:
-            progress = counted(shown)
-            report = interruptibly(lambda: database.check(views or None, progress=progress), cancel_jobs)
+    with quiet_java(), working("Spark starts …") as shown:
+        progress = _counted(shown)
+        return interruptibly(lambda: work(progress), cancel_jobs)
+
+
+def tell_verdict(report: Report, tell: Callable[[Report], None], *, json: bool) -> None:
+    """Print a report; the exit code says whether it is a good one."""
     if json:
         print_json(asdict(report))
     else:
-        print_report(report)
+        tell(report)
     if not report.ok:
         raise typer.Exit(CHECK_FAILED)
 
 
-def counted(shown: object) -> Callable[[int, int], None] | None:
+def _counted(shown: object) -> Progress | None:
     """Shows on the spinner how many views are judged; None without a spinner."""
     update = getattr(shown, "update", None)
     return update and (lambda done, total: update(f"recomputing the views with Spark: {done:,} of {total:,} …"))
