@@ -8,7 +8,7 @@ LMDB nobody else can go on, so that such a fault waits for the next place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.support.simulation.world import World
@@ -20,6 +20,8 @@ WITHIN = (
     "partition.purge.before_commit",
     "node.write.before_commit",
     "node.write.committed",  # and the model of the base does not know of it yet
+    "move.intent",
+    "move.left",
 )
 _TASKS = ("apply.", "split.", "task.", "stage.", "partition.write.")
 _POINTS = (
@@ -73,10 +75,13 @@ class Faults:
         finally:
             failpoints.hook(None)
 
-    def arm(self, effect: str, *, sharp: bool = False) -> None:
-        """Something will befall whoever reaches a place that is drawn here."""
+    def arm(self, effect: str, *, sharp: bool = False, at: Sequence[str] = ()) -> None:
+        """Something will befall whoever reaches a place that is drawn here, or drawn from those given."""
         draw = self._world.random
         self._effect = effect
+        if at:
+            self._place, self._left = draw.choice(at), draw.choice((1, 1, 1, 2))
+            return
         kinds = (
             ("read",) * 8 + ("request", "point") if sharp else ("read", "request", "request", "point", "named", "named")
         )

@@ -27,7 +27,7 @@ def require_no_leftovers(world: World) -> None:
     with vk.connect(f"memory:?{world.options}") as fresh:
         for ddl in TABLES.values():
             fresh.execute(ddl)
-        for name, rows in zip(TABLES, world.base.rows(world.store.ends()), strict=True):
+        for name, rows in zip(TABLES, world.base.newest, strict=True):
             for row in rows:
                 fresh.table(name).put(row[0], dict(zip(list(COLUMNS[name])[1:], row[1:], strict=True)))
         for kind in with_their_sources(list(world.views)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.support.running import ShuffledExchange
@@ -54,11 +54,11 @@ class Pipelines:
 
     # with faults
 
-    def faulty(self, work: Callable[[], None], effect: str, *, sharp: bool = False) -> None:
+    def faulty(self, work: Callable[[], None], effect: str, *, sharp: bool = False, at: Sequence[str] = ()) -> None:
         """Do what a pipeline does, which may end, be stopped, or be told that another one took over."""
         outer, self._current = self._current, None
         if effect:
-            self._faults.arm(effect, sharp=sharp)
+            self._faults.arm(effect, sharp=sharp, at=at)
         try:
             work()
         except Crash:

@@ -33,6 +33,10 @@ class Base:
         self._ends: Positions = {}
         self.now: dict[tuple[str, str], Row] = {}
 
+    def begin(self, ends: Positions) -> None:
+        """A transaction begins: what the logs have by now is not its own."""
+        self._ends = ends
+
     def write(self, changes: Sequence[Change], ends: Positions) -> bool:
         """A transaction, if the log grew by it: where its outcome was not told, the log tells it."""
         grown = [(stream, end) for stream, end in ends.items() if end != self._ends.get(stream, 0)]
@@ -44,13 +48,16 @@ class Base:
 
     def rows(self, positions: Positions) -> State:
         """The rows of each table, with their keys."""
-        rows: dict[str, dict[str, Row]] = {table: {} for table in TABLES}
+        found: dict[tuple[str, str], Row] = {}
         for (table, key, row), stream, position in self._writes:
             if position <= positions.get(stream, 0):
-                rows[table][key] = row
-        return tuple(
-            tuple((key, *row) for key, row in sorted(rows[table].items()) if row is not None) for table in TABLES
-        )
+                found[table, key] = row
+        return _state(found)
+
+    @property
+    def newest(self) -> State:
+        """The rows of each table after all that was written."""
+        return _state(self.now)
 
     def bag(self, name: str, positions: Positions) -> Counter:
         """What a view holds."""
@@ -82,3 +89,10 @@ class Base:
         if cls._connection is None:
             cls._connection = duckdb.connect(config={"threads": 1})
         return cls._connection
+
+
+def _state(rows: dict[tuple[str, str], Row]) -> State:
+    ordered = [
+        (table, key, row) for (table, key), row in sorted(rows.items(), key=lambda item: item[0]) if row is not None
+    ]
+    return tuple(tuple((key, *row) for named, key, row in ordered if named == table) for table in TABLES)

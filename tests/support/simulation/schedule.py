@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tests.support.simulation.admins import Admins
 from tests.support.simulation.faults import Faults
 from tests.support.simulation.kinds import KINDS, with_their_sources
 from tests.support.simulation.leftovers import require_no_leftovers
@@ -46,6 +47,7 @@ class Schedule:
         self._readers = Readers(world)
         self._faults = Faults(world, self._meanwhile)
         self._pipelines = Pipelines(world, self._faults)
+        self._admins = Admins(world, self._users, self._pipelines)
         self._depth = 0
 
     def run(self) -> Outcome:
@@ -108,6 +110,8 @@ class Schedule:
         self._users.write(world.random.randint(1, 3))
         if world.chance(0.25) and not self._sharp:
             self._users.change_catalog()
+        if world.is_looked_after and self._depth == 0 and world.chance(0.7):
+            self._admins.act()
         if world.chance(0.2):
             world.clock.jump(world.random.choice((1, 299, 3_600, 86_400)))
             world.note("clock jumps")

@@ -28,6 +28,7 @@ HAPPENS = (
         "late tasks",
         "twins of tasks",
     ),
+    *("moves", "moves resumed", "moves put off", "repairs", "rebuilds"),
     *("re-runs", "take-overs", "void epochs", "catalog changes", "groupings shared", "tidied", "clock jumps"),
     *("lost", "late", "twice", "silent", "doubled", "pipelines without an answer", "statements without an answer"),
     *("snapshots read", "changes replayed", "followers lost", "states compared"),
@@ -55,7 +56,17 @@ _TOLD = (
         "late runs",
         "late tasks",
     ),
-    *("take-overs", "catalog changes", "epochs", "states compared", "changes replayed", "snapshots read"),
+    *(
+        "take-overs",
+        "moves",
+        "repairs",
+        "rebuilds",
+        "catalog changes",
+        "epochs",
+        "states compared",
+        "changes replayed",
+        "snapshots read",
+    ),
 )
 
 

@@ -14,6 +14,7 @@ from tests.support.simulation.recomputed import Change
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.errors import InputError, NameInUse, StoreUnavailable, UnsupportedSql
 from viewkeeper.model.keys import encode_key
+from viewkeeper.model.positions import Positions
 from viewkeeper.plan.optimize import SWITCHES
 
 KEYS, GROUPS, DOUBLES = "abcdefgh", ("a", "b", None), (0.1, 0.7, 1e16, -1e16, 2.5, None)
@@ -37,6 +38,7 @@ class Users:
             changes = [self._drawn_change()]
             if self._world.chance(0.2):
                 changes += self._beside(changes[0], self._world.random.choice((1, 2, 3)))
+            self._world.base.begin(self._settled())
             try:
                 self._write(changes)
             except Crash:
@@ -44,6 +46,12 @@ class Users:
             if self._world.base.write(changes, self._world.store.ends()):
                 self._world.counts["base updates"] += len(changes)
                 self._world.note("transactions", changes)
+
+    def _settled(self) -> Positions:
+        """Where the logs end, with the entries of a move whose mover died."""
+        if self._world.is_looked_after:
+            self._world.store.settle()
+        return self._world.store.ends()
 
     def _drawn_change(self) -> Change:
         draw, now = self._world.random, self._world.base.now

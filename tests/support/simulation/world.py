@@ -54,7 +54,9 @@ class World:
         self.views: dict[str, Kind] = {}  # those that there should be
         self.shown: set[str] = set()  # those that were readable once
         self.positions: dict[int, Positions] = {}  # of committed epochs
+        self._reached: Positions = {}
         self.nodes = self.random.choice((1, 1, 2, 3, 4))
+        self.is_looked_after = random.Random(f"{seed} nodes").random() < 0.3  # by admins
         self.options = f"nodes={self.nodes}&before_images={self.random.choice(('on', 'off'))}"
         self._folder: Path | None = None
         self.db = vk.connect(self._url())
@@ -80,7 +82,8 @@ class World:
         def seen_swap(expected_version: int, record: EpochRecord) -> bool:
             swapped = swap(expected_version, record)
             if swapped and record.committed not in self.positions:
-                self.positions[record.committed] = record.positions
+                self._reached |= record.positions  # logs of removed nodes stay where they ended
+                self.positions[record.committed] = dict(self._reached)
                 self.note("epochs", record.committed, sorted(record.positions.items()))
             return swapped
 

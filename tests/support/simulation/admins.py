@@ -1,0 +1,74 @@
+"""Admins: they add and remove nodes, and have views repaired and rebuilt, while everything else goes on.
+
+In: the world, its users and pipelines. Out: rows that moved, twins in the catalog. Always: a statement that was interrupted
+is repeated by the next admin, as its error would say; a repair of views that are right changes no record.
+"""
+
+from __future__ import annotations
+
+from tests.support.simulation.pipelines import Pipelines
+from tests.support.simulation.users import Users
+from tests.support.simulation.world import World, Wrong
+from viewkeeper.catalog.twins import with_twins
+from viewkeeper.errors import InputError
+from viewkeeper.stores.placement import is_filling
+
+MOVES = ("node.made", "node.listed", "move.intent", "move.left", "move.arrived", "move.placed", "move.finished")
+NODES_MAX = 6
+
+
+class Admins:
+    """Those who look after one store."""
+
+    def __init__(self, world: World, users: Users, pipelines: Pipelines) -> None:
+        self._world, self._users, self._pipelines = world, users, pipelines
+
+    def act(self) -> None:
+        if self._world.chance(0.6):
+            self._pipelines.faulty(self._alter, self._world.random.choice(("", "crash", "crash")), at=MOVES)
+        else:
+            self._fill_anew()
+        self._require_idle_repairs()
+
+    def _alter(self) -> None:
+        """Add a node or remove one, or go on with what was interrupted; while a view is filled, rows stay where they are."""
+        world = self._world
+        if is_filling(world.record()):
+            world.note("moves put off")
+            return
+        statement = self._drawn_statement()
+        world.note("nodes that come and go", statement)
+        self._users.execute(f"ALTER STORE {statement}")
+        world.note("moves", world.store.meta.read_placement().nodes)
+
+    def _drawn_statement(self) -> str:
+        placement, draw = self._world.store.meta.read_placement(), self._world.random
+        if placement.task is not None:
+            kind, number = placement.task
+            self._world.note("moves resumed")
+            return "ADD NODE" if kind == "add" else f"REMOVE NODE {number}"
+        takers = placement.takers
+        if len(takers) == 1 or (len(takers) < NODES_MAX and draw.random() < 0.5):
+            return "ADD NODE"
+        return f"REMOVE NODE {draw.choice(takers)}"
+
+    def _fill_anew(self) -> None:
+        """Ask for a repair or a rebuild of some views; pipelines do it in their own time."""
+        world, store = self._world, self._world.store
+        if not world.views:
+            return
+        ending = world.random.choice(("repair", "repair", "rebuild"))
+        names = world.random.sample(sorted(world.views), min(len(world.views), world.random.choice((1, 1, 2))))
+        epoch = store.read_horizon().committed
+        try:
+            world.db.change_catalog(lambda catalog: with_twins(catalog, names, ending, epoch)[0])
+        except InputError as error:  # one of them is being replaced
+            world.note("fills anew refused", type(error).__name__)
+        else:
+            world.note(f"{ending}s", names)
+
+    def _require_idle_repairs(self) -> None:
+        """No record was wrong, so no repair may have changed one."""
+        for done in self._world.record().repaired.values():
+            if done.records or done.auxiliary:
+                raise Wrong(f"a repair changed records that were right: {done}")
