@@ -30,7 +30,6 @@ from viewkeeper.operators.registry import OPERATORS
 from viewkeeper.operators.splits import Split, plan_splits
 from viewkeeper.plan.nodes import AppliedNode, DeltaNode, RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
 
@@ -49,13 +48,13 @@ class EpochProgram:
 
     @staticmethod
     def of(
-        log: LogSource,
+        store: Store,
         plan: PhysicalPlan,
         epoch: Inflight,
         owners: Sequence[int],
         settings: WorkSettings,
     ) -> EpochProgram:
-        splits = plan_splits(log, plan, epoch, pieces=max(owners) + 1, partitions=len(owners))
+        splits = plan_splits(store, plan, epoch, pieces=max(owners) + 1, partitions=store.partitions)
         return EpochProgram(plan, epoch, tuple(splits), tuple(owners), settings)
 
     @property

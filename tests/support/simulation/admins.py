@@ -10,7 +10,7 @@ from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.users import Users
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.catalog.twins import with_twins
-from viewkeeper.errors import InputError
+from viewkeeper.errors import InputError, StoreUnavailable
 from viewkeeper.stores.placement import is_filling
 
 MOVES = ("node.made", "node.listed", "move.intent", "move.left", "move.arrived", "move.placed", "move.finished")
@@ -62,8 +62,8 @@ class Admins:
         epoch = store.read_horizon().committed
         try:
             world.db.change_catalog(lambda catalog: with_twins(catalog, names, ending, epoch)[0])
-        except InputError as error:  # one of them is being replaced
-            world.note("fills anew refused", type(error).__name__)
+        except (InputError, StoreUnavailable) as error:  # one of them is being replaced; or nobody knows
+            world.note("fills anew in doubt", type(error).__name__)
         else:
             world.note(f"{ending}s", names)
 

@@ -341,7 +341,7 @@ def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_ar
     assert checking.check_views(db, None, "no Spark at all").ok
 
 
-@pytest.mark.parametrize("managers", [1, 3])
+@pytest.mark.parametrize("managers", [1, 3, 11])
 def test_a_repair_that_is_run_twice_by_several_managers_writes_and_counts_the_same(
     db: vk.Database, managers: int
 ) -> None:
