@@ -55,7 +55,6 @@ class Contents:
         self.meta = Meta(EpochRecord.first(layout.incarnation), self.lock, layout.nodes)
         self.altering = threading.Lock()  # held by one who adds or removes a node
         self.admitted = 0  # the newest epoch admitted to write cells
-        self.dropped: frozenset[int] = frozenset()  # tables whose ids are never reused
         self.process = os.getpid()
         self.claim: Claim | None = None  # of the living pipeline
         self.users: weakref.WeakSet[object] = weakref.WeakSet()  # the open stores
