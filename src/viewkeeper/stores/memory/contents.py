@@ -85,11 +85,11 @@ class Claim:
                 )
             contents.claim = self
 
-    def beat(self) -> None:
+    def beat(self, waits: str = "") -> None:
         with self._contents.lock:
             if self._contents.claim is not self:
                 raise Fenced("another pipeline took this store over", "stop this one")
-            self.holder = Holder(self._contents.process, time.monotonic_ns())
+            self.holder = Holder(self._contents.process, time.monotonic_ns(), waits)
 
     def release(self) -> None:
         with self._contents.lock:
