@@ -18,7 +18,7 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
-from viewkeeper.errors import InputError, StaleRead
+from viewkeeper.errors import InputError, StaleRead, StoreError
 from viewkeeper.events import EventSink
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.token import Token
@@ -128,7 +128,7 @@ class Pipeline:
         """Raise what stopped the background run, if something did."""
         if self._loop:
             self._loop.raise_failure()
-            with suppress(OSError):  # then others see no sign of life
+            with suppress(OSError, StoreError):  # then others see no sign of life
                 self._claim.beat(self._waits())
 
     def _waits(self) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from viewkeeper.errors import Fenced, PipelineRunning
 from viewkeeper.ports.meta import Holder
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
+from viewkeeper.stores.embedded.newdirectory import no_space_told
 
 _FLAGS = os.O_RDWR | os.O_CREAT
 _BYTES = 512
@@ -32,7 +33,11 @@ class PipelineLock:
                 "stop it, or pass take_over=True to fence it off",
             )
         self._file = _take_over(file, instead_of) if found is None else found
-        self._beat()
+        try:
+            self._beat()
+        except BaseException:
+            self.release()
+            raise
 
     @property
     def is_held(self) -> bool:
@@ -49,7 +54,8 @@ class PipelineLock:
     def _beat(self, waits: str = "") -> None:
         # one write of the same size each time: a reader finds this beat or the one before, and a full disk is no trouble
         text = f"{os.getpid()} {time.monotonic_ns()} {' '.join(waits.split())}".encode()[: _BYTES - 1]
-        os.pwrite(self._file.descriptor, text.ljust(_BYTES - 1) + b"\n", 0)
+        with no_space_told(self._path.name):
+            os.pwrite(self._file.descriptor, text.ljust(_BYTES - 1) + b"\n", 0)
 
 
 def _take(file: Path) -> HeldFile | None:
