@@ -7,6 +7,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -311,6 +312,34 @@ def test_a_dropped_view_and_a_dropped_table_leave_nothing(subject: Subject) -> N
     assert list(subject.store.scan(TABLE, b"", None)) == []
     assert subject.store.count_rows(TABLE) == 0
     assert not subject.store.has_records(0, VIEW)
+
+
+def test_a_write_to_a_table_that_was_dropped_is_nobodys(subject: Subject) -> None:
+    """By a task of the newest epoch that wakes up late, and by the epoch that was planned before the drop."""
+    subject.begin(at(1))
+    apply(subject, at(1), {b"a": b"1"})
+    subject.store.drop_records(VIEW)
+    apply(subject, at(1), {b"a": b"1"})
+    subject.end(aborted=())
+    subject.begin(at(2))
+    apply(subject, at(2), {b"a": b"1", b"b": None}, partition=1)
+
+    assert not any(subject.store.has_records(partition, VIEW) for partition in range(subject.store.partitions))
+
+
+def test_where_views_start_anew_an_epoch_finds_no_record_of_those_before_and_its_rerun_finds_its_own(
+    subject: Subject,
+) -> None:
+    for partition in (0, 1):
+        subject.begin(at(1))
+        apply(subject, at(1), {b"a": b"1"}, partition)
+    again = replace(at(2), anew=2)
+    subject.begin(again)
+    assert [rows_of(subject, again, [b"a"], partition) for partition in (0, 1)] == [[None], [None]]
+    apply(subject, again, {b"b": b"2"})
+    subject.store.admit(again)
+
+    assert rows_of(subject, at(3), [b"a", b"b"]) == [None, b"2"]
 
 
 def test_syncs_may_be_asked_for_at_any_time(subject: Subject) -> None:

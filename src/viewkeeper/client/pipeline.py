@@ -7,6 +7,7 @@ stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
@@ -17,7 +18,7 @@ from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
-from viewkeeper.errors import InputError, StaleRead
+from viewkeeper.errors import InputError, StaleRead, StoreError
 from viewkeeper.events import EventSink
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.token import Token
@@ -71,7 +72,7 @@ class Pipeline:
             self._claim, self._coordinator = own_in_turn(database.store, own, patience_seconds, tell)
         else:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
-        self._beats = Beats(self._claim)
+        self._beats = Beats(self._claim, waits=self._waits)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -127,7 +128,12 @@ class Pipeline:
         """Raise what stopped the background run, if something did."""
         if self._loop:
             self._loop.raise_failure()
-            self._claim.beat()
+            with suppress(OSError, StoreError):  # then others see no sign of life
+                self._claim.beat(self._waits())
+
+    def _waits(self) -> str:
+        trouble = self._loop.trouble if self._loop else None
+        return "" if trouble is None else str(trouble)
 
     def _clock(self) -> float:
         """Seconds, without those spent waiting for Spark: its start belongs to no epoch."""

@@ -19,8 +19,10 @@ from viewkeeper.client.checking import check_views, delta_label
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.pipeline import Pipeline
 from viewkeeper.client.row_values import key_bytes
+from viewkeeper.client.standby import own_now
 from viewkeeper.client.views import why_stopped
-from viewkeeper.errors import EpochFailed, InputError, NotReady, PipelineRunning, StaleRead
+from viewkeeper.coordinator.anew import start_views_anew
+from viewkeeper.errors import EpochFailed, InputError, NotReady, PipelineRunning, PositionLost, StaleRead
 from viewkeeper.model.writes import RowWrites
 
 if TYPE_CHECKING:
@@ -88,12 +90,18 @@ def _log_wrong_rows_again(database: Connection, report: CheckReport) -> list[str
 
 
 def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSession | None) -> tuple[str, ...]:
-    """Fill the named views anew; returns all that were."""
+    """Fill the named views anew, and all where changes were lost from the log; returns those that were."""
     if not names:
         raise InputError("no view is named", "name the views to rebuild")
     backfill = _request(database, names, "rebuild")
-    _finish(database, backfill, spark)
-    rebuilt = tuple(view.name for view in database.catalog().views if view.node.backfill == backfill)
+    try:
+        _finish(database, backfill, spark)
+        is_rebuilt = {backfill}
+    except PositionLost:
+        own_now(database.store.claim(take_over=False), lambda _: start_views_anew(database.store))[0].release()
+        _finish(database, backfill, spark)
+        is_rebuilt = set(database.store.read_epoch_record().filled)
+    rebuilt = tuple(sorted(view.name for view in database.catalog().views if view.node.backfill in is_rebuilt))
     if not rebuilt:
         raise EpochFailed("the rebuild was given up: another request or statement took its place", "run it again")
     return rebuilt

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from viewkeeper.coordinator.standby import LOOK_SECONDS, Watch
-from viewkeeper.errors import Fenced, PipelineRunning, StoreBusy
+from viewkeeper.errors import Fenced, PipelineRunning, StoreBusy, StoreError
 from viewkeeper.events import EventSink, StandingBy, Waiting
 from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
@@ -71,10 +71,14 @@ def claim_in_turn(
 
 
 class Beats:
-    """Beats of a claim, from construction to `stop`, in a thread of their own: an epoch may take long."""
+    """Beats of a claim, from construction to `stop`, in a thread of their own: an epoch may take long.
 
-    def __init__(self, claim: Claim, *, seconds: float = BEAT_SECONDS) -> None:
+    `waits`: what the pipeline waits for, if it does.
+    """
+
+    def __init__(self, claim: Claim, *, seconds: float = BEAT_SECONDS, waits: Callable[[], str] = lambda: "") -> None:
         self._claim = claim
+        self._waits = waits
         self._seconds = seconds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="viewkeeper-beats", daemon=True)
@@ -87,8 +91,8 @@ class Beats:
     def _run(self) -> None:
         while not self._stopping.wait(self._seconds):
             try:
-                self._claim.beat()
+                self._claim.beat(self._waits())
             except Fenced:
                 return
-            except OSError:
+            except (OSError, StoreError):
                 continue  # one who cannot reach the store shows no sign of life

@@ -65,6 +65,7 @@ class Status:
     log_entries: int
     bytes_used: int
     pipeline_pid: int | None
+    pipeline_waits: str | None  # what the pipeline that runs waits for, if it does
     tables: tuple[str, ...]
     views: tuple[ViewStatus, ...]
     warnings: tuple[str, ...]
@@ -97,6 +98,8 @@ def read_status(database: Connection) -> Status:
     waiting = store.waiting(record.positions)
     seconds = 0.0 if waiting.oldest is None else max(0.0, (store.now() - waiting.oldest) / 1e9)
     pid = store.claimed_by()
+    holder = store.holder() if pid is not None else None
+    waits = holder.waits or None if holder else None
     with Snapshot(database) as snapshot:
         catalog = snapshot.catalog
         views = tuple(
@@ -111,9 +114,10 @@ def read_status(database: Connection) -> Status:
         log_entries=store.log_entries(),
         bytes_used=store.bytes_used(),
         pipeline_pid=pid,
+        pipeline_waits=waits,
         tables=tuple(table.name for table in catalog.tables),
         views=views,
-        warnings=(*_warnings(waiting.changes, pid, views), *store.warnings()),
+        warnings=(*_warnings(waiting.changes, pid, waits, views), *store.warnings()),
         nodes=store.node_facts(),
     )
 
@@ -183,8 +187,10 @@ def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) ->
     return None
 
 
-def _warnings(lag: int, pid: int | None, views: tuple[ViewStatus, ...]) -> tuple[str, ...]:
+def _warnings(lag: int, pid: int | None, waits: str | None, views: tuple[ViewStatus, ...]) -> tuple[str, ...]:
     found = []
+    if waits:
+        found.append(f"the pipeline waits: {waits}")
     if lag and pid is None:
         found.append(f"no pipeline is running: the log grows, {lag} changes wait")
     elif lag >= LAG_WARNING_CHANGES:

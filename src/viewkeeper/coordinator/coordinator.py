@@ -19,7 +19,7 @@ from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.scaling import Scaling
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
-from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, RowsMoved, StoreError, ViewFailed
+from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, PositionLost, RowsMoved, StoreError, ViewFailed
 from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
@@ -38,6 +38,7 @@ from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
 
 ALL = 1 << 62
+_FILL_ANEW = "viewkeeper rebuild URL VIEW… gives up what is lost, and fills all views anew from their tables"
 
 
 class Runner(Protocol):
@@ -235,6 +236,10 @@ class Coordinator:
             counts = self._runner.run(plan, epoch)
         except EpochFailed as error:
             return steps.RunFailed(epoch, error, self._size(epoch))
+        except PositionLost as error:
+            if self.require_ownership().inflight == epoch:  # otherwise it is over, and so is what it asked for
+                raise PositionLost(f"epoch {epoch.epoch} is in flight, but {error.fact}", _FILL_ANEW) from error
+            raise
         failpoint("run.receipts")
         is_usual = not epoch.chunks and not epoch.repair
         return steps.Ran(epoch, counts, self._measure(plan, counts) if is_usual else Measured())
@@ -326,6 +331,8 @@ class Coordinator:
         now = self._store.checksums(record.positions)
         for stream, checksum in record.checksums.items():
             # truncation keeps this entry, so it may not be missing either, unless the node was removed
+            if stream not in now and stream in self._store.ends():
+                raise PositionLost(f"the log of node {stream} no longer holds what is committed", _FILL_ANEW)
             if now.get(stream) != checksum and stream in self._store.ends():
                 raise LogDiverged(
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",

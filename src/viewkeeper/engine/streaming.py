@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.coordinator import Coordinator
@@ -37,14 +38,22 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_MS = 50
+FIRST_RETRY_SECONDS = 0.1
 RETRY_SECONDS = 2.0
+_PASSES = StoreFull, StoreBusy, StoreUnavailable, OSError  # the last: a store behind a line
 
 
 class StreamingLoop:
     """Runs from construction to `stop`."""
 
     def __init__(
-        self, session: StartingSession, coordinator: Coordinator, store: Store, *, retry_seconds: float = RETRY_SECONDS
+        self,
+        session: StartingSession,
+        coordinator: Coordinator,
+        store: Store,
+        *,
+        retry_seconds: float = RETRY_SECONDS,
+        wait: Callable[[float], object] | None = None,
     ) -> None:
         self._session = session
         self._coordinator = coordinator
@@ -55,6 +64,7 @@ class StreamingLoop:
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
+        self._wait = wait or self._stopping.wait
         self._is_awake = threading.Event()  # the query is past its first batch, which takes seconds
         self._working = threading.Lock()  # held while epochs run
         self._opening = threading.Thread(target=self._open, name="viewkeeper-streaming-start", daemon=True)
@@ -106,7 +116,7 @@ class StreamingLoop:
         while not (self._failure or self._stopping.is_set()):
             try:
                 found: object = self._store.ends(), self._store.read_catalog().get("version", 0)
-            except StoreError:
+            except (StoreError, OSError):
                 found = None  # to be told, or waited out, by whoever works with the store
             if found is None or found != seen:
                 self._catch_up()
@@ -131,9 +141,13 @@ class StreamingLoop:
         )
 
     def raise_failure(self) -> None:
-        """Raise what ended the query, or that another pipeline took over, which an idle one would not notice."""
+        """Raise what ended the query, or that another pipeline took over, which an idle one would not notice.
+
+        What may pass is waited out by the work itself.
+        """
         self._raise_problem()
-        self._coordinator.require_ownership()
+        with suppress(*_PASSES):
+            self._coordinator.require_ownership()
 
     def _raise_problem(self) -> None:
         if self._failure:
@@ -154,8 +168,10 @@ class StreamingLoop:
     def _catch_up(self) -> None:
         """Run epochs until nothing is left. A failure is kept for `raise_failure`: Spark would only print its stack.
 
-        A full disk or a held lock may pass: an epoch stopped by one stays in flight, and is run again.
+        A full disk, a held lock or a store that does not answer may pass: an epoch stopped by one stays in flight, and is
+        run again, after longer and longer breaks.
         """
+        breaks = 0
         while not self._failure and not self._stopping.is_set():
             try:
                 with self._working:
@@ -163,9 +179,16 @@ class StreamingLoop:
                     collect_garbage(self._store)
                 self.trouble = None
                 return
-            except (StoreFull, StoreBusy, StoreUnavailable) as error:
-                self.trouble = error
-                self._coordinator.tell(Waiting(str(error)))
-                self._stopping.wait(self._retry_seconds)
+            except _PASSES as error:
+                self.trouble = _told(error)
+                self._coordinator.tell(Waiting(str(self.trouble)))
+                self._wait(min(self._retry_seconds, FIRST_RETRY_SECONDS * 2**breaks))
+                breaks = min(breaks + 1, 10)
             except ViewKeeperError as error:
                 self._failure = error
+
+
+def _told(error: StoreError | OSError) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    return StoreUnavailable(f"the store did not answer: {error.strerror or error}", "it is tried again")

@@ -35,6 +35,7 @@ class Inflight:
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
     indexed: frozenset[int] = frozenset()  # tables for which the epoch indexes the records it writes
     repair: int = 0  # the backfill of the twins that the epoch compares views with, if it does that
+    anew: int = 0  # views start anew with this epoch: it finds no record of an earlier one
 
     def to_json(self) -> dict:
         value = fields_to_plain(self)
@@ -73,6 +74,7 @@ class EpochRecord:
     keeping: Keeping = field(default_factory=Keeping)
     checked: dict[int, Checked] = field(default_factory=dict)  # table of a view's own node -> its last check
     repaired: dict[int, Repaired] = field(default_factory=dict)  # the same -> its last repair
+    anew: int = 0  # the epoch with which views last started anew, because changes were lost
 
     @staticmethod
     def first(incarnation: str) -> EpochRecord:
@@ -116,7 +118,9 @@ def begin(
     asked = record.keeping.floor(record.committed, stop.stamp, record.floor)
     floor = max(record.floor, min([record.recent[-1], asked, *(kept for kept, _ in pins.values())]))
     indexed = views if record.keeping else frozenset()
-    inflight = Inflight(epoch, record.positions, stop, plan, floor, record.aborted, chunks, indexed, repair)
+    inflight = Inflight(
+        epoch, record.positions, stop, plan, floor, record.aborted, chunks, indexed, repair, record.anew
+    )
     return _next(record, last=epoch, floor=floor, pins=pins, inflight=inflight, keeping=record.keeping.begun(epoch))
 
 
@@ -212,6 +216,25 @@ def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
     Readable again once `rebuilt` is committed: where views are filled from DELTA, the log holds the base up to there.
     """
     return _next(record, filled={}, filling={}, rebuilt=rebuilt, inflight=None)
+
+
+def start_anew(record: EpochRecord, start: Cut, checksums: dict[Stream, int], rebuilt: Positions) -> EpochRecord:
+    """The log lacks changes that no epoch has applied: the epoch in flight is aborted, and every view is filled anew.
+
+    Epochs go on from `start`, the next one without any record of those before; no pipeline owns the store. `rebuilt`: see
+    `forget_views`.
+    """
+    aborted = record.aborted if record.inflight is None else (*record.aborted, record.inflight.epoch)
+    return _next(
+        forget_views(record, rebuilt),
+        generation=record.generation + 1,
+        owner="",
+        positions=start.positions,
+        stamp=start.stamp,
+        checksums=checksums,
+        aborted=aborted,
+        anew=record.last + 1,
+    )
 
 
 def begin_incarnation(record: EpochRecord, incarnation: str) -> EpochRecord:

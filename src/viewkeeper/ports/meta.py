@@ -16,10 +16,11 @@ from viewkeeper.model.horizon import Horizon
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has the claim, and its last beat: a number that is never used again."""
+    """Who has the claim, its last beat (a number that is never used again), and what it waits for, if it does."""
 
     pid: int
     beat: int
+    waits: str = ""
 
 
 class Claim(Protocol):
@@ -28,8 +29,8 @@ class Claim(Protocol):
     @property
     def is_held(self) -> bool: ...
 
-    def beat(self) -> None:
-        """Show others that the holder lives; Fenced when the claim is another's by now."""
+    def beat(self, waits: str = "") -> None:
+        """Show others that the holder lives, and what it waits for; Fenced when the claim is another's by now."""
         ...
 
     def release(self) -> None: ...

@@ -122,7 +122,7 @@ class VersionedTables(Protocol):
         ...
 
     def drop_records(self, table: int) -> None:
-        """Delete every record of a dropped view."""
+        """Delete every record of a dropped view; what a late task writes to it from here on is ignored."""
         ...
 
     def open_views(self) -> None:

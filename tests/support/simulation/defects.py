@@ -242,6 +242,13 @@ def readers_see_what_is_in_flight() -> Iterator[None]:
 _version_at = asof.version_at
 
 
+@shows("memory", first=30)
+def writes_to_dropped_tables() -> Iterator[None]:
+    """A late task brings records of a table back that was removed."""
+    with patch(Partition, "is_dropped", lambda self, table: False):
+        yield
+
+
 # epochs
 
 

@@ -113,6 +113,14 @@ class Pipelines:
             with contextlib.suppress(ViewKeeperError):
                 run_here(self._world.store, plan, epoch)
 
+    def wake_newest(self) -> None:
+        """Tasks of the newest epoch start again, though it is committed."""
+        newest = self._world.record().last
+        for task in [task for task in self.tasks if task.program.epoch.epoch == newest]:
+            self._world.note("late tasks", newest, task.stage, task.manager)
+            with contextlib.suppress(ViewKeeperError):
+                list(task.program.apply(lambda: self._world.store, task.stage, task.manager, iter(task.messages)))
+
     # without
 
     def go_on(self, write: Callable[[], None], epochs: int) -> None:

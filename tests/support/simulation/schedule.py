@@ -88,6 +88,9 @@ class Schedule:
         self._readers.check_all()
         world.counts["groupings shared"] += len({view.sharing for view in world.db.catalog().views} - {None})
         if world.chance(0.3):
+            self._users.drop(self._users.drawn_free())
+            self._pipelines.retry(self._pipelines.tidy)
+            self._pipelines.wake_newest()
             require_no_leftovers(world)
 
     def _drawn_kinds(self) -> list[str]:

@@ -102,17 +102,12 @@ class Users:
         if world.chance(0.4):
             self.optimize()
             return
-        read = {source for kind in world.views.values() for source in kind.reads}
-        free = [kind for name, kind in world.views.items() if name not in read]
-        kind = world.random.choice(free)
+        kind = self.drawn_free()
         if world.chance(0.4) and not kind.index:
             self.execute(kind.replace)
             world.note("catalog changes", "replace", kind.name)
             return
-        world.views.pop(kind.name)
-        world.shown.discard(kind.name)
-        self.execute(kind.drop)
-        world.note("catalog changes", "drop", kind.name)
+        self.drop(kind)
         other = world.random.choice((kind.name, world.random.choice(sorted(KINDS))))
         for new in with_their_sources([other]):
             if new.name not in world.views:
@@ -120,6 +115,18 @@ class Users:
                     self.create(new)
                 except NameInUse:  # what it reads is being replaced
                     return
+
+    def drawn_free(self) -> Kind:
+        """One of the views that no other one reads."""
+        views = self._world.views
+        read = {source for kind in views.values() for source in kind.reads}
+        return self._world.random.choice([kind for name, kind in views.items() if name not in read])
+
+    def drop(self, kind: Kind) -> None:
+        self._world.views.pop(kind.name)
+        self._world.shown.discard(kind.name)
+        self.execute(kind.drop)
+        self._world.note("catalog changes", "drop", kind.name)
 
     def optimize(self) -> None:
         """Plan all views anew, with some rules off at times."""

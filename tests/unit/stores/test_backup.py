@@ -255,20 +255,71 @@ def test_an_interrupted_backup_leaves_nothing(tmp_path: Path) -> None:
     assert told == sorted(told) and told[-1][0] == made.bytes
 
 
+def kill_at(point: str, folder: Path, *command: str) -> None:
+    """Run the command line until it is killed at a point's hit."""
+    folder.mkdir()
+    name, hit = point.split("@")
+    (folder / f"{name}.armed").write_text(hit)
+    killed = subprocess.run(
+        [sys.executable, "-m", "viewkeeper", *command],
+        cwd=ROOT,
+        env=os.environ | {"VIEWKEEPER_FAILPOINT_DIR": str(folder)},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("point", ["backup.copied@4", "backup.manifest@1", "newdirectory.filled@1"])
 def test_a_killed_backup_is_no_backup_and_the_next_one_succeeds(tmp_path: Path, point: str) -> None:
     with small_store(tmp_path / "s"):
         pass
-    url, target, folder = f"embedded:{tmp_path / 's'}", tmp_path / "b", tmp_path / "points"
-    folder.mkdir()
-    name, hit = point.split("@")
-    (folder / f"{name}.armed").write_text(hit)
-    command = [sys.executable, "-m", "viewkeeper", "backup", url, str(target)]
-    killed = subprocess.run(command, cwd=ROOT, env=os.environ | {"VIEWKEEPER_FAILPOINT_DIR": str(folder)}, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    url, target = f"embedded:{tmp_path / 's'}", tmp_path / "b"
+    kill_at(point, tmp_path / "points", "backup", url, str(target))
     assert not target.exists()
     with vk.connect(url) as db:
         db.backup(target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "points", "s"]
     with vk.restore(target, f"embedded:{tmp_path / 'r'}") as restored:
         assert len(list(restored.table("t").scan())) == 6
+
+
+def test_a_backup_that_is_killed_after_its_name_was_given_is_whole(tmp_path: Path) -> None:
+    with small_store(tmp_path / "s"):
+        pass
+    kill_at("newdirectory.renamed@1", tmp_path / "points", "backup", f"embedded:{tmp_path / 's'}", str(tmp_path / "b"))
+    with vk.restore(tmp_path / "b", f"embedded:{tmp_path / 'r'}") as restored:
+        assert len(list(restored.table("t").scan())) == 6
+
+
+@pytest.mark.parametrize(
+    "point", ["restore.copied@1", "restore.copied@5", "restore.written@1", "newdirectory.filled@1"]
+)
+def test_a_killed_restore_is_no_store_and_the_next_one_succeeds(tmp_path: Path, point: str) -> None:
+    with small_store(tmp_path / "s") as db:
+        db.backup(tmp_path / "b")
+    url = f"embedded:{tmp_path / 'r'}"
+    kill_at(point, tmp_path / "points", "restore", str(tmp_path / "b"), url)
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(vk.StoreError, match="there is no store"):
+        vk.connect(url, read_only=True)
+    with vk.restore(tmp_path / "b", url) as restored:
+        require_small_store(restored)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "points", "r", "s"]
+
+
+def test_a_restore_that_is_killed_after_its_name_was_given_is_a_whole_store(tmp_path: Path) -> None:
+    with small_store(tmp_path / "s") as db:
+        db.backup(tmp_path / "b")
+    url = f"embedded:{tmp_path / 'r'}"
+    kill_at("newdirectory.renamed@1", tmp_path / "points", "restore", str(tmp_path / "b"), url)
+    for _ in range(2):
+        with vk.connect(url) as restored:
+            require_small_store(restored)
+    with pytest.raises(vk.InputError, match="is there already"):
+        vk.restore(tmp_path / "b", url)
+
+
+def require_small_store(db: vk.Database) -> None:
+    keep_up(db)
+    assert len(list(db.table("t").scan())) == 6
+    assert list(db.view("w").scan()) == [{"v": 0, "n": 3}, {"v": 1, "n": 3}]

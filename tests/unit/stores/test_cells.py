@@ -37,7 +37,7 @@ def test_a_put_that_lands_late_takes_its_place_among_the_cells(subject: Subject)
         apply(subject, at(epoch), {b"a": row})
     partition = subject.store._contents.cells[0]
     for _ in range(2):
-        partition.put([Put(VIEW, b"a", 2, b"2", indexed=False), Put(VIEW, b"a", 1, b"1", indexed=False)], frozenset())
+        partition.put([Put(VIEW, b"a", 2, b"2", indexed=False), Put(VIEW, b"a", 1, b"1", indexed=False)])
 
     assert cells_of(subject, b"a") == [(4, None), (3, b"3"), (2, b"2"), (1, b"1")]
 
@@ -54,15 +54,6 @@ def test_a_tombstone_stays_until_no_put_can_be_under_way(subject: Subject) -> No
 
     assert subject.store.purge(record, records_max=10) == 2
     assert (cells_of(subject, b"a"), cells_of(subject, b"b")) == ([], [(3, b"3")])
-
-
-def test_a_put_to_a_table_that_was_dropped_is_nobodys(subject: Subject) -> None:
-    subject.begin(at(1))
-    apply(subject, at(1), {b"a": b"1"})
-    subject.store.drop_records(VIEW)
-    apply(subject, at(1), {b"a": b"1"})  # by one who does not know
-
-    assert not subject.store.has_records(0, VIEW)
 
 
 def test_a_put_is_issued_within_its_deadline_and_lands_soon_after() -> None:

@@ -146,7 +146,11 @@ def test_a_store_that_could_not_be_opened_is_not_held(tmp_path: Path, url: str) 
 
 @pytest.mark.parametrize(
     "point",
-    ["gc.truncated@1", "gc.dropped@1", *(f"compact.{step}@{n}" for step in ("copied", "renamed") for n in (1, 3))],
+    [
+        "gc.truncated@1",
+        "gc.dropped@1",
+        *(f"compact.{step}@{n}" for step in ("copied", "renamed", "done") for n in (1, 3)),
+    ],
 )
 def test_a_kill_at_any_point_leaves_a_whole_store(tmp_path: Path, url: str, point: str) -> None:
     before = state(url)

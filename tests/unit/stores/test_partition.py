@@ -194,3 +194,15 @@ def test_a_dropped_table_is_gone_from_every_partition(store: EmbeddedStore) -> N
     store.drop_records(TABLE)
 
     assert dump(store) == []
+
+
+def test_that_a_table_was_dropped_is_forgotten_when_nobody_can_write_to_it(store: EmbeddedStore) -> None:
+    store.admit(at(1))
+    store.drop_records(TABLE)
+    kept = []
+    for epoch in (2, 3):
+        store.admit(at(epoch))
+        with store.partition(0).environment.read("info") as transaction:
+            kept.append(len(list(transaction.cursor().iternext())))
+
+    assert kept == [2, 1]

@@ -26,6 +26,7 @@ from viewkeeper.errors import (
 from viewkeeper.stores.embedded.datafile import require_whole
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
 from viewkeeper.stores.embedded.lmdb_errors import readers_full, translate
+from viewkeeper.stores.embedded.newdirectory import no_space_told
 from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, READERS_MAX, Part
 from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS, WriterLock, open_writer_lock
 
@@ -138,7 +139,7 @@ class Environment:
 
     def _acquire(self) -> WriterLock:
         if self._writer is None:
-            with self._settling:
+            with self._settling, no_space_told(self.path.name):
                 self._writer = self._writer or open_writer_lock(self.path)
         self._writer.acquire(self._busy_seconds)
         return self._writer

@@ -14,9 +14,10 @@ from pathlib import Path
 from viewkeeper.errors import Fenced, PipelineRunning
 from viewkeeper.ports.meta import Holder
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
+from viewkeeper.stores.embedded.newdirectory import no_space_told
 
 _FLAGS = os.O_RDWR | os.O_CREAT
-_BYTES = 64
+_BYTES = 512
 
 
 class PipelineLock:
@@ -32,24 +33,29 @@ class PipelineLock:
                 "stop it, or pass take_over=True to fence it off",
             )
         self._file = _take_over(file, instead_of) if found is None else found
-        self._beat()
+        try:
+            self._beat()
+        except BaseException:
+            self.release()
+            raise
 
     @property
     def is_held(self) -> bool:
         return self._file.is_open
 
-    def beat(self) -> None:
+    def beat(self, waits: str = "") -> None:
         if not self._file.is_at(self._path):
             raise Fenced("another pipeline took this store over", "stop this one")
-        self._beat()
+        self._beat(waits)
 
     def release(self) -> None:
         self._file.close()
 
-    def _beat(self) -> None:
-        # one write of the same size each time: a reader finds this beat or the one before
-        text = f"{os.getpid()} {time.monotonic_ns()}"
-        os.pwrite(self._file.descriptor, text.ljust(_BYTES - 1).encode() + b"\n", 0)
+    def _beat(self, waits: str = "") -> None:
+        # one write of the same size each time: a reader finds this beat or the one before, and a full disk is no trouble
+        text = f"{os.getpid()} {time.monotonic_ns()} {' '.join(waits.split())}".encode()[: _BYTES - 1]
+        with no_space_told(self._path.name):
+            os.pwrite(self._file.descriptor, text.ljust(_BYTES - 1) + b"\n", 0)
 
 
 def _take(file: Path) -> HeldFile | None:
@@ -79,10 +85,11 @@ def _take_over(file: Path, instead_of: Holder | None) -> HeldFile:
 def read_holder(file: Path) -> Holder | None:
     """Who wrote the last beat, whether or not it still has the lock."""
     try:
-        words = file.read_text().split()
+        words = file.read_text(errors="ignore").split(maxsplit=2)
     except FileNotFoundError:
         return None
-    return Holder(int(words[0]), int(words[1])) if len(words) == 2 and all(map(str.isdecimal, words)) else None
+    is_beat = len(words) > 1 and all(map(str.isdecimal, words[:2]))
+    return Holder(int(words[0]), int(words[1]), "".join(words[2:]).strip()) if is_beat else None
 
 
 def holder_of(file: Path) -> int | None:

@@ -20,6 +20,7 @@ from viewkeeper.failpoints import failpoint
 
 MARKER = ".viewkeeper-unfinished"
 _NAME_BYTES_MAX = 255
+_NO_SPACE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 
 @contextmanager
@@ -137,13 +138,23 @@ def sync_directory(path: Path) -> None:
 
 
 @contextmanager
-def os_errors_told(target: Path) -> Iterator[None]:
-    """Raise errors of the disk as ours."""
+def no_space_told(what: str, hint: str = "free space on the disk; what was acknowledged is safe") -> Iterator[None]:
+    """Raise StoreFull where the disk, a quota or a limit leaves no space; other errors pass."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull(f"no space left for {target}", "free space, or name another disk") from error
+        if error.errno not in _NO_SPACE:
+            raise
+        raise StoreFull(f"no space left for {what}", hint) from error
+
+
+@contextmanager
+def os_errors_told(target: Path) -> Iterator[None]:
+    """Raise errors of the disk as ours."""
+    try:
+        with no_space_told(str(target), "free space, or name another disk"):
+            yield
+    except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise InputError(f"{target} is there already", "name a new directory") from error
         raise StoreError(f"cannot write {target}: {error.strerror}", "name a directory you may write") from error

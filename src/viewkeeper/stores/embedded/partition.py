@@ -26,6 +26,7 @@ from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.versionwrites import Written
 
 _FENCE = b"fence"
+_DROPPED = b"dropped-"  # and a table: the fence when its records were removed
 _EPOCH = struct.Struct(">Q")
 _PURGE_BATCH = 20_000
 _DROP_BATCH = 10_000
@@ -99,14 +100,17 @@ class Partition:
             return _has_records(transaction, table)
 
     def write(self, written: Sequence[Written], epoch: Inflight) -> None:
-        """Store chains in one transaction, under the fence."""
+        """Store chains in one transaction, under the fence; those of a dropped table are ignored."""
         environment = self.environment
         with environment.write("records") as transaction:
-            self._require_fence(transaction, environment.database("info"), epoch.epoch)
+            info = environment.database("info")
+            self._require_fence(transaction, info, epoch.epoch)
             failpoint("partition.write.fenced")
             tombstone_index, index = environment.database("tombstones"), environment.database("written")
             for part in written:
                 prefix = tree.table_prefix(part.table)
+                if transaction.get(_DROPPED + prefix, db=info) is not None:
+                    continue
                 stored = [prefix + key for key in part.keys]
                 tree.put_many(transaction, stored, part.chains)
                 if part.tombstones:
@@ -149,11 +153,19 @@ class Partition:
         return [(key[len(prefix) :], chain) for key, chain in pairs if chain is not None]
 
     def admit(self, epoch: Inflight) -> None:
-        """Raise the fence to an epoch; purge what its floor has passed, before its first read here."""
+        """Raise the fence to an epoch; purge what its floor has passed, before its first read here.
+
+        Where views start anew, all records of the epochs before go in the same transaction.
+        """
         environment = self.environment
         with environment.write("info") as transaction:
-            if _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0] < epoch.epoch:
+            fence = _EPOCH.unpack(transaction.get(_FENCE) or bytes(8))[0]
+            if fence < epoch.anew:
+                for name in ("records", "tombstones", "written"):
+                    transaction.drop(environment.database(name), delete=False)
+            if fence < epoch.epoch:
                 transaction.put(_FENCE, _EPOCH.pack(epoch.epoch))
+                _forget_dropped(transaction, epoch.epoch)
             cursors = [transaction.cursor(environment.database(name)) for name in ("tombstones", "written")]
             has_passed = any(c.first() and _EPOCH.unpack_from(c.key())[0] <= epoch.floor for c in cursors)
         failpoint("partition.fence.raised")
@@ -177,17 +189,28 @@ class Partition:
         return self.environment.held("records")
 
     def drop(self, table: int) -> None:
+        """Delete the records of a table, and let nobody write any."""
         prefix = tree.table_prefix(table)
         environment = self.environment
-        gone = _DROP_BATCH
+        info, gone = environment.database("info"), _DROP_BATCH
         while gone == _DROP_BATCH:
             with environment.write("records") as transaction:
+                transaction.put(_DROPPED + prefix, transaction.get(_FENCE, db=info) or bytes(8), db=info)
                 gone = tree.drop(transaction, prefix, limit=_DROP_BATCH)
 
     def _require_fence(self, transaction: lmdb.Transaction, info: object, epoch: int) -> None:
         fence = _EPOCH.unpack(transaction.get(_FENCE, db=info) or bytes(8))[0]
         if fence != epoch:
             raise Fenced(f"epoch {epoch} met the fence of epoch {fence}")
+
+
+def _forget_dropped(transaction: lmdb.Transaction, epoch: int) -> None:
+    """Forget the tables dropped so long ago that no epoch from `epoch` on was planned when there were any."""
+    cursor = transaction.cursor()
+    more = cursor.set_range(_DROPPED)
+    while more and cursor.key().startswith(_DROPPED):
+        is_over = _EPOCH.unpack(cursor.value())[0] + 1 < epoch
+        more = cursor.delete() and bool(cursor.key()) if is_over else cursor.next()
 
 
 def _purge_some(transaction: lmdb.Transaction, index: lmdb.Cursor, epoch: Inflight, *, with_records: bool) -> bool:

@@ -41,11 +41,11 @@ class CellPlace(Partition):
         super().__init__(lock)
         self._surplus: dict[tuple[int, bytes], None] = {}  # records that have more than one row
 
-    def put(self, puts: Sequence[Put], dropped: frozenset[int]) -> None:
+    def put(self, puts: Sequence[Put]) -> None:
         """Write cells; those of a dropped table are ignored."""
         chains: dict[int, dict[bytes, bytes | None]] = {}
         indexed: dict[int, dict[int, set[bytes]]] = {}
-        for put in (put for put in puts if put.table not in dropped):
+        for put in (put for put in puts if not self.is_dropped(put.table)):
             known = chains.setdefault(put.table, {})
             old = known.get(put.key) or self.pairs(put.table).get(put.key) or b""
             known[put.key] = _with_cell(old, put.epoch, put.row)
@@ -82,6 +82,10 @@ class CellPlace(Partition):
     def drop(self, table: int) -> None:
         super().drop(table)
         self._surplus = {known: None for known in self._surplus if known[0] != table}
+
+    def clear(self) -> None:
+        super().clear()
+        self._surplus = {}
 
     def row_before(self, chain: bytes, epoch: Inflight) -> bytes | None:
         return version_at(chain, epoch_read(epoch), epoch.aborted)

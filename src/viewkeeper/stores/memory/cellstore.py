@@ -74,9 +74,12 @@ class CellStore(MemoryStore):
     # view tables
 
     def admit(self, epoch: Inflight) -> None:
-        """Only for `written_epochs`: the epoch record decides who writes."""
+        """For `written_epochs`, and to let views start anew: the epoch record decides who writes."""
         with self._contents.lock:
             self._network.tick()
+            if self._contents.admitted < epoch.anew:
+                for partition in self._contents.cells:
+                    partition.clear()
             self._contents.admitted = max(self._contents.admitted, epoch.epoch)
 
     def written_epochs(self) -> tuple[int, int]:
@@ -127,7 +130,7 @@ class CellStore(MemoryStore):
 
     @staticmethod
     def _land(contents: Contents, number: int, puts: Sequence[Put]) -> None:
-        contents.cells[number].put(puts, contents.dropped)
+        contents.cells[number].put(puts)
 
     def purge(self, record: EpochRecord, *, records_max: int) -> int:
         gone = 0
@@ -149,8 +152,3 @@ class CellStore(MemoryStore):
         settled = max((last for last, seen in self._seen.items() if seen <= until), default=0)
         self._seen = {last: seen for last, seen in self._seen.items() if last >= settled}
         return settled
-
-    def drop_records(self, table: int) -> None:
-        with self._contents.lock:
-            self._contents.dropped |= {table}
-            super().drop_records(table)

@@ -55,7 +55,6 @@ class Contents:
         self.meta = Meta(EpochRecord.first(layout.incarnation), self.lock, layout.nodes)
         self.altering = threading.Lock()  # held by one who adds or removes a node
         self.admitted = 0  # the newest epoch admitted to write cells
-        self.dropped: frozenset[int] = frozenset()  # tables whose ids are never reused
         self.process = os.getpid()
         self.claim: Claim | None = None  # of the living pipeline
         self.users: weakref.WeakSet[object] = weakref.WeakSet()  # the open stores
@@ -86,11 +85,11 @@ class Claim:
                 )
             contents.claim = self
 
-    def beat(self) -> None:
+    def beat(self, waits: str = "") -> None:
         with self._contents.lock:
             if self._contents.claim is not self:
                 raise Fenced("another pipeline took this store over", "stop this one")
-            self.holder = Holder(self._contents.process, time.monotonic_ns())
+            self.holder = Holder(self._contents.process, time.monotonic_ns(), waits)
 
     def release(self) -> None:
         with self._contents.lock:

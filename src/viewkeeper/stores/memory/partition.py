@@ -33,6 +33,7 @@ class Partition:
         self._fence = 0
         self.state: State = ({}, {})
         self._tombstones: Index = {}
+        self._dropped: set[int] = set()  # their ids are never reused
 
     def pairs(self, table: int) -> Pairs:
         return self.state[0].get(table, NO_PAIRS)
@@ -52,10 +53,14 @@ class Partition:
     def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
         return self.pairs(table).borders(after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
+    def is_dropped(self, table: int) -> bool:
+        """Whether the records of the table were removed: what is written to it is ignored."""
+        return table in self._dropped
+
     def write(self, written: Sequence[Written], epoch: Inflight) -> None:
         with self._lock:
             self._require_fence(epoch)
-            for part in written:
+            for part in (part for part in written if not self.is_dropped(part.table)):
                 changed = self.pairs(part.table).changed(dict(zip(part.keys, part.chains, strict=True)))
                 records, index = self.state
                 if part.is_indexed:
@@ -68,8 +73,14 @@ class Partition:
 
     def admit(self, epoch: Inflight) -> None:
         with self._lock:
+            if self._fence < epoch.anew:
+                self.clear()
             self._fence = max(self._fence, epoch.epoch)
             self._purge(epoch)
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self.state, self._tombstones = ({}, {}), {}
 
     def _purge(self, epoch: Inflight) -> None:
         """Drop records whose tombstone the floor has passed, and indexes of written records that no reader asks for."""
@@ -88,6 +99,7 @@ class Partition:
 
     def drop(self, table: int) -> None:
         with self._lock:
+            self._dropped.add(table)
             records, written = self.state
             self.state = ({other: pairs for other, pairs in records.items() if other != table}, written)
 
