@@ -78,7 +78,7 @@ class ShuffledExchange(InProcess):
 
     def carry(self, messages: Iterable[Message]) -> list[Message]:
         rows = [encode(piece) for message in messages for piece in in_pieces(message, bytes_max=1_000)]
-        return self.in_turn(message for row in rows for message in from_batch(to_batch([row])))
+        return self.in_turn(from_batch(to_batch(rows)) if rows else ())
 
     def in_turn(self, tasks: Iterable) -> list:
         shuffled = list(tasks)

@@ -16,6 +16,7 @@ from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.assign import assign
 from viewkeeper.plan.constants import refuse_failing_constants
+from viewkeeper.plan.growth import refuse_growing_texts
 from viewkeeper.plan.lower import Lowered, lower_view
 from viewkeeper.plan.optimize import SHARE_COPIES, SHARE_GROUPINGS, SHARE_NODES, optimize
 from viewkeeper.plan.rules.share_groupings import Grouped
@@ -57,6 +58,7 @@ def define_view(catalog: Catalog, name: str, query_text: str, *, without: Collec
         return _relation(catalog, entry)
 
     relation = bind_query(query_text, relation_named)
+    refuse_growing_texts(relation)
     refuse_failing_constants(relation)
     refuse_unkept(optimize(relation, without=catalog.rules_off))
     sharing = _fitting(catalog, relation, without)

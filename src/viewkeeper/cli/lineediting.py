@@ -101,7 +101,7 @@ def _append_history(file: Path, text: str) -> None:
 
 def _write(file: Path, mode: str, text: str) -> None:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600)  # statements may hold private data
         with file.open(mode, encoding="utf-8", errors="backslashreplace") as target:
             target.write(text)

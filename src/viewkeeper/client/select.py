@@ -22,6 +22,7 @@ from viewkeeper.client.interrupting import interruptibly
 from viewkeeper.client.result import Result
 from viewkeeper.client.scans import stream
 from viewkeeper.client.session import Snapshot
+from viewkeeper.codegen.causes import cause_of, known_cause
 from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import SqlError
 from viewkeeper.model.schema import Column, TableSchema
@@ -29,6 +30,7 @@ from viewkeeper.model.tablebatches import face
 from viewkeeper.operators.computed import provide
 from viewkeeper.operators.duck import connect
 from viewkeeper.plan.constants import refuse_failing_constants
+from viewkeeper.plan.growth import refuse_growing_texts
 from viewkeeper.plan.optimize import optimize
 from viewkeeper.sql.bind import bind_select
 from viewkeeper.sql.bind_from import ONE_ROW
@@ -50,6 +52,7 @@ def select(database: Connection, statement: Select) -> Result:
     """The result of a SELECT."""
     with Snapshot(database) as snapshot, closing(database.store.hold_rows()) as rows:
         bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
+        refuse_growing_texts(bound)
         refuse_failing_constants(bound)
         relation = optimize(bound)
         reads = reads_of(relation)
@@ -135,14 +138,7 @@ def _failed(relation: Relation, error: Exception) -> SqlError:
 
 
 def _reason(error: Exception) -> str:
-    said = str(error).lower()
-    if "division by zero" in said:
-        return "division by zero"
-    if "out of range" in said:
-        return "overflow"
-    if "conversion error" in said:
-        return "the value cannot be converted"
-    return str(error).splitlines()[0]
+    return known_cause(error) or cause_of(error)
 
 
 def _result(columns: Sequence[Column], answer: pa.Table) -> Result:

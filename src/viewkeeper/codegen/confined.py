@@ -17,7 +17,7 @@ _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
+    "GLOBAL python_enable_replacements": "false",  # of cursors too
 }
 
 
@@ -25,7 +25,7 @@ def connect_confined(settings: Mapping[str, str] | None = None, *, optimizes: bo
     """A confined connection for one thread; `settings` map names to values as SQL."""
     connection = duckdb.connect()
     if not optimizes:
-        connection.execute("PRAGMA disable_optimizer")
+        connection.execute("SET GLOBAL enable_optimizer = false")
     for name, value in (settings or {}).items():
         connection.execute(f"SET {name} = {value}")
     confine(connection)

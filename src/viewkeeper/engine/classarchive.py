@@ -24,6 +24,9 @@ def archive_options(java: str) -> str:
     """Options for a JVM of `java`: to map the archive, to write it where no other process is about to, or none."""
     try:
         archive = _folder() / f"spark-{version('pyspark')}-{_fingerprint(java)}.jsa"
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if archive.parent.stat().st_mode & 0o022:  # a JVM runs what is in it
+            return ""
         written = archive.with_suffix(".part")
         if _is_whole(written):
             written.replace(archive)
@@ -32,8 +35,7 @@ def archive_options(java: str) -> str:
             return f'-XX:SharedArchiveFile="{archive}" {_QUIET}'
         if written.exists() and time.time() - written.stat().st_mtime < _CLAIM_SECONDS:
             return ""
-        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        written.touch()
+        written.touch(mode=0o600)
         return f'-XX:ArchiveClassesAtExit="{written}" {_QUIET}'
     except (OSError, RuntimeError):  # no home, no space, no permission; or another process was faster
         return ""

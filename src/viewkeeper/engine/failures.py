@@ -6,12 +6,15 @@ Always: a JVM that has ended aborts no epoch; a job that failed is an epoch that
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from viewkeeper.errors import SparkLost, ViewKeeperError
 from viewkeeper.operators.receipts import Failure
+
+_LETTERS_MAX = 300
 
 
 def translate(error: Exception, epoch: int) -> ViewKeeperError:
@@ -20,8 +23,17 @@ def translate(error: Exception, epoch: int) -> ViewKeeperError:
         return Failure.of(error, epoch).error
     if is_jvm_gone(error):
         return spark_lost()
-    aborted = [line.strip() for line in str(error).splitlines() if "Job aborted" in line]
-    return Failure.of(RuntimeError(aborted[0]) if aborted else error, epoch).error
+    for line in str(error).splitlines():
+        if "Job aborted" in line:
+            return Failure.because(_aborted(line.strip()), epoch, error).error
+    return Failure.of(error, epoch).error
+
+
+def _aborted(line: str) -> str:
+    """What Spark says of a job that it aborted; of the failure behind it the kind alone, because its text may hold values."""
+    said, _, behind = line.partition(", most recent failure")
+    kind = re.search(r"[\w.$]*(?:Exception|Error|Failure)\b", behind)
+    return f"{said[:_LETTERS_MAX]}{f', by {kind[0]}' if kind else ''}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewkeeper.codegen.causes import cause_of
 from viewkeeper.errors import EpochFailed, InputError
 from viewkeeper.model.schema import Column
 
@@ -58,7 +59,7 @@ class SparkRecompute:
         except Exception as error:
             if "CANCELLED" in str(error):  # by an interrupt: no more queries follow
                 raise InputError("Spark's jobs were cancelled", "run it again") from error
-            raise EpochFailed(f"Spark could not recompute the view: {str(error).splitlines()[0][:300]}") from error
+            raise EpochFailed(f"Spark could not recompute the view: {cause_of(error)}") from error
 
     def cancel(self) -> None:
         self._session.interruptAll()

@@ -2,7 +2,7 @@
 
 In: the table of a view and a block of its work. Out: ViewFailed in place of the block's error, EpochTooLarge where an
 Arrow array cannot hold the data. Always: what the view did not cause (a newer epoch, the store, the machine's memory)
-passes unchanged.
+passes unchanged. The reason holds no value of a row: it goes into the epoch record, and from there into every status.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
+from viewkeeper.codegen.causes import cause_of
 from viewkeeper.errors import EpochTooLarge, InvariantBroken, ViewFailed
 
 # ArrowInvalid is a ValueError; ArrowMemoryError is a MemoryError, for which no view is to blame.
@@ -28,7 +29,7 @@ def blamed(table: int) -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise
     except (pa.ArrowCapacityError, OSError, *_ITS_OWN) as error:
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"
+        reason = cause_of(error)
         if _is_too_large(error):
             raise EpochTooLarge(table, reason) from error
         if isinstance(error, OSError):

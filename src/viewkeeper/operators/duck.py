@@ -1,7 +1,8 @@
 """DuckDB inside a view manager: vectorized SQL over Arrow, one thread, no way out to files or network.
 
 In: SQL that ViewKeeper generated, and the Arrow tables it reads by name. Out: an Arrow table. Always: one connection for
-each thread, rows in the order of the input where the SQL does not group.
+each thread, rows in the order of the input where the SQL does not group. For few rows planning is what costs, so their
+statements are planned once and stay.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import atexit
 import os
 import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
@@ -19,6 +21,7 @@ import pyarrow as pa
 from viewkeeper.codegen.confined import connect_confined
 
 FEW_ROWS = 64  # it takes DuckDB longer to plan for this many than to run
+STATEMENTS_MAX = 256  # that stay planned; each takes some 40 kB
 _LOCAL = threading.local()  # `own`: the thread's connections
 
 # Few rows may be copied: what counts is that the statement is bound only once.
@@ -40,20 +43,18 @@ def connect(
 def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     """The result of `sql`, which reads the given relations by name.
 
-    A relation stays registered until another takes its name or `forget_relations` is called: twenty views that read the
-    same delta rows have DuckDB look at them once.
+    A relation of many rows stays registered until another takes its name or `forget_relations` is called: twenty views
+    that read the same delta rows have DuckDB look at them once.
     """
     own = _own()
     if sum(map(len, relations.values())) <= FEW_ROWS:
-        return own.unplanned.reading(relations).execute(sql).to_arrow_table()
+        return own.statements.run(sql, relations)
     return own.planned.reading(relations).sql(sql).to_arrow_reader().read_all()
 
 
 def forget_relations() -> None:
     """Free the memory of all relations."""
-    own = _own()
-    own.planned.forget()
-    own.unplanned.forget()
+    _own().planned.forget()
 
 
 def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -81,12 +82,65 @@ class _Session:
         self._known = {}
 
 
+class _Fed:
+    """A relation whose rows are others each time that a statement runs, of one schema."""
+
+    def __init__(self, rows: pa.Table | pa.RecordBatch) -> None:
+        self.rows: pa.Table | pa.RecordBatch | None = rows
+        self._schema = rows.schema
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        rows = self._schema.empty_table() if self.rows is None else self.rows
+        return rows.__arrow_c_stream__(requested_schema)
+
+
+class _Statements:
+    """Statements over few rows: planned at first use, without the optimizer, and kept with a cursor each.
+
+    A cursor of its own, because a name means another schema in another statement, and a new meaning has all plans of a
+    cursor made again.
+    """
+
+    def __init__(self) -> None:
+        self._connection = connect(optimizes=False)
+        self._kept: OrderedDict[tuple, tuple[duckdb.DuckDBPyConnection, dict[str, _Fed]]] = OrderedDict()
+
+    def run(self, sql: str, relations: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
+        cursor, fed = self._planned(sql, relations)
+        try:
+            for name, rows in relations.items():
+                fed[name].rows = rows
+            return cursor.execute("EXECUTE planned").to_arrow_table()
+        finally:
+            for one in fed.values():
+                one.rows = None
+
+    def _planned(
+        self, sql: str, relations: Mapping[str, pa.Table | pa.RecordBatch]
+    ) -> tuple[duckdb.DuckDBPyConnection, dict[str, _Fed]]:
+        key = (sql, *((name, rows.schema) for name, rows in relations.items()))
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        cursor, fed = self._connection.cursor(), {name: _Fed(rows) for name, rows in relations.items()}
+        for name, relation in fed.items():
+            cursor.register(name, relation)
+        cursor.execute(f"PREPARE planned AS {sql}")
+        self._kept[key] = cursor, fed
+        if len(self._kept) > STATEMENTS_MAX:
+            self._kept.popitem(last=False)[1][0].close()
+        return cursor, fed
+
+
 class _Own:
-    """A thread's sessions: with DuckDB's optimizer, and for few rows without."""
+    """A thread's connections: with DuckDB's optimizer, and for few rows without."""
 
     def __init__(self) -> None:
         self.planned = _Session(connect())
-        self.unplanned = _Session(connect(optimizes=False))
+        self.statements = _Statements()
         _ALL.add(self)
 
 

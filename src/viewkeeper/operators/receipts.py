@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from viewkeeper import errors
+from viewkeeper.codegen.causes import cause_of
 from viewkeeper.errors import (
     EpochFailed,
     EpochTooLarge,
@@ -57,7 +58,10 @@ class Failure:
         """
         if isinstance(error, ViewKeeperError) and not isinstance(error, InvariantBroken):
             return Failure(error)
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or ['no reason given'])[0][:300]}"
+        return Failure.because(cause_of(error), epoch, error)
+
+    @staticmethod
+    def because(reason: str, epoch: int, error: Exception) -> Failure:
         failed = EpochFailed(f"epoch {epoch} failed: {reason}", "it stays in flight and is run again")
         failed.__cause__ = error
         return Failure(failed)

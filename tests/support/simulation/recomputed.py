@@ -1,7 +1,7 @@
 """The base under a schedule: a model of two small tables, and what DuckDB says that views over them hold.
 
 In: groups of changes, and where the log ended after each. Out: the rows of a view as of any positions, as a bag. Always:
-nothing of the product is asked; an answer that was given once is given again.
+nothing of the product is asked; an answer that was given once is given again, and a query is planned once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ State = tuple[tuple[tuple, ...], ...]  # the rows of each table
 class Base:
     """The base tables as of any positions, and what views over them hold."""
 
-    _connection: duckdb.DuckDBPyConnection | None = None
+    _oracle: _Oracle | None = None
     _answers: dict[tuple[str, State], list[tuple]] = {}
 
     def __init__(self) -> None:
@@ -72,23 +72,10 @@ class Base:
         if (query, state) not in self._answers:
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
-            self._answers[query, state] = self._execute(query, sources, state)
+            if Base._oracle is None:
+                Base._oracle = _Oracle()
+            self._answers[query, state] = Base._oracle.ask(query, sources, state)
         return self._answers[query, state]
-
-    def _execute(self, query: str, sources: Sequence[str], state: State) -> list[tuple]:
-        connection = self._connect()
-        for (table, kinds), rows in zip(COLUMNS.items(), state, strict=True):
-            columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
-            connection.register(table, pa.table(dict(zip(kinds, arrays, strict=True))))
-        named = [f"{source} AS ({KINDS[source].query})" for source in sources]
-        return connection.execute(f"{'WITH ' if named else ''}{', '.join(named)} {query}").fetchall()
-
-    @classmethod
-    def _connect(cls) -> duckdb.DuckDBPyConnection:
-        if cls._connection is None:
-            cls._connection = duckdb.connect(config={"threads": 1})
-        return cls._connection
 
 
 def _state(rows: dict[tuple[str, str], Row]) -> State:
@@ -96,3 +83,43 @@ def _state(rows: dict[tuple[str, str], Row]) -> State:
         (table, key, row) for (table, key), row in sorted(rows.items(), key=lambda item: item[0]) if row is not None
     ]
     return tuple(tuple((key, *row) for named, key, row in ordered if named == table) for table in TABLES)
+
+
+class _Rows:
+    """The rows of a table, others at each question; DuckDB reads them anew each time."""
+
+    def __init__(self, columns: dict[str, pa.DataType]) -> None:
+        self._schema = pa.schema(columns)
+        self._table = self._schema.empty_table()
+
+    def set(self, rows: Sequence[tuple]) -> None:
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
+        self._table = pa.table([pa.array(c, t) for c, t in zip(columns, self._schema.types, strict=True)], self._schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class _Oracle:
+    """DuckDB, with every query that it was asked prepared."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        self._connection.execute("PRAGMA disable_optimizer")  # it takes longer than so few rows
+        self._tables = [_Rows(columns) for columns in COLUMNS.values()]
+        for name, rows in zip(COLUMNS, self._tables, strict=True):
+            self._connection.register(name, rows)
+        self._known: dict[str, int] = {}
+
+    def ask(self, query: str, sources: Sequence[str], state: State) -> list[tuple]:
+        for table, rows in zip(self._tables, state, strict=True):
+            table.set(rows)
+        if query not in self._known:
+            named = [f"{source} AS ({KINDS[source].query})" for source in sources]
+            number = len(self._known)
+            self._connection.execute(f"PREPARE q{number} AS {'WITH ' if named else ''}{', '.join(named)} {query}")
+            self._known[query] = number
+        return self._connection.execute(f"EXECUTE q{self._known[query]}").fetchall()

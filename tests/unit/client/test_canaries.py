@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
@@ -11,8 +12,14 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.model.plain import to_plain
+from viewkeeper.operators import exchange, program
+from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.messages import encode
+from viewkeeper.operators.receipts import Failure, Receipt
 
 TEXT, NUMBER, VARIABLE = "canary-of-text-7f3a", 7_373_737_373_737_373_737, "canary-of-environment-51b2"
+KEY = "canary-of-key-90cd"
 
 
 def told_by(db: vk.Database) -> list[str]:
@@ -65,6 +72,37 @@ def test_values_of_rows_are_told_to_nobody_who_did_not_ask(
     stored = b"".join(path.read_bytes() for path in (tmp_path / "s").rglob("data.mdb"))
     assert TEXT.encode() in stored and VARIABLE.encode() not in stored
     assert os.environ["VIEWKEEPER_CANARY"] == VARIABLE
+
+
+def test_the_reason_for_which_a_view_is_stopped_holds_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do the epoch record, receipts and failures, events and status, though DuckDB's own text quotes one."""
+    db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
+    db.execute("CREATE TABLE t (k STRING PRIMARY KEY, v STRING)")
+    db.execute("CREATE MATERIALIZED VIEW w AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
+    sent: list[object] = []
+    carry = exchange.InProcess.carry
+
+    def carried(self: exchange.InProcess, messages: object) -> list:
+        found = carry(self, messages)
+        sent.extend(message for message in found if isinstance(message.body, Receipt | Failure))
+        return found
+
+    monkeypatch.setattr(exchange.InProcess, "carry", carried)
+    failing = f"SELECT CAST('{TEXT} {KEY} {NUMBER}' || a.n AS INT) FROM (SELECT 1 AS n) a"
+    monkeypatch.setattr(program.StagePart, "_apply_node", lambda *_: run_sql(failing))
+    db.table("t").put(KEY, {"v": TEXT})
+    events: list[object] = []
+    Coordinator(db.store, HereRunner(db.store), events=events.append).catch_up()
+
+    record, status = db.store.read_epoch_record(), db.status()
+    assert status.views[0].stopped.startswith("ConversionException: a value cannot be converted in ")
+    assert any(isinstance(message.body, Failure) for message in sent)
+    told = [json.dumps(to_plain(record)), repr(events), repr(status), str(status), *(str(encode(m)) for m in sent)]
+    with pytest.raises(vk.NotReady) as caught:
+        db.view("w").get(TEXT)
+    told.append(f"{caught.value!r} {caught.value}")
+    for canary in (TEXT, KEY, str(NUMBER)):
+        assert [text for text in told if canary in text] == []
 
 
 def test_an_error_repeats_the_callers_own_value_shortened(tmp_path: Path) -> None:

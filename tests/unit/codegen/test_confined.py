@@ -117,7 +117,9 @@ def test_the_escapes_of_this_test_work_where_nothing_is_confined(tmp_path: Path)
         assert [statement for statement in local if not runs(free, statement, tmp_path)] == []
 
 
-@pytest.mark.parametrize("make", [connect_confined, connect, lambda: connect(optimizes=False)])
+@pytest.mark.parametrize(
+    "make", [connect_confined, connect, lambda: connect(optimizes=False), lambda: connect_confined().cursor()]
+)
 def test_a_confined_connection_has_no_way_out(make: object, tmp_path: Path) -> None:
     with make() as connection:
         assert ways_out(connection, tmp_path / "outside") == []

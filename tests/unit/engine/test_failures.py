@@ -13,7 +13,7 @@ def test_a_job_that_failed_is_an_epoch_that_failed() -> None:
     told = translate(RuntimeError("Job aborted due to stage failure: Task 1 failed 4 times\n\tat org.apache"), 7)
 
     assert type(told) is vk.EpochFailed
-    assert told.fact == "epoch 7 failed: RuntimeError: Job aborted due to stage failure: Task 1 failed 4 times"
+    assert told.fact == "epoch 7 failed: Job aborted due to stage failure: Task 1 failed 4 times"
 
 
 @pytest.mark.parametrize(
