@@ -154,17 +154,20 @@ class Database(Connection):
         *,
         spark: SparkSession | None = None,
         progress: Callable[[int, int], None] | None = None,
+        since: Literal["last"] | None = None,
     ) -> CheckReport:
         """Compare views with their recomputation by Spark SQL, as of the committed epoch.
 
-        `progress` is called with how many views are judged, and how many there are.
+        `progress` is called with how many views are judged, and how many there are. With `since="last"` only the records
+        are compared that changes after the last check can have touched; the report tells which views were checked as a
+        whole even so, and why.
         """
         from viewkeeper.engine.session import require_spark
 
         require_spark()
         from viewkeeper.client.checking import check_views
 
-        return check_views(self, views, spark, progress)
+        return check_views(self, views, spark, progress, since=since)
 
     def repair(
         self,
