@@ -24,7 +24,7 @@ from viewkeeper.client.checkfiles import CheckFiles
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.judging import Case, Progress, TablesRead, Verdict, columns_read, judge
 from viewkeeper.client.session import Snapshot
-from viewkeeper.client.set_aside import degraded, set_aside
+from viewkeeper.client.set_aside import has_exceptions
 from viewkeeper.client.sincelast import since_last
 from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
@@ -160,8 +160,7 @@ def _cases(snapshot: Snapshot, names: Sequence[str] | None) -> list[Case]:
     chosen = [catalog.view(name) for name in dict.fromkeys(names)] if names else catalog.views
     cases = []
     for view in [view for view in chosen if names or view.node.backfill in filled]:
-        has_troubles = bool(set_aside(snapshot, view).count or degraded(snapshot, view).count)
-        cases.append(Case(view, question_for(catalog, view, careful=False), has_troubles))
+        cases.append(Case(view, question_for(catalog, view, careful=False), has_exceptions(snapshot, view)))
     return cases
 
 
