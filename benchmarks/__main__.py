@@ -38,6 +38,7 @@ QUESTIONS = {
     "dashboards": "what do 1, 10, 100 and 300 views over one table or join cost, optimized and not?",
     "cost_ranking": "of two plans for the same views, does the cost model name the cheaper one?",
     "visibility": "how long until a single put is seen in a view?",
+    "planted_errors": "does a check find 1,000 planted errors, and a repair put them right, while writes go on?",
     "idle_cost": "what does a pipeline use that has nothing to do?",
 }
 

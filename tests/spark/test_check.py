@@ -157,13 +157,14 @@ def test_there_is_no_false_alarm_while_writes_and_epochs_go_on(tmp_path: Path, s
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        reports = [database.check(spark=spark) for _ in range(2)]
+        reports = [database.check(spark=spark, since=since) for since in (None, "last", "last")]
     finally:
         stop.set()
         writer.join()
 
-    assert [report.findings for report in reports] == [(), ()]
-    assert reports[0].epoch < reports[1].epoch <= database.epoch
+    assert [report.findings for report in reports] == [(), (), ()]
+    assert reports[0].epoch < reports[1].epoch < reports[2].epoch <= database.epoch
+    assert reports[1].since == (dict.fromkeys(reports[0].views, reports[0].epoch) if log == "on" else {})
     assert set(reports[0].views) == {"sums", "ends", "shown", "pairs", "some", "wide", "one", "rows"}
     assert database.status().views[-1].set_aside.count == 3
     assert [view.degraded.count for view in database.status().views if view.name == "wide"] != [0]
@@ -193,6 +194,34 @@ def test_twenty_planted_errors_of_each_kind_are_found_and_no_others(
 
     for kind, planted in (("missing", missing), ("wrong", wrong), ("extra", extra)):
         assert sorted((f.view, f.key) for f in report.findings if f.kind == kind) == sorted(planted)
+
+
+def test_errors_in_what_changed_since_the_last_check_are_found(shop: Database, spark: SparkSession) -> None:
+    """By every kind of key: one that is not shown, of dates, of expressions, of an index, and none."""
+    assert shop.check(spark=spark).ok
+    shop.table("orders").put_many([order(i) | {"region": "us", "amount": i % 5} for i in range(30, 40)])
+    Coordinator(shop.store, HereRunner(shop.store)).catch_up()
+    shop.table("orders").delete("o77")  # waits behind the committed epoch
+    assert shop.check(spark=spark, since="last").ok
+    shop.table("orders").put("o5", {"amount": 1_000, "day": dt.date(2020, 3, 3), "region": "us"})
+    Coordinator(shop.store, HereRunner(shop.store)).catch_up()
+    planted = [
+        ("revenue", ("us",)),
+        ("big", ("o5",)),
+        ("by_region", ("us", "o5")),
+        ("total", ()),
+        ("aliased", (1_001,)),
+    ]
+    for view, key in planted:
+        change_record(shop, view, key, None)
+    day = dt.date(2020, 3, 3)
+    change_record(shop, "by_day", ((day - dt.date(1970, 1, 1)).days, 1), None)
+    planted.append(("by_day", (day, 1)))
+    change_record(shop, "big", ("o44",), None)  # no change has touched it
+    report = shop.check(spark=spark, since="last")
+
+    assert {(found.view, found.key, found.kind) for found in report.findings} == {(*one, "missing") for one in planted}
+    assert set(report.since) == {view for view, _ in planted} and report.notes == ()
 
 
 def differing(database: Database, view: str, key: tuple, others: list[tuple]) -> bytes:

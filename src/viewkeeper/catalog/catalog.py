@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.plain import fields_to_plain, from_plain, remembered
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
@@ -104,7 +105,7 @@ class Catalog:
 
     `replacements` are views that are filled beside those they will replace, and twins (`twins`); readers cannot see them
     yet. `swaps` are the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the
-    optimizer rules that are off for views that are planned next.
+    optimizer rules that are off for views that are planned next. `asides` are requests for rows set aside, not done yet.
     """
 
     version: int = 0
@@ -117,6 +118,7 @@ class Catalog:
     swaps: tuple[str, ...] = ()
     rules_off: tuple[str, ...] = ()
     sharings: tuple[Sharing, ...] = ()
+    asides: tuple[AsideRequest, ...] = ()
 
     @property
     def kept(self) -> tuple[ViewDefinition, ...]:
@@ -279,6 +281,15 @@ class Catalog:
         if kept == self.replacements:
             return self
         return replace(self, version=self.version + 1, replacements=kept)._without_unneeded(epoch)
+
+    def with_asides(self, requests: Iterable[AsideRequest], next_id: int) -> Catalog:
+        """Ask for something to be done with rows set aside."""
+        return replace(self, version=self.version + 1, next_id=next_id, asides=(*self.asides, *requests))
+
+    def without_asides(self, ids: Collection[int]) -> Catalog:
+        """The catalog without some of these requests; the same when there are none."""
+        kept = tuple(request for request in self.asides if request.id not in ids)
+        return self if kept == self.asides else replace(self, version=self.version + 1, asides=kept)
 
     def with_name(self, name: str, new: str, *, is_table: bool) -> Catalog:
         """Rename a table or view; its readers refer to it by id."""

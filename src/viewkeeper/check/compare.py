@@ -50,25 +50,37 @@ class Shape:
         return [f"k{part}" for part in range(width)]
 
 
-def compare(shape: Shape, expected: Path, found: Path, scratch: Path) -> tuple[int, list[Finding]]:
-    """How many records are expected, and what differs. `scratch` is a directory for files."""
+def compare(
+    shape: Shape, expected: Path, found: Path, scratch: Path, touched: Path | None = None
+) -> tuple[int, list[Finding]]:
+    """How many records are expected, and what differs. `scratch` is a directory for files.
+
+    `touched`: keys `k0`, `k1`, …; records under other keys are not compared.
+    """
     joined = " AND ".join(f"e.{key} IS NOT DISTINCT FROM f.{key}" for key in shape.keys) or "true"
     differs = " OR ".join(_differs(shape, place) for place in range(len(shape.values))) or "false"
     known = [f"CASE WHEN e.there THEN e.{key} ELSE f.{key} END AS {key}" for key in shape.keys]
     shown = [f"{side}.c{place} AS {side}{place}" for side in "ef" for place in range(len(shape.values))]
     sql = f"""SELECT {", ".join([*known, "e.there AS e", "f.there AS f", *shown])}
               FROM ({_keyed(shape, "expected", shape.expected_key)}) e
-              FULL OUTER JOIN ({_keyed(shape, "found", shape.found_key)}) f ON {joined}
+              FULL OUTER JOIN ({_keyed(shape, "found" if touched is None else _of_touched(shape), shape.found_key)}) f
+                ON {joined}
               WHERE e.there IS NULL OR f.there IS NULL OR {differs}
               ORDER BY {", ".join([*shape.keys, "e.there"])} LIMIT {FINDINGS_MAX}"""
     with duckdb.connect(config={"memory_limit": _MEMORY}) as connection:
-        sides = {"expected": sorted(expected.glob("*.parquet")), "found": sorted(found.glob("*.parquet"))}
+        folders = {"expected": expected, "found": found} | ({} if touched is None else {"touched": touched})
+        sides = {name: sorted(folder.glob("*.parquet")) for name, folder in folders.items()}
         confine(connection, files=chain(*sides.values()), folder=scratch)
         for name, files in sides.items():
             connection.read_parquet([str(file) for file in files]).create_view(name)
         counted = connection.sql("SELECT count(*) FROM expected").fetchall()[0][0]
         rows = connection.sql(sql).to_arrow_table().to_pylist()
     return counted, [_finding(shape, row) for row in rows]
+
+
+def _of_touched(shape: Shape) -> str:
+    keys = [f"c{place} IS NOT DISTINCT FROM k{part}" for part, place in enumerate(shape.found_key)]
+    return f"(SELECT found.* FROM found SEMI JOIN touched ON {' AND '.join(keys) or 'true'})"
 
 
 def _keyed(shape: Shape, side: str, key: tuple[int, ...] | None) -> str:

@@ -29,6 +29,11 @@ def name_of(table: TableSchema) -> str:
     return f"__table_{table.id}_{len(table.columns)}"
 
 
+def changed_name(table: TableSchema) -> str:
+    """The name of what has the changed rows of a table, as they were and as they became."""
+    return f"__changed_{table.id}_{len(table.columns)}"
+
+
 def _expanded(catalog: Catalog, view: ViewDefinition, tables: Tables) -> exp.Query:
     then, meant = catalog.as_of(view.id), dict(view.names)
     tree = sqlglot.parse_one(view.text, dialect=ViewSpark)

@@ -27,6 +27,7 @@ from viewkeeper.check.blocks import (
 )
 from viewkeeper.check.care import take_care
 from viewkeeper.check.expansion import Tables, name_of, spelled_out
+from viewkeeper.check.joinkeys import join_key
 from viewkeeper.model.schema import Column
 from viewkeeper.plan.nodes import TopNode
 
@@ -56,8 +57,8 @@ def question_for(catalog: Catalog, view: ViewDefinition, *, careful: bool) -> Qu
     if view.kind == "INDEX":
         return _index_question(catalog, view)
     tree, tables = spelled_out(catalog, view)
+    key, bounds = _ask_more(catalog, view, tree, tables)
     columns = {name: columns_named(tree, table.columns) for name, table in tables.items()}
-    key, bounds = _ask_more(view, tree, tables)
     blocks = blocks_of(tree, tables)
     is_near = any(block.rounded for block in blocks if not (bounds and block.tree is tree))
     for block in blocks:
@@ -87,21 +88,39 @@ def _doubt(catalog: Catalog, view: ViewDefinition, blocks: Sequence[Block], *, c
 
 
 def _index_question(catalog: Catalog, view: ViewDefinition) -> Question:
-    table = catalog.table_by_id(view.names[0][1]).as_of(view.id)
-    shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
-    sql = _numbered(view, exp.select(*shown).from_(exp.to_table(name_of(table))), None, {})
+    tree, tables = index_tree(catalog, view)
     names = {item.column.name for item in view.shown}
-    columns = {name_of(table): [column for column in table.columns if column.name in names]}
-    return Question(sql, {name_of(table): table}, columns, _shown_key(view), {}, is_near=False, doubt=None)
+    columns = {name: [one for one in table.columns if one.name in names] for name, table in tables.items()}
+    return Question(_numbered(view, tree, None, {}), tables, columns, _shown_key(view), {}, is_near=False, doubt=None)
 
 
-def _ask_more(view: ViewDefinition, tree: exp.Query, tables: Tables) -> tuple[tuple[int, ...] | None, dict[int, int]]:
+def index_tree(catalog: Catalog, view: ViewDefinition) -> tuple[exp.Query, Tables]:
+    """An index as a query over its table."""
+    table = catalog.table_by_id(view.names[0][1]).as_of(view.id)
+    source = exp.Table(this=exp.to_identifier(name_of(table), quoted=True))
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+    shown = [exp.column(item.column.name, quoted=True) for item in view.shown]
+    return exp.select(*shown).from_(source), {name_of(table): table}
+
+
+def keys_of(catalog: Catalog, view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
+    """The parts of a view's key as its only SELECT computes them; None where that is not known."""
+    shown = _shown_key(view)
+    if view.kind == "INDEX" or (view.kind == "DISTINCT" and block.tree.args.get("distinct")):
+        is_whole = shown is not None and len(block.tree.expressions) == len(view.shown)
+        return [block.tree.expressions[place].unalias() for place in shown or ()] if is_whole else None
+    return _keys(catalog, view, block)
+
+
+def _ask_more(
+    catalog: Catalog, view: ViewDefinition, tree: exp.Query, tables: Tables
+) -> tuple[tuple[int, ...] | None, dict[int, int]]:
     """Add the key and tolerances, where the outermost SELECT allows it; returns their indexes in the result."""
     if not isinstance(tree, exp.Select):
         return None, {}
     block, width = Block(tree, tables), len(view.shown)
     bounds = _bounds(view, block) if block.is_grouped and not tree.args.get("distinct") else {}
-    keys = _keys(view, block)
+    keys = _keys(catalog, view, block)
     more = [*(keys or ()), *bounds.values()]
     tree.set("expressions", [*tree.expressions, *(exp.alias_(part.copy(), f"__{i}") for i, part in enumerate(more))])
     behind = width + len(keys or ())
@@ -111,7 +130,7 @@ def _ask_more(view: ViewDefinition, tree: exp.Query, tables: Tables) -> tuple[tu
     return tuple(range(width, behind)), places
 
 
-def _keys(view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
+def _keys(catalog: Catalog, view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
     """The parts of the view's key as the block can select them; None where it cannot."""
     if any(block.tree.args.get(clause) for clause in ("distinct", "order", "limit")):
         return None
@@ -119,7 +138,9 @@ def _keys(view: ViewDefinition, block: Block) -> list[exp.Expression] | None:
         groups = list(dict.fromkeys(block.groups))
         return groups if len(groups) == len(view.node.key) else None
     source = block.tree.args["from_"].this
-    if block.joins or not isinstance(source, exp.Table) or source.args.get("joins") or len(view.needs) > 1:
+    if block.joins:
+        return join_key(catalog, view, block)
+    if not isinstance(source, exp.Table) or source.args.get("joins") or len(view.needs) > 1:
         return None
     if source.args["alias"].args.get("columns"):
         return None

@@ -6,7 +6,7 @@ was found wrong, and every wrong, missing or extra record is named by its view a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Views compared with their recomputation, as of one committed epoch."""
+    """Views compared with their recomputation, as of one committed epoch.
+
+    `since`: the views of which only those records were compared that changes after that epoch can have touched.
+    """
 
     ok: bool
     epoch: int
@@ -30,6 +33,7 @@ class CheckReport:
     records: int  # how many were compared
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()  # what was not compared, and why; not `ok` where it could not be judged, or is all
+    since: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.ok

@@ -1,6 +1,7 @@
 """Repairs: repair, rebuild and set-aside.
 
-In: a store's URL and names of views. Out: views whose records are right, what was done, and the rows that a view lacks.
+In: a store's URL and names of views. Out: views whose records are right, what was done, and the rows that a view lacks, tried
+again or dropped if asked.
 Always: a pipeline that runs does the work, and without one this process.
 """
 
@@ -18,9 +19,12 @@ from viewkeeper.cli.options import Json, JsonObject, Url
 from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report, tell_verdict, with_progress
+from viewkeeper.cli.values import read_json
+from viewkeeper.errors import InputError
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import RepairReport
+    from viewkeeper.client.database import Database
 
 
 def repair(
@@ -63,20 +67,57 @@ def rebuild(
 def set_aside(
     url: Url,
     view: Annotated[str, typer.Argument(metavar="VIEW", help="A view.", show_default=False)],
+    retry: Annotated[bool, typer.Option("--retry", help="Compute the rows again now, in one epoch.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Take the rows off the list until they change.")] = False,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="JSON", help="Only this row, by its key as it is listed.", show_default=False),
+    ] = None,
+    dropped: Annotated[bool, typer.Option("--dropped", help="Print rows that were dropped too.")] = False,
     json: Json = False,
 ) -> None:
-    """Print each row that a view sets aside because its SQL fails on it, with the reason.
+    """Print each row that a view sets aside because its SQL fails on it, with the reason; or retry or drop these rows.
 
-    A row is tried again whenever it changes: correct or delete it in its table. `rebuild` tries all rows again.
+    A row is tried again whenever it changes: correct or delete it in its table. `--retry` is for rows on which a newer version
+    no longer fails. A row that is dropped stays out of the view; list and `status` count it again when it changes.
     """
+    if retry and drop:
+        raise InputError("rows are tried again or dropped, not both", "leave one of them out")
+    if keys and not (retry or drop):
+        raise InputError("a key is for --retry or --drop", "add one of them")
+    if retry or drop:
+        _settle(url, view, keys, is_retry=retry, json=json)
+        return
     with open_database(url, read_only=True) as database:
-        found = database.set_aside(view)
+        found = database.set_aside(view, dropped=dropped)
         if json:
             for row in found:
                 print_json(asdict(row))
             return
-        rows = ((to_json_text(row.key), row.reason or "not known") for row in found)
+        rows = ((to_json_text(row.key), (row.reason or "not known") + "; dropped" * row.dropped) for row in found)
         print_rows(("row set aside", "reason"), rows)
+
+
+def _settle(url: str, view: str, texts: list[str] | None, *, is_retry: bool, json: bool) -> None:
+    with open_database(url) as database, quiet_java(), working("an epoch for rows set aside …"):
+        keys = None if texts is None else [_listed_key(database, view, text) for text in texts]
+        settle = database.retry_set_aside if is_retry else database.drop_set_aside
+        count, epoch = settle(view, keys), database.epoch
+    if json:
+        print_json({"view": view, "rows": count, "epoch": epoch})
+        return
+    what = "no longer fail" if is_retry else "are dropped"
+    print_text(f"{count:,} row{'s' * (count != 1)} of {view} {what}, epoch {epoch}", style="green")
+
+
+def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
+    """The key of a row set aside, which a user has copied from the list."""
+    given = read_json(text, "a key")
+    parts = given if isinstance(given, list) else [given]
+    for row in database.set_aside(view, dropped=True):
+        if read_json(to_json_text(row.key), "a key") == parts:
+            return row.key
+    raise InputError(f"view {view} has set no row {text} aside", "give the key as it is listed")
 
 
 def _print_repair(report: RepairReport) -> None:

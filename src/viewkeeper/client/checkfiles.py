@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.errors import InputError
-from viewkeeper.model.positions import Position
+from viewkeeper.model.positions import Position, Positions
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import decode_columns
 
@@ -53,6 +53,12 @@ class CheckFiles:
     def expected(self, view: ViewDefinition) -> Path:
         return self._folder / f"expected-{view.id}"
 
+    def changed(self, table: TableSchema) -> Path:
+        return self._folder / f"changed-{table.id}.parquet"
+
+    def touched(self, view: ViewDefinition) -> Path:
+        return self._folder / f"touched-{view.id}"
+
     def sides_of_delta(self, table: TableSchema) -> tuple[Path, Path]:
         """The rows of the base, and those of DELTA."""
         return self._folder / f"base-{table.id}", self._folder / f"delta-{table.id}"
@@ -60,18 +66,34 @@ class CheckFiles:
     def write(
         self,
         views: Iterable[ViewDefinition],
-        tables: Sequence[tuple[TableSchema, Sequence[Column]]],
+        tables: Iterable[tuple[TableSchema, Sequence[Column]]],
         deltas: Iterable[TableSchema],
     ) -> None:
         """Write all files; of a table that views of different ages read, the columns of the youngest."""
         for view in views:
             self._write_found(view)
         for table, columns in sorted(tables, key=lambda pair: len(pair[1])):
-            schema = pa.schema([(column.name, _aware(column)) for column in columns])
+            schema = _schema(columns)
             self._write(self.table(table), _decoded(table, columns, self._rows(table), schema), schema)
             self.table_bytes += self.table(table).stat().st_size
         for table in deltas:
             self._write_delta(table)
+
+    def write_changed(self, table: TableSchema, columns: Sequence[Column], start: Positions) -> int:
+        """Write the rows that changed after `start`, as they were and as they became; returns how many changes there are."""
+        count = 0
+
+        def images() -> Iterator[pa.RecordBatch]:
+            nonlocal count
+            for batch in self._changes(table, start, self._snapshot.horizon.positions):
+                count += len(batch)
+                for image in ("before", "after"):
+                    there = batch.filter(batch[image].is_valid())
+                    yield pa.record_batch([there["key"], there[image]], names=["key", "row"])
+
+        schema = _schema(columns)
+        self._write(self.changed(table), _decoded(table, columns, images(), schema), schema)
+        return count
 
     def _write_delta(self, table: TableSchema) -> None:
         """Both sides, without the rows that changed since the snapshot's epoch: the base no longer has those."""
@@ -113,11 +135,13 @@ class CheckFiles:
                 return
 
     def _changed_keys(self, table: TableSchema) -> pa.Array:
-        committed, found = self._snapshot.horizon.positions, [pa.array([], pa.binary())]
-        for stream, stop in self._store.ends().items():
-            changes = self._store.read_log(stream, committed.get(stream, Position(0)), stop)
-            found += [batch["key"] for changed, batch in changes if changed == table.id]
-        return pa.chunked_array(found).unique()
+        changes = self._changes(table, self._snapshot.horizon.positions, self._store.ends())
+        return pa.chunked_array([pa.array([], pa.binary()), *(batch["key"] for batch in changes)]).unique()
+
+    def _changes(self, table: TableSchema, start: Positions, stop: Positions) -> Iterator[pa.RecordBatch]:
+        for stream, end in stop.items():
+            changes = self._store.read_log(stream, start.get(stream, Position(0)), end)
+            yield from (batch for changed, batch in changes if changed == table.id)
 
     def _write(self, target: Path, batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema) -> None:
         try:
@@ -136,6 +160,10 @@ class CheckFiles:
         path = self._folder / name
         path.mkdir(exist_ok=True)
         return path
+
+
+def _schema(columns: Sequence[Column]) -> pa.Schema:
+    return pa.schema([(column.name, _aware(column)) for column in columns])
 
 
 def _aware(column: Column) -> pa.DataType:

@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +22,20 @@ from viewkeeper.check.questions import question_for
 from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.client.checkfiles import CheckFiles
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.judging import Case, Progress, Verdict, columns_read, judge
+from viewkeeper.client.judging import Case, Progress, TablesRead, Verdict, columns_read, judge
 from viewkeeper.client.session import Snapshot
-from viewkeeper.client.set_aside import degraded, set_aside
+from viewkeeper.client.set_aside import has_exceptions
+from viewkeeper.client.sincelast import since_last
 from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
-from viewkeeper.errors import PositionLost, StaleRead
+from viewkeeper.errors import InputError, PositionLost, StaleRead
 from viewkeeper.model import epochs
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.verdicts import Checked
 
 if TYPE_CHECKING:
-    from viewkeeper.catalog.catalog import ViewDefinition
     from viewkeeper.engine.session import SparkSession
+    from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.ports.store import Store
 
 _RETRIES_MAX = 2
@@ -42,20 +44,35 @@ _LEASE_SECONDS = 900.0  # of a pin: a dead reader does not hold anything back fo
 
 
 def check_views(
-    database: Connection, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None = None
+    database: Connection,
+    names: Sequence[str] | None,
+    spark: SparkSession | None,
+    progress: Progress | None = None,
+    *,
+    since: str | None = None,
 ) -> CheckReport:
-    """The report on the named views, or on all that are filled; `progress` gets how many of how many are judged."""
+    """The report on the named views, or on all that are filled; `progress` gets how many of how many are judged.
+
+    `since="last"`: of each view only what changes after its last check can have touched, where that can be told.
+    """
+    if since not in (None, "last"):
+        raise InputError(f"a check goes back to the last one, not to {since!r}", 'write since="last", or leave it out')
     catalog = database.catalog()
     for name in names or ():
         catalog.view(name)
     for _ in range(_RETRIES_MAX):
         with contextlib.suppress(PositionLost, StaleRead):  # a long check lost its state: judge a later epoch
-            return _check_once(database, names, spark, progress)
-    return _check_once(database, names, spark, progress)
+            return _check_once(database, names, spark, progress, is_whole=since is None)
+    return _check_once(database, names, spark, progress, is_whole=since is None)
 
 
 def _check_once(
-    database: Connection, names: Sequence[str] | None, spark: SparkSession | None, progress: Progress | None
+    database: Connection,
+    names: Sequence[str] | None,
+    spark: SparkSession | None,
+    progress: Progress | None,
+    *,
+    is_whole: bool,
 ) -> CheckReport:
     with contextlib.ExitStack() as stack:
         snapshot = stack.enter_context(Snapshot(database))
@@ -65,26 +82,60 @@ def _check_once(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
         files = CheckFiles(Path(folder), database.store, snapshot)
         cases, deltas = _cases(snapshot, names), _deltas(snapshot, names)
+        tables = columns_read(cases)
+        if not is_whole:
+            cases = _since_last(database.store, snapshot, files, cases, tables)
+        verdicts: dict[int, Verdict] = {case.view.id: Verdict() for case in cases if not case.is_touched}
+        touched = [case for case in cases if case.is_touched]
+        tables = {name: tables[name] for case in touched for name in case.question.tables}
         few_rows = database.store.bytes_used() < _FEW_ROWS_BYTES
-        session = _prepared(files, cases, deltas, spark, java_options=FEW_ROWS_JAVA_OPTIONS if few_rows else "")
-        verdicts: dict[int, Verdict] = {}
+        options = FEW_ROWS_JAVA_OPTIONS if few_rows else ""
+        session = _prepared(files, touched, tables, deltas, spark, java_options=options)
         if session is not None:
             stack.enter_context(_quiet(session) if spark is None else contextlib.nullcontext())
-            verdicts = judge(cases, snapshot.catalog, SparkRecompute(session, files.table_bytes), files, progress)
+            recompute = SparkRecompute(session, files.table_bytes)
+            verdicts |= judge(touched, tables, snapshot.catalog, recompute, files, progress)
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
         judged = {case.view.name for case in cases}
         unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
-    _remember(database.store, snapshot.epoch, [(case.view, verdicts[case.view.id]) for case in cases])
-    return _report(snapshot.epoch, {case.view.name: verdicts[case.view.id] for case in cases}, faults, unfilled)
+    _remember(database.store, snapshot, [(case, verdicts[case.view.id]) for case in cases])
+    return _report(snapshot.epoch, [(case, verdicts[case.view.id]) for case in cases], faults, unfilled)
 
 
-def _remember(store: Store, epoch: int, verdicts: Sequence[tuple[ViewDefinition, Verdict]]) -> None:
+def _since_last(
+    store: Store, snapshot: Snapshot, files: CheckFiles, cases: Sequence[Case], tables: TablesRead
+) -> list[Case]:
+    """The cases, those that can be judged by what changed marked so; and the changes, as files."""
+    found, start = since_last(store, snapshot, store.read_epoch_record().checked, cases)
+    read = {name for case in found if case.since is not None for name in case.question.tables}
+    changes = {name: files.write_changed(*tables[name], start) for name in sorted(read, key=_width)}
+    return [
+        case if case.since is None else replace(case, is_touched=any(changes[name] for name in case.question.tables))
+        for case in found
+    ]
+
+
+def _width(name: str) -> int:
+    """Of a table that views of different ages read, the columns of the youngest are written last, and stay."""
+    return int(name.rpartition("_")[2])
+
+
+def _remember(store: Store, snapshot: Snapshot, verdicts: Sequence[tuple[Case, Verdict]]) -> None:
     """Keep in the store what was found, for `status`; a store that cannot be written keeps nothing."""
-    now = store.now()
-    known = [(view, verdict) for view, verdict in verdicts if verdict.unknown is None]
-    checked = {int(view.node.table): Checked(epoch, now, len(verdict.findings)) for view, verdict in known}
-    if checked and store.is_writable:
-        store.change_epoch_record(lambda record: epochs.check(record, checked))
+    now, epoch, positions = store.now(), snapshot.epoch, snapshot.horizon.positions
+    known = [(case, len(verdict.findings)) for case, verdict in verdicts if verdict.unknown is None]
+
+    def remember(record: EpochRecord) -> EpochRecord:
+        checked = {}
+        for case, findings in known:
+            table = int(case.view.node.table)
+            before = record.checked.get(table)
+            whole = epoch if case.since is None else before.whole if before is not None else 0
+            checked[table] = Checked(epoch, now, findings, positions, whole)
+        return epochs.check(record, checked)
+
+    if known and store.is_writable:
+        store.change_epoch_record(remember)
 
 
 @contextlib.contextmanager
@@ -109,8 +160,7 @@ def _cases(snapshot: Snapshot, names: Sequence[str] | None) -> list[Case]:
     chosen = [catalog.view(name) for name in dict.fromkeys(names)] if names else catalog.views
     cases = []
     for view in [view for view in chosen if names or view.node.backfill in filled]:
-        has_troubles = bool(set_aside(snapshot, view).count or degraded(snapshot, view).count)
-        cases.append(Case(view, question_for(catalog, view, careful=False), has_troubles))
+        cases.append(Case(view, question_for(catalog, view, careful=False), has_exceptions(snapshot, view)))
     return cases
 
 
@@ -124,15 +174,16 @@ def _deltas(snapshot: Snapshot, names: Sequence[str] | None) -> list[TableSchema
 def _prepared(
     files: CheckFiles,
     cases: Sequence[Case],
+    tables: TablesRead,
     deltas: Sequence[TableSchema],
     spark: SparkSession | None,
     *,
     java_options: str,
 ) -> SparkSession | None:
     """Write the files while Spark starts; without a view there is no query for it."""
-    views, tables = [case.view for case in cases], columns_read(cases).values()
+    views = [case.view for case in cases]
     with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(files.write, views, list(tables), deltas)
+        written = pool.submit(files.write, views, tables.values(), deltas)
         try:
             session = spark or default_session(view_managers=2, java_options=java_options) if cases else None
             written.result()
@@ -176,18 +227,22 @@ def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:
 
 
 def _report(
-    epoch: int, verdicts: dict[str, Verdict], faults: Sequence[Finding], unfilled: Sequence[str]
+    epoch: int, verdicts: Sequence[tuple[Case, Verdict]], faults: Sequence[Finding], unfilled: Sequence[str]
 ) -> CheckReport:
-    known = {name: verdict for name, verdict in verdicts.items() if verdict.unknown is None}
+    known = {case.view.name: verdict for case, verdict in verdicts if verdict.unknown is None}
     notes = [
-        f"view {name} could not be judged, which says nothing against it: {verdict.unknown}"
-        for name, verdict in verdicts.items()
-        if name not in known
+        f"view {case.view.name} could not be judged, which says nothing against it: {verdict.unknown}"
+        for case, verdict in verdicts
+        if verdict.unknown is not None
     ]
     findings = (*(finding for verdict in known.values() for finding in verdict.findings), *faults)
     is_ok = not findings and not notes and bool(known or not unfilled)
+    notes += [
+        f"view {case.view.name} was checked as a whole: {case.why_whole}" for case, _ in verdicts if case.why_whole
+    ]
     if unfilled:
         verb = "is" if len(unfilled) == 1 else "are"
         notes.append(f"{', '.join(unfilled)} {verb} not filled yet, so not compared; a running pipeline fills views")
+    since = {case.view.name: case.since for case, _ in verdicts if case.since is not None and case.view.name in known}
     records = sum(verdict.records for verdict in known.values())
-    return CheckReport(is_ok, epoch, tuple(known), records, findings, tuple(notes))
+    return CheckReport(is_ok, epoch, tuple(known), records, findings, tuple(notes), since)

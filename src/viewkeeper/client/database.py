@@ -154,17 +154,20 @@ class Database(Connection):
         *,
         spark: SparkSession | None = None,
         progress: Callable[[int, int], None] | None = None,
+        since: Literal["last"] | None = None,
     ) -> CheckReport:
         """Compare views with their recomputation by Spark SQL, as of the committed epoch.
 
-        `progress` is called with how many views are judged, and how many there are.
+        `progress` is called with how many views are judged, and how many there are. With `since="last"` only the records
+        are compared that changes after the last check can have touched; the report tells which views were checked as a
+        whole even so, and why.
         """
         from viewkeeper.engine.session import require_spark
 
         require_spark()
         from viewkeeper.client.checking import check_views
 
-        return check_views(self, views, spark, progress)
+        return check_views(self, views, spark, progress, since=since)
 
     def repair(
         self,
@@ -197,10 +200,11 @@ class Database(Connection):
         self.require_writable()
         return rebuild_views(self, take_names("views", views), spark)
 
-    def set_aside(self, view: str) -> Iterator[AsideRow]:
+    def set_aside(self, view: str, *, dropped: bool = False) -> Iterator[AsideRow]:
         """Each row on which a view's SQL fails, with its key in the source and the reason; as of the committed epoch.
 
-        A row is tried again whenever it changes; `rebuild` tries all.
+        A row is tried again whenever it changes, and by `retry_set_aside`. With `dropped`, rows that `drop_set_aside` took
+        off the list are there too.
         """
         from functools import partial
 
@@ -209,7 +213,34 @@ class Database(Connection):
 
         with Snapshot(self) as snapshot:
             definition = snapshot.catalog.view(view)
-            yield from each_set_aside(snapshot, definition, partial(reason_of, self, definition))
+            why = partial(reason_of, self, definition)
+            yield from each_set_aside(snapshot, definition, why, with_dropped=dropped)
+
+    def retry_set_aside(
+        self, view: str, keys: Sequence[Sequence[object]] | None = None, *, spark: SparkSession | None = None
+    ) -> int:
+        """Compute rows that a view has set aside again, in one epoch: all that are listed, or those under these keys.
+
+        Returns how many of them no longer fail. A running pipeline does the work; without one it is done here.
+        """
+        return self._settle(view, keys, "retry", spark)
+
+    def drop_set_aside(
+        self, view: str, keys: Sequence[Sequence[object]] | None = None, *, spark: SparkSession | None = None
+    ) -> int:
+        """Take rows that a view has set aside off the list, until they change: all, or those under these keys.
+
+        They stay out of the view. Returns how many were dropped.
+        """
+        return self._settle(view, keys, "drop", spark)
+
+    def _settle(
+        self, view: str, keys: Sequence[Sequence[object]] | None, ending: str, spark: SparkSession | None
+    ) -> int:
+        from viewkeeper.client.asides import settle
+
+        self.require_writable()
+        return settle(self, view, keys, ending, spark)
 
     def status(self) -> Status:
         """Where the pipeline is, how far it lags, how much the log holds."""

@@ -8,13 +8,15 @@ the view.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+from viewkeeper.check.affected import restricted
 from viewkeeper.check.compare import Shape, compare
+from viewkeeper.check.expansion import changed_name
 from viewkeeper.check.questions import Question, question_for
 from viewkeeper.check.report import Finding
 from viewkeeper.errors import EpochFailed
@@ -30,11 +32,19 @@ _AT_ONCE = 3  # while Spark plans one query, its tasks run others
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A view to be judged. `has_troubles`: it has rows set aside or groups degraded, so it is queried with care."""
+    """A view to be judged. `has_troubles`: it has rows set aside or groups degraded, so it is queried with care.
+
+    `since`: only the records are compared that changes after that epoch can have touched, and `affected` is SQL for
+    their keys; `is_touched`: there are such changes. `why_whole`: why that was asked for and is not done.
+    """
 
     view: ViewDefinition
     question: Question
     has_troubles: bool
+    since: int | None = None
+    affected: str = ""
+    is_touched: bool = True
+    why_whole: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,10 @@ class Verdict:
     unknown: str | None = None
 
 
-def columns_read(cases: Sequence[Case]) -> dict[str, tuple[TableSchema, list[Column]]]:
+TablesRead = Mapping[str, tuple[TableSchema, list[Column]]]  # tables by their names in queries
+
+
+def columns_read(cases: Sequence[Case]) -> TablesRead:
     """The tables of all queries by their names there, with the columns that any of them refers to."""
     tables = {name: table for case in cases for name, table in case.question.tables.items()}
     named: dict[int, set[str]] = {table.id: {table.key[0]} for table in tables.values()}  # not empty: rows are counted
@@ -60,19 +73,27 @@ def columns_read(cases: Sequence[Case]) -> dict[str, tuple[TableSchema, list[Col
 
 
 def judge(
-    cases: Sequence[Case], catalog: Catalog, recompute: Recompute, files: CheckFiles, progress: Progress | None
+    cases: Sequence[Case],
+    tables: TablesRead,
+    catalog: Catalog,
+    recompute: Recompute,
+    files: CheckFiles,
+    progress: Progress | None,
 ) -> dict[int, Verdict]:
     """The verdicts by view; a result is compared, and deleted, while the next ones are computed."""
-    for name, (table, columns) in columns_read(cases).items():
+    changed = {name for case in cases if case.since is not None for name in case.question.tables}
+    for name, (table, columns) in tables.items():
         recompute.register(name, columns, files.table(table))
+        if name in changed:
+            recompute.register(changed_name(table), columns, files.changed(table))
     verdicts: dict[int, Verdict] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = {pool.submit(_answer, case, catalog, recompute, files): case for case in cases}
         try:
             for answer in as_completed(answers):
-                view = answers[answer].view
+                case, view = answers[answer], answers[answer].view
                 try:
-                    verdicts[view.id] = _verdict(view, answer.result(), files)
+                    verdicts[view.id] = _verdict(case, answer.result(), files)
                 except EpochFailed as error:
                     verdicts[view.id] = Verdict(unknown=error.fact)
                 if progress is not None:
@@ -86,20 +107,26 @@ def judge(
 
 def _answer(case: Case, catalog: Catalog, recompute: Recompute, files: CheckFiles) -> Question:
     """Run the query; returns the one that succeeded."""
-    target = files.expected(case.view)
+    target, touched = files.expected(case.view), f"touched_{case.view.id}"
+    if case.since is not None:
+        recompute.answer(case.affected, files.touched(case.view), touched)
+
+    def sql(question: Question) -> str:
+        return question.sql if case.since is None else restricted(question, touched)
+
     if not case.has_troubles:
         try:
-            recompute.answer(case.question.sql, target)
+            recompute.answer(sql(case.question), target)
             return case.question
         except EpochFailed:
             pass  # Spark evaluates what a view does not, and intermediate sums of integers may leave 64 bits
     careful = question_for(catalog, case.view, careful=True)
-    recompute.answer(careful.sql, target)
+    recompute.answer(sql(careful), target)
     return careful
 
 
-def _verdict(view: ViewDefinition, question: Question, files: CheckFiles) -> Verdict:
-    width = len(view.shown)
+def _verdict(case: Case, question: Question, files: CheckFiles) -> Verdict:
+    view, width = case.view, len(case.view.shown)
     shape = Shape(
         view=view.name,
         values=[item.column.name for item in view.shown],
@@ -109,9 +136,10 @@ def _verdict(view: ViewDefinition, question: Question, files: CheckFiles) -> Ver
         bounds=question.bounds,
         is_near=question.is_near,
     )
-    records, findings = compare(shape, files.expected(view), files.found(view), files.scratch)
+    touched = None if case.since is None else files.touched(view)
+    records, findings = compare(shape, files.expected(view), files.found(view), files.scratch, touched)
     if findings and question.doubt is not None:
         raise EpochFailed(question.doubt)
-    for path in (files.expected(view), files.found(view)):
+    for path in (files.expected(view), files.found(view), *([touched] if touched else [])):
         shutil.rmtree(path)
     return Verdict(records, tuple(findings))

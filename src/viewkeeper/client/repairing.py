@@ -7,7 +7,6 @@ written for readers is one epoch (repair), or one change of the catalog (rebuild
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,12 +16,12 @@ from viewkeeper.catalog.twins import Ending, sharing_records, with_twins
 from viewkeeper.check.report import RepairReport
 from viewkeeper.client.checking import check_views, delta_label
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.pipeline import Pipeline
+from viewkeeper.client.finishing import finish
 from viewkeeper.client.row_values import key_bytes
 from viewkeeper.client.standby import own_now
 from viewkeeper.client.views import why_stopped
 from viewkeeper.coordinator.anew import start_views_anew
-from viewkeeper.errors import EpochFailed, InputError, NotReady, PipelineRunning, PositionLost, StaleRead
+from viewkeeper.errors import EpochFailed, InputError, NotReady, PositionLost
 from viewkeeper.model.writes import RowWrites
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.verdicts import Repaired
-
-_POLL_SECONDS = 0.02
-_STUCK_SECONDS = 300.0  # without a step of the pipeline
 
 
 def repair_views(
@@ -67,7 +63,7 @@ def _repaired(database: Connection, names: Sequence[str], spark: SparkSession | 
     if not names:
         return {}
     backfill = _request(database, names, "repair")
-    _finish(database, backfill, spark)
+    finish(database, lambda: _is_pending(database, backfill), spark)
     catalog, record = database.catalog(), database.store.read_epoch_record()
     done = [(view, record.repaired.get(view.node.table)) for view in catalog.views]
     mine = {view.name: one for view, one in done if one is not None and one.backfill == backfill}
@@ -95,11 +91,11 @@ def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSessio
         raise InputError("no view is named", "name the views to rebuild")
     backfill = _request(database, names, "rebuild")
     try:
-        _finish(database, backfill, spark)
+        finish(database, lambda: _is_pending(database, backfill), spark)
         is_rebuilt = {backfill}
     except PositionLost:
         own_now(database.store.claim(take_over=False), lambda _: start_views_anew(database.store))[0].release()
-        _finish(database, backfill, spark)
+        finish(database, lambda: _is_pending(database, backfill), spark)
         is_rebuilt = set(database.store.read_epoch_record().filled)
     rebuilt = tuple(sorted(view.name for view in database.catalog().views if view.node.backfill in is_rebuilt))
     if not rebuilt:
@@ -135,27 +131,6 @@ def _request(database: Connection, names: Sequence[str], ending: Ending) -> int:
 
     database.change_catalog(change)
     return backfill
-
-
-def _finish(database: Connection, backfill: int, spark: SparkSession | None) -> None:
-    """Return once the twins are done with; the pipeline that runs does it, or else this process."""
-    seen, since = None, time.monotonic()
-    while _is_pending(database, backfill):
-        if database.store.claimed_by() is None:
-            try:
-                with Pipeline(
-                    database, view_managers=2, spark=spark, take_over=False, changes_per_epoch=None
-                ) as pipeline:
-                    pipeline.run_available()
-                continue
-            except PipelineRunning:
-                pass  # another one was faster
-        record = database.store.read_epoch_record()
-        if (progress := (record.last, record.committed)) != seen:
-            seen, since = progress, time.monotonic()
-        if time.monotonic() > since + _STUCK_SECONDS:
-            raise StaleRead("the pipeline of this store does not go on", "start it: the request waits for it")
-        time.sleep(_POLL_SECONDS)
 
 
 def _is_pending(database: Connection, backfill: int) -> bool:

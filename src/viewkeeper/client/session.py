@@ -89,8 +89,11 @@ class Snapshot:
 
     def keys_of(self, table: int) -> Iterator[bytes]:
         """The keys of the records of an auxiliary table, in order."""
-        partitions = range(self._database.store.partitions)
-        return (key for key, _ in self._held.scan(partitions, table, b"", None))
+        return (key for key, _ in self.pairs_of(table))
+
+    def pairs_of(self, table: int) -> Iterator[tuple[bytes, bytes]]:
+        """The keys and rows of the records of an auxiliary table, in order."""
+        return self._held.scan(range(self._database.store.partitions), table, b"", None)
 
     def close(self) -> None:
         self._held.close()

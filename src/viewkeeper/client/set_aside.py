@@ -1,7 +1,8 @@
 """Set aside: rows set aside, and groups whose value does not fit.
 
 In: an open store and a committed epoch. Out: how many there are, and their keys. Always: both are records of auxiliary
-tables, maintained by the same epochs, so a row or group leaves the list with the epoch that repairs it.
+tables, maintained by the same epochs, so a row or group leaves the list with the epoch that repairs it. Rows that an operator
+has dropped are not told of.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from viewkeeper.model.asides import DROPPED
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.values import from_stored
 
 if TYPE_CHECKING:
-    from viewkeeper.catalog.catalog import Exceptions, ViewDefinition
+    from viewkeeper.catalog.catalog import Catalog, Exceptions, ViewDefinition
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.schema import TableId
 
@@ -37,10 +39,11 @@ NONE = Listed(0, ())
 
 @dataclass(frozen=True, slots=True)
 class AsideRow:
-    """A row on which a view's SQL fails: its key in the source, and why, where that is known."""
+    """A row on which a view's SQL fails: its key in the source, and why, where that is known. `dropped`: by an operator."""
 
     key: tuple[object, ...]
     reason: str | None
+    dropped: bool = False
 
 
 def set_aside(
@@ -51,23 +54,24 @@ def set_aside(
     `why` is called, with the table that lists a row, for the reason of those that are shown.
     """
     return _together(
-        _listed(snapshot.keys_of(listed.table), listed.key, partial(why, listed.table) if why else None)
-        for listed in _exceptions(snapshot, view, "aside")
+        _listed(listed_rows(snapshot, listed.table), listed.key, partial(why, listed.table) if why else None)
+        for listed in exceptions_of(snapshot.catalog, view, "aside")
     )
 
 
 def each_set_aside(
-    snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None]
+    snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None], *, with_dropped: bool
 ) -> Iterator[AsideRow]:
-    """All rows that a view sets aside, each with its reason."""
-    for listed in _exceptions(snapshot, view, "aside"):
-        for key in snapshot.keys_of(listed.table):
-            yield AsideRow(_decoded(listed.key, key), why(listed.table, key))
+    """All rows that a view sets aside, each with its reason; those that were dropped if these are asked for."""
+    for listed in exceptions_of(snapshot.catalog, view, "aside"):
+        for key, row in snapshot.pairs_of(listed.table):
+            if with_dropped or row != DROPPED:
+                yield AsideRow(_decoded(listed.key, key), why(listed.table, key), row == DROPPED)
 
 
 def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
     """The groups with a value that does not fit its type and reads NULL."""
-    lists = _exceptions(snapshot, view, "degraded")
+    lists = exceptions_of(snapshot.catalog, view, "degraded")
     return _together(_listed(_own_keys(snapshot, view, listed), listed.key) for listed in lists)
 
 
@@ -83,9 +87,19 @@ def _own_keys(snapshot: Snapshot, view: ViewDefinition, listed: Exceptions) -> I
             yield key
 
 
-def _exceptions(snapshot: Snapshot, view: ViewDefinition, kind: str) -> list[Exceptions]:
+def has_exceptions(snapshot: Snapshot, view: ViewDefinition) -> bool:
+    """Whether a row is set aside, dropped or not, or a group degraded."""
     nodes = snapshot.catalog.stored(view)
-    return [listed for node in nodes for listed in node.exceptions if listed.kind == kind]
+    return any(True for node in nodes for listed in node.exceptions for _ in snapshot.keys_of(listed.table))
+
+
+def listed_rows(snapshot: Snapshot, table: int, *, with_dropped: bool = False) -> Iterator[bytes]:
+    """The keys of rows that a list holds; without those that an operator has dropped, unless these are asked for."""
+    return (key for key, row in snapshot.pairs_of(table) if with_dropped or row != DROPPED)
+
+
+def exceptions_of(catalog: Catalog, view: ViewDefinition, kind: str) -> list[Exceptions]:
+    return [listed for node in catalog.stored(view) for listed in node.exceptions if listed.kind == kind]
 
 
 def _together(lists: Iterable[Listed]) -> Listed:

@@ -32,7 +32,7 @@ from viewkeeper.model.verdicts import Repaired
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan, unfilled
-from viewkeeper.plan.repairs import done_with, due_repair, repair_plan
+from viewkeeper.plan.repairs import aside_plan, asides_done_with, done_with, due_aside, due_repair, repair_plan
 from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
@@ -105,11 +105,12 @@ class Coordinator:
         return record
 
     def has_reached(self, goal: Positions) -> bool:
-        """Whether `goal` is committed, nothing is in flight, every view is filled and no repair is due."""
+        """Whether `goal` is committed, nothing is in flight, every view is filled and nothing that was asked for is due."""
         record = self._store.read_epoch_record()
         catalog = Catalog.from_json(self._store.read_catalog())
         is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
-        is_done = record.inflight is None and due_repair(catalog, record) is None
+        is_asked = due_repair(catalog, record) is not None or due_aside(catalog, record) is not None
+        is_done = record.inflight is None and not is_asked
         return is_done and is_filled and covers(record.positions, goal)
 
     def close(self) -> None:
@@ -175,8 +176,8 @@ class Coordinator:
         change.
         """
         self._require_same_log(record)
-        if (repair := self._plan_repair(record)) is not None:
-            return repair
+        if (asked := self._plan_repair(record)) is not None:
+            return asked
         is_read, known = True, None
         while True:
             # what nobody reads can be skipped at once
@@ -201,16 +202,20 @@ class Coordinator:
         return steps.Planned(stop, self._planned[0] if self._planned else "", chunks, views, has_work)
 
     def _plan_repair(self, record: EpochRecord) -> steps.Planned | None:
-        """An epoch without changes, which compares views with their twins; None when none is due."""
+        """An epoch without changes, which compares views with their twins, or does what was asked for rows set aside."""
         catalog = Catalog.from_json(self._store.read_catalog())
-        due = due_repair(catalog, record)
-        if due is None:
+        repair, aside = due_repair(catalog, record), due_aside(catalog, record)
+        if repair is not None:
+            plan, number = repair_plan(catalog, repair), repair.backfill
+        elif aside is not None:
+            plan, number = aside_plan(catalog, record, aside), aside.id
+        else:
             return None
         failpoint("repair.due")
-        self._keep_plan(repair_plan(catalog, due))
+        self._keep_plan(plan)
         views = frozenset(view.node.table for view in catalog.kept)
         stop = Cut(record.positions, record.stamp, 0)
-        return steps.Planned(stop, self._planned[0] if self._planned else "", (), views, True, due.backfill)
+        return steps.Planned(stop, self._planned[0] if self._planned else "", (), views, True, number)
 
     def _begin(self, planned: steps.Planned) -> steps.Fact:
         owner = self._state.owner
@@ -259,10 +264,11 @@ class Coordinator:
         owner, checksums = self._state.owner, self._store.checksums(epoch.stop.positions)
         catalog = Catalog.from_json(self._store.read_catalog())
         tables = frozenset(number for node in catalog.nodes for number in (node.table, node.backfill))
-        repairs = self._plan_of(epoch).repairs
-        repaired = _repaired(catalog, repairs, epoch, ran.counts, self._store.now()) if repairs else {}
+        plan = self._plan_of(epoch)
+        repaired = _repaired(catalog, plan.repairs, epoch, ran.counts, self._store.now()) if plan.repairs else {}
+        aside = plan.aside.id if plan.aside else 0
         record = swap_record(
-            self._store, lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired)
+            self._store, lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired, aside)
         )
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
@@ -284,11 +290,12 @@ class Coordinator:
         return 0 if scaling is None or scaling.bounds.is_fixed else self._store.waiting(record.positions).changes
 
     def _replace_views(self, record: EpochRecord) -> None:
-        """Between two epochs: replace views by their replacements that are filled, and drop twins that are done with."""
+        """Between two epochs: replace views by their replacements that are filled, drop twins and requests that are done."""
 
         def change(catalog: Catalog) -> Catalog:
             changed = catalog.with_replaced(record.filled, record.committed)
-            return changed.without_twins(done_with(changed, record), record.committed)
+            changed = changed.without_twins(done_with(changed, record), record.committed)
+            return changed.without_asides(asides_done_with(changed, record))
 
         catalog = Catalog.from_json(self._store.read_catalog())
         if change(catalog) is not catalog:

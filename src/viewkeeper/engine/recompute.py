@@ -53,9 +53,11 @@ class SparkRecompute:
         fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in columns)
         self._session.read.schema(fields).parquet(file.as_uri()).createOrReplaceTempView(name)
 
-    def answer(self, sql: str, target: Path) -> None:
+    def answer(self, sql: str, target: Path, name: str | None = None) -> None:
         try:
             self._session.sql(sql).write.mode("overwrite").parquet(target.as_uri())
+            if name is not None:
+                self._session.read.parquet(target.as_uri()).createOrReplaceTempView(name)
         except Exception as error:
             if "CANCELLED" in str(error):  # by an interrupt: no more queries follow
                 raise InputError("Spark's jobs were cancelled", "run it again") from error

@@ -34,7 +34,7 @@ class Inflight:
     aborted: tuple[int, ...]
     chunks: tuple[Chunk, ...]  # rows that fill views in this epoch
     indexed: frozenset[int] = frozenset()  # tables for which the epoch indexes the records it writes
-    repair: int = 0  # the backfill of the twins that the epoch compares views with, if it does that
+    repair: int = 0  # the backfill of the twins that the epoch compares views with, or the request for rows set aside
     anew: int = 0  # views start anew with this epoch: it finds no record of an earlier one
 
     def to_json(self) -> dict:
@@ -74,6 +74,7 @@ class EpochRecord:
     keeping: Keeping = field(default_factory=Keeping)
     checked: dict[int, Checked] = field(default_factory=dict)  # table of a view's own node -> its last check
     repaired: dict[int, Repaired] = field(default_factory=dict)  # the same -> its last repair
+    aside: int = 0  # the last request for rows set aside that was done
     anew: int = 0  # the epoch with which views last started anew, because changes were lost
 
     @staticmethod
@@ -108,7 +109,7 @@ def begin(
 ) -> EpochRecord:
     """Epoch last + 1 over (committed, stop]; `chunks` are the rows that fill views, `views` the tables they show.
 
-    `repair`: the backfill of the twins that it compares views with.
+    `repair`: the backfill of the twins that it compares views with, or the request for rows set aside that it does.
     """
     _require_owner(record, owner)
     if record.inflight:
@@ -131,10 +132,11 @@ def commit(
     checksums: dict[Stream, int],
     tables: frozenset[int],
     repaired: Mapping[int, Repaired] = MappingProxyType({}),
+    aside: int = 0,
 ) -> EpochRecord:
     """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist.
 
-    `repaired`: what it did in the views that it put right.
+    `repaired`: what it did in the views that it put right. `aside`: the request for rows set aside that it did.
     """
     _require_owner(record, owner)
     inflight = record.inflight
@@ -161,6 +163,7 @@ def commit(
         stopped={table: reason for table, reason in record.stopped.items() if table in tables},
         checked={table: one for table, one in record.checked.items() if table in tables},
         repaired={table: one for table, one in (record.repaired | dict(repaired)).items() if table in tables},
+        aside=max(record.aside, aside),
         inflight=None,
         keeping=record.keeping.committed(epoch, inflight.stop.stamp),
     )

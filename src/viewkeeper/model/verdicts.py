@@ -6,16 +6,24 @@ view that is rebuilt or created anew has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from viewkeeper.model.positions import Positions
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A view was compared with its recomputation as of `epoch`, at the instant `stamp`; `findings` records differed."""
+    """A view was compared with its recomputation as of `epoch`, at the instant `stamp`; `findings` records differed.
+
+    `positions` are those of the epoch. `whole`: the epoch as of which all records were last compared; after it only those
+    that changes can have touched. A store of an earlier version knows neither.
+    """
 
     epoch: int
     stamp: int
     findings: int
+    positions: Positions = field(default_factory=dict)
+    whole: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
+from viewkeeper.model.asides import DROPPED, AsideRequest
 from viewkeeper.model.counts import Counts, Kinds, add_up
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.operators.apply import Changes
+from viewkeeper.operators.asides import list_events, listed_keys
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input
 from viewkeeper.operators.contributions import first_contribution
@@ -103,6 +105,8 @@ def read_split(
     reader = _SplitReader(store, plan, epoch, split, collector)
     if plan.repairs:
         counts = reader.read_differences()
+    elif plan.aside is not None:
+        counts = reader.read_aside(plan.aside)
     else:
         counts = reader.read_changes() if split.chunk is None else reader.read_rows(epoch.chunks[split.chunk])
     failpoint("split.read")
@@ -160,6 +164,37 @@ class _SplitReader:
             if isinstance(node, AggregateNode) and node.always and opening_chunk(epoch, node.backfill) == split.chunk:
                 self.collector.add(node.table, GROUPS, first_contribution(node))
         return Counts(rows_read=count)
+
+    def read_aside(self, request: AsideRequest) -> Counts:
+        """Rows that are listed as set aside: as they are in their source, as if they came now; or marked as dropped.
+
+        The view does not have them, so that nothing goes for them. What still fails is listed again.
+        """
+        reader = self.plan.edge_with_aside(request.table)
+        node, number = reader
+        with blamed(node.table):
+            keys, source = listed_keys(self.store, request, self.epoch), node.edges[number].source
+            if request.ending == "drop":
+                self.collector.add(
+                    node.table, Channel("aside", number), list_events(node.edges[number].key, keys, DROPPED)
+                )
+                return Counts(rows_read=len(keys))
+            self.collector.add(node.table, Channel("aside", number), list_events(node.edges[number].key, keys, None))
+            for rows in self._source_rows(source):
+                if len(mine := rows.filter(pc.is_in(rows["key"], value_set=keys))):
+                    delta = delta_of_rows(self.plan.schema(source), mine, _wanted([reader]))
+                    self.collector.add_delta([reader], delta)
+        return Counts(rows_read=len(keys))
+
+    def _source_rows(self, source: int) -> Iterator[pa.RecordBatch]:
+        """All rows of a source, as of the epoch before."""
+        epoch, stored = self.epoch, self.plan.stored_in(source)
+        if stored is None:
+            for part in self.store.parts(source):
+                yield from self.store.scan_as_of(source, part, epoch.start)
+            return
+        for partition in range(self.store.partitions):
+            yield from self.store.scan_versions(partition, stored, epoch.epoch - 1, epoch.aborted)
 
     def read_differences(self) -> Counts:
         """What is to be put right in the tables of a repair, in one partition."""

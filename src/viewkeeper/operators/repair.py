@@ -38,7 +38,7 @@ class RepairOperator(Operator[RepairNode]):
 def differences(store: VersionedTables, node: RepairNode, partition: int, epoch: Inflight) -> pa.Table:
     """The events (key, hash, ord, row) that put a partition of the table right."""
     found, right = (_records(store, partition, table, epoch) for table in (node.table, node.twin))
-    events = list(_of_groups(node, found, right) if node.slots else _of_records(found, right))
+    events = list(_of_groups(node, found, right) if node.slots else _of_records(found, right, node.is_list))
     columns = {
         "key": pa.array([key for key, _ in events], pa.binary()),
         "hash": pa.array(np.full(len(events), partition, np.uint32)),  # records go where they were found
@@ -53,9 +53,9 @@ def _records(store: VersionedTables, partition: int, table: int, epoch: Inflight
         yield from zip(batch["key"].to_pylist(), batch["row"].to_pylist(), strict=True)
 
 
-def _of_records(found: Iterable[Record], right: Iterable[Record]) -> Iterator[Event]:
+def _of_records(found: Iterable[Record], right: Iterable[Record], keys_alone: bool = False) -> Iterator[Event]:
     for key, old, new in _matched(found, right):
-        if old != new:
+        if (old is None) != (new is None) if keys_alone else old != new:
             yield key, new
 
 

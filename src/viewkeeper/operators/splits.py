@@ -22,7 +22,7 @@ _NONE, _FIRST = Stream(""), Position(0)
 class Split:
     """A range (start, stop] of a stream; or, with `chunk`, the rows of a key range with low < key <= high.
 
-    In an epoch of repairs: a partition, `part`.
+    In an epoch of repairs: a partition, `part`. In one for rows set aside: all of these.
     """
 
     number: int
@@ -40,8 +40,8 @@ def plan_splits(
     log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int, partitions: int = 0
 ) -> list[Split]:
     """The input work of an epoch; each stream's range is cut in about `pieces`."""
-    splits = [Split(part, part=part) for part in range(partitions if plan.repairs else 0)]
-    if plan.reads_log(epoch.chunks):
+    splits = [Split(part, part=part) for part in range(partitions if plan.repairs else 1 if plan.aside else 0)]
+    if plan.reads_log(epoch.chunks) and not plan.aside:
         for stream, stop in sorted(epoch.stop.positions.items()):
             start = epoch.start.get(stream, _FIRST)
             borders = log.pieces(stream, start, stop, count=pieces) if start < stop else []

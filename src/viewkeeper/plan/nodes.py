@@ -384,13 +384,15 @@ class RepairNode:
     """A table whose records are put right: those that differ from their twins, and no others.
 
     `group` and `slots`, where not 0: the table is a PRE-AGGREGATION, with that group key and so many slots. How its
-    values are divided into blocks depends on their history, so groups are compared, not blocks.
+    values are divided into blocks depends on their history, so groups are compared, not blocks. `is_list`: it lists rows
+    set aside, some of them dropped, so only keys are compared.
     """
 
     table: TableId
     twin: TableId
     group: tuple[Column, ...] = ()
     slots: int = 0
+    is_list: bool = False
 
     @property
     def gives(self) -> TableId:

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.plain import from_plain, remembered, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
@@ -24,12 +25,13 @@ class PhysicalPlan:
     """All nodes of one epoch, and the base tables they read.
 
     δ needs no node: a table with a DELTA goes through it first; any other table's log holds a row before and after.
-    An epoch of `repairs` does nothing else: it reads no log and fills no view.
+    An epoch of `repairs`, or of a request for rows set `aside`, does nothing else: it reads no log and fills no view.
     """
 
     tables: tuple[TableSchema, ...]
     nodes: tuple[Node, ...]
     repairs: tuple[RepairNode, ...] = ()
+    aside: AsideRequest | None = None
 
     @property
     def deltas(self) -> tuple[DeltaNode, ...]:
@@ -66,6 +68,10 @@ class PhysicalPlan:
     def readers(self, source: int) -> list[tuple[Node, int]]:
         """The readers of a table or a node: a node, and which of its edges."""
         return [(node, i) for node in self.nodes for i, edge in enumerate(node.edges) if edge.source == source]
+
+    def edge_with_aside(self, table: int) -> tuple[Node, int]:
+        """The node, and the index of its edge, that lists rows set aside in `table`."""
+        return next((node, i) for node in self.nodes for i, edge in enumerate(node.edges) if edge.aside == table)
 
     def sources_of(self, backfill: int, filled: Collection[int] = ()) -> tuple[int, ...]:
         """The sources of a backfill's rows, in the order they were made: base tables, and nodes that are `filled`.
@@ -130,14 +136,16 @@ class PhysicalPlan:
 
     def to_json(self) -> dict[str, object]:
         plain = {"tables": to_plain(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
-        return plain | ({"repairs": to_plain(self.repairs)} if self.repairs else {})
+        more = {"repairs": to_plain(self.repairs)} if self.repairs else {}
+        return plain | more | ({"aside": to_plain(self.aside)} if self.aside else {})
 
     @staticmethod
     @remembered("plan")
     def from_json(value: dict) -> PhysicalPlan:
         tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
         repairs = tuple(from_plain(RepairNode, node) for node in value.get("repairs", ()))
-        return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]), repairs)
+        aside = from_plain(AsideRequest, value["aside"]) if "aside" in value else None
+        return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]), repairs, aside)
 
 
 def node_to_json(node: Node) -> dict[str, object]:

@@ -1,21 +1,25 @@
-"""Repairs: the plan of an epoch that puts records right.
+"""Repairs: the plan of an epoch that puts records right, or does what was asked for rows set aside.
 
-In: a catalog, and the state of its nodes in the epoch record. Out: a physical plan of repairs, and of which backfill. Always:
-pure; a repair is due once its twins are filled, and done once.
+In: a catalog, and the state of its nodes in the epoch record. Out: a physical plan of repairs, and of which backfill, or of a
+request. Always: pure; a repair is due once its twins are filled, and done once; so is a request, once all views are filled.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from viewkeeper.catalog.catalog import with_dependents
 from viewkeeper.catalog.define import lower
+from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import placed_nodes
 from viewkeeper.plan.nodes import AggregateNode, RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan, unfilled
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ViewDefinition
+    from viewkeeper.model.asides import AsideRequest
     from viewkeeper.model.epochs import EpochRecord
 
 
@@ -53,15 +57,40 @@ def done_with(catalog: Catalog, record: EpochRecord) -> frozenset[int]:
     return frozenset(done.intersection(twin.node.backfill for twin in twins))
 
 
+def due_aside(catalog: Catalog, record: EpochRecord) -> AsideRequest | None:
+    """The next request for rows set aside, once all views are filled: until then a view may not have those rows yet."""
+    if unfilled(catalog, filled=record.filled, stopped=record.stopped):
+        return None
+    done = asides_done_with(catalog, record)
+    return next((request for request in catalog.asides if request.id not in done), None)
+
+
+def asides_done_with(catalog: Catalog, record: EpochRecord) -> frozenset[int]:
+    """The requests that are done, or that cannot be: what they are for is stopped or dropped."""
+    lists = {one.table: node.table for node in catalog.nodes for one in node.exceptions}
+    gone = with_dependents(catalog.nodes, record.stopped)
+    return frozenset(
+        request.id
+        for request in catalog.asides
+        if request.id <= record.aside or request.table not in lists or lists[TableId(request.table)] in gone
+    )
+
+
+def aside_plan(catalog: Catalog, record: EpochRecord, request: AsideRequest) -> PhysicalPlan:
+    """All nodes: rows that no longer fail go through those that read them."""
+    return replace(physical_plan(catalog, stopped=record.stopped), aside=request)
+
+
 def repair_plan(catalog: Catalog, due: DueRepair) -> PhysicalPlan:
     """Each table of the views' nodes, with its twin."""
     found: dict[int, RepairNode] = {}
+    lists = {one.table for node in catalog.nodes for one in node.exceptions if one.kind == "aside"}
     for view, twin in due.pairs:
         slots = _slots(catalog, view)
         for node, copy in zip(catalog.stored(view), catalog.stored(twin), strict=True):
             for table, other in zip(node.tables, copy.tables, strict=True):
                 group, count = slots.get(table, ((), 0))
-                found[table] = RepairNode(table, other, group, count)
+                found[table] = RepairNode(table, other, group, count, table in lists)
     return PhysicalPlan((), (), tuple(found.values()))
 
 

@@ -16,8 +16,8 @@ class Recompute(Protocol):
         """Make columns of a file readable in SQL as the table `name`."""
         ...
 
-    def answer(self, sql: str, target: Path) -> None:
-        """Write the result of Spark SQL text as Parquet files in `target`.
+    def answer(self, sql: str, target: Path, name: str | None = None) -> None:
+        """Write the result of Spark SQL text as Parquet files in `target`, readable in SQL as `name` if one is given.
 
         May be called by several threads at once. Raises EpochFailed where there is no result, and InputError where it
         was cancelled.
