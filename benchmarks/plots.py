@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import timelines
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -299,4 +301,7 @@ _DRAWINGS: dict[str, Callable[[Mapping], Figure]] = {
     "memory": _memory,
     "epoch_steps": _epoch_steps,
     "dashboards": _dashboards,
+    "manager_kills": lambda figures: timelines.manager_kills(figures, _new),
+    "manager_scaling": lambda figures: timelines.manager_scaling(figures, _new),
+    "node_changes": lambda figures: timelines.node_changes(figures, _new),
 }
