@@ -119,10 +119,10 @@ def session_with(slots: int) -> SparkSession:
 
 
 def by_second(moments: Sequence[float], amounts: Sequence[int], began: float, seconds: float) -> list[int]:
-    """How much there was in each whole second from `began` on."""
-    places = np.floor(np.asarray(moments) - began).astype(int)
-    within = (places >= 0) & (places < int(seconds))
-    return np.bincount(places[within], np.asarray(amounts)[within], int(seconds)).astype(int).tolist()
+    """How much was done in each whole second from `began` on; what is told at once was done evenly since the time before."""
+    borders = began + np.arange(int(seconds) + 1)
+    done = np.interp(borders, moments, np.cumsum(amounts))
+    return np.diff(done).round().astype(int).tolist()
 
 
 def longest_pause(moments: Sequence[float], began: float, ended: float) -> float:

@@ -43,6 +43,7 @@ class Options:
     part_seconds: float = 20.0
     kill_seconds: float = 10.0
     rate: float = 10_000.0
+    hot_share: float = 0.8
     quick: bool = False
 
     def workload(self, distribution: str = "uniform") -> Workload:

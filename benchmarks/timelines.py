@@ -27,7 +27,7 @@ def manager_kills(figures: Mapping, new: New) -> Figure:
     for number, moment in enumerate(figures["killed"]["killed_at"]):
         axes.axvline(moment, color=_RED, linestyle=":", linewidth=1, label="" if number else "a manager is killed")
     axes.set_title(f"killed / none: {figures['ratio']:.2f}; views right at the end", fontsize=10, loc="left")
-    return _finished(picture, axes, "changes committed in a second", "seconds of each kind")
+    return _finished(picture, axes, "changes per second", "seconds of each kind")
 
 
 def manager_scaling(figures: Mapping, new: New) -> Figure:
@@ -42,7 +42,7 @@ def manager_scaling(figures: Mapping, new: New) -> Figure:
     read = figures["snapshots"]
     told = f"{read['reads']:,} snapshots of {read['epochs']:,} epochs read meanwhile, {read['wrong']} wrong"
     axes.set_title(told, fontsize=10, loc="left", pad=10)
-    return _finished(picture, axes, "changes committed in a second", "seconds")
+    return _finished(picture, axes, "changes per second", "seconds")
 
 
 def node_changes(figures: Mapping, new: New) -> Figure:
@@ -60,7 +60,7 @@ def node_changes(figures: Mapping, new: New) -> Figure:
     pauses = ", ".join(f"{part['longest_pause_seconds']:.1f}" for part in parts)
     rates.set_title(f"longest without a commit, in turn: {pauses} s", fontsize=9.5, loc="left", pad=10)
     lags.set_title("how far the views are behind", fontsize=9.5, loc="left", pad=10)
-    _finished(picture, rates, "changes in a second", "seconds")
+    _finished(picture, rates, "changes per second", "seconds")
     lags.set_ylabel("changes (lower is better)")
     lags.set_xlabel("seconds")
     lags.set_ylim(0, 1.15 * lags.get_ylim()[1])

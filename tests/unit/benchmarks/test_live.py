@@ -91,10 +91,10 @@ def test_a_change_that_is_out_of_order_or_lost_is_found_in_the_log(db: vk.Databa
 
 
 def test_commits_are_counted_by_the_second_and_the_longest_pause_is_found() -> None:
-    moments, changes = [9.5, 10.1, 10.9, 12.5, 14.0], [1, 2, 3, 4, 5]
+    moments, changes = [9.0, 10.5, 11.0, 13.0, 13.5], [7, 15, 3, 40, 8]
 
-    assert live_run.by_second(moments, changes, 10.0, 4.0) == [5, 0, 4, 0]
-    assert live_run.longest_pause(moments, 10.0, 14.5) == 1.6
+    assert live_run.by_second(moments, changes, 10.0, 4.0) == [8, 20, 20, 8]
+    assert live_run.longest_pause(moments, 10.0, 14.5) == 2.0
 
 
 def test_epochs_are_no_larger_than_the_table() -> None:
