@@ -39,6 +39,10 @@ QUESTIONS = {
     "cost_ranking": "of two plans for the same views, does the cost model name the cheaper one?",
     "visibility": "how long until a single put is seen in a view?",
     "planted_errors": "does a check find 1,000 planted errors, and a repair put them right, while writes go on?",
+    "manager_kills": "throughput while one of four view managers is killed every ten seconds, against none killed",
+    "manager_scaling": "throughput with 1, 2, 4 and 2 view managers in turn, and is each state that a reader sees right?",
+    "manager_skew": "how uneven is the work of managers when most changes are under one first key part?",
+    "node_changes": "a node added and removed under load: writes, lag, and is any row lost or out of order?",
     "idle_cost": "what does a pipeline use that has nothing to do?",
 }
 
@@ -86,7 +90,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    told = "\n".join(f"  {name:14} {question}" for name, question in QUESTIONS.items())
+    told = "\n".join(f"  {name:16} {question}" for name, question in QUESTIONS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Questions about ViewKeeper's speed; all of them when none is named.\n\n" + told,
@@ -140,6 +144,11 @@ _SIZES = {
     "puts": "of visibility and dashboards",
     "gets": "of reads, in each round",
     "rounds": "of reads",
+    "live_rows": "of manager_kills, manager_scaling, manager_skew and node_changes",
+    "hot_share": "of the changes of manager_skew",
+    "part_seconds": "of each part of manager_kills, manager_scaling and node_changes",
+    "kill_seconds": "from kill to kill, in manager_kills",
+    "rate": "changes that node_changes writes in a second, at most",
     "seconds": "of idle_cost, and of each part of put_latency",
 }
 

@@ -39,6 +39,11 @@ class Options:
     join_rows: int = 100_000
     join_changes: int = 20_000
     ratio_changes: int = 200_000
+    live_rows: int = 100_000
+    part_seconds: float = 20.0
+    kill_seconds: float = 10.0
+    rate: float = 10_000.0
+    hot_share: float = 0.8
     quick: bool = False
 
     def workload(self, distribution: str = "uniform") -> Workload:
@@ -66,5 +71,9 @@ class Options:
             join_rows=min(self.join_rows, 2_000),
             join_changes=min(self.join_changes, 1_000),
             ratio_changes=min(self.ratio_changes, 5_000),
+            live_rows=min(self.live_rows, 5_000),
+            part_seconds=3.0,
+            kill_seconds=1.5,
+            rate=min(self.rate, 2_000.0),
             quick=True,
         )

@@ -14,65 +14,31 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import IO
 
 import viewkeeper as vk
-from benchmarks.results import ROOT
+from benchmarks import beside
+from benchmarks.beside import READY, Process
 from viewkeeper.events import Committed, Event
 
-READY = "ready"
 _PATIENCE_SECONDS = 120.0
-
-
-@dataclass(slots=True)
-class Process:
-    """A pipeline's process: its pid, and after it ended what it told."""
-
-    started: subprocess.Popen[str]
-    told: dict = field(default_factory=dict)
-
-    @property
-    def pid(self) -> int:
-        return self.started.pid
-
-    def wait(self) -> dict:
-        """What it told at its end; an error when it failed."""
-        output, _ = self.started.communicate()
-        if self.started.returncode:
-            raise RuntimeError(f"the pipeline's process ended with {self.started.returncode}")
-        self.told = json.loads(output.splitlines()[-1])
-        return self.told
 
 
 def start(url: str, mode: str, *, view_managers: int, changes_per_epoch: int | None = None) -> Process:
     """Start the process; it has said `ready` when this returns."""
-    command = [sys.executable, "-m", "benchmarks.pipeline_process", url, mode, "--view-managers", str(view_managers)]
-    command += ["--changes-per-epoch", str(changes_per_epoch)] if changes_per_epoch else []
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    started = subprocess.Popen(command, text=True, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=nowhere)
-    _await_ready(started.stdout)
-    return Process(started)
+    return beside.start("pipeline_process", *_arguments(url, mode, view_managers, changes_per_epoch))
 
 
 @contextmanager
 def serving(url: str, *, view_managers: int, changes_per_epoch: int | None = None) -> Iterator[Process]:
     """A pipeline that keeps running while the block does."""
-    process = start(url, "serve", view_managers=view_managers, changes_per_epoch=changes_per_epoch)
-    try:
+    arguments = _arguments(url, "serve", view_managers, changes_per_epoch)
+    with beside.beside("pipeline_process", *arguments, stderr=subprocess.DEVNULL) as process:
         yield process
-        process.wait()
-    finally:
-        if process.started.poll() is None:
-            process.started.kill()
-            process.started.wait()
 
 
-def _await_ready(output: IO[str] | None) -> None:
-    for line in output or ():
-        if line.strip() == READY:
-            return
-    raise RuntimeError("the pipeline's process ended before it was ready")
+def _arguments(url: str, mode: str, view_managers: int, changes_per_epoch: int | None) -> list[object]:
+    size = ["--changes-per-epoch", changes_per_epoch] if changes_per_epoch else []
+    return [url, mode, "--view-managers", view_managers, *size]
 
 
 def main(arguments: list[str]) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import timelines
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -260,6 +262,24 @@ def _dashboards(figures: Mapping) -> Figure:
     return picture
 
 
+def _manager_skew(figures: Mapping) -> Figure:
+    """The busiest manager's share, with shards whole and divided."""
+    title = f"{figures['hot_share']:.0%} of the changes under one first key part"
+    picture, panels = _new(title, figures, 12, 4.4, panels=2)
+    names = list(figures["views"])
+    for axes, (measure, unit) in zip(panels, (("rows", "rows of input"), ("cpu", "CPU seconds")), strict=True):
+        series = [[figures["views"][name][state][measure] for name in names] for state in ("whole", "divided")]
+        wrapped = [name.replace(" by ", "\nby ") for name in names]
+        _grouped_bars(axes, wrapped, series, ("shards whole", "hot shards divided, by what was measured"), "{:.1f}")
+        axes.axhline(1, color="#555555", linestyle=":", linewidth=1)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.set_ylabel("busiest manager / mean (1 is even)")
+        axes.set_title(unit, fontsize=10)
+    handles, labels = panels[0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return picture
+
+
 def _grouped_bars(
     axes: Axes,
     groups: Sequence[str],
@@ -299,4 +319,8 @@ _DRAWINGS: dict[str, Callable[[Mapping], Figure]] = {
     "memory": _memory,
     "epoch_steps": _epoch_steps,
     "dashboards": _dashboards,
+    "manager_kills": lambda figures: timelines.manager_kills(figures, _new),
+    "manager_scaling": lambda figures: timelines.manager_scaling(figures, _new),
+    "manager_skew": _manager_skew,
+    "node_changes": lambda figures: timelines.node_changes(figures, _new),
 }

@@ -63,6 +63,21 @@ def memory_of(root: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def workers_at_work(root: int) -> list[int]:
+    """The Python workers of a driver that have a core now: those that Spark's daemon, a child of the JVM, forked."""
+    stats = _read_stats()
+    jvms = {pid for pid in _family(stats, root) if stats[pid][0] == _JVM}
+    daemons = {pid for pid, stat in stats.items() if stat[1] in jvms and stat[0] != _JVM}
+    return [pid for pid, stat in stats.items() if stat[1] in daemons and _is_running(pid)]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
+    except OSError:
+        return False  # it has ended
+
+
 def _family(stats: dict[int, tuple[str, int, float, int, float]], root: int) -> list[int]:
     """`root` and its descendants."""
     family = {root}

@@ -21,7 +21,7 @@ from viewkeeper.operators.exchange import InProcess, run_here
 from viewkeeper.operators.inputs import read_split
 from viewkeeper.operators.messages import Message, encode, from_batch, in_pieces, to_batch
 from viewkeeper.operators.program import EpochProgram, StagePart
-from viewkeeper.operators.receipts import require_all
+from viewkeeper.operators.receipts import Receipt, require_all
 from viewkeeper.operators.splits import plan_splits
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
@@ -60,12 +60,15 @@ class ManagersRunner:
         self._settings = settings or WorkSettings()
         self._exchange = ShuffledExchange(store, seed, arrange)
         self.managers = managers
+        self.divided: frozenset[int] = frozenset()
+        self.receipts: list[Receipt] = []  # of the last epoch
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        program = EpochProgram.of(
-            self._store, plan, epoch, owners_of_shards(self._store.partitions, self.managers), self._settings
-        )
-        return require_all(program.tasks, self._exchange.run(program))
+        owners = owners_of_shards(self._store.partitions, self.managers)
+        program = EpochProgram.of(self._store, plan, epoch, owners, self._settings, divided=self.divided)
+        got = list(self._exchange.run(program))
+        self.receipts = [one for one in got if isinstance(one, Receipt)]
+        return require_all(program.tasks, got)
 
 
 class ShuffledExchange(InProcess):

@@ -3,7 +3,7 @@
 In: the number of partitions and of managers. Out: an owner for each shard. Always: shares differ by at most one shard; adding
 a manager to n moves about 1/(n+1) of the keys, all of them to the new one, and none between two that were there before (paper
 1, section 3.2: consistent hashing; a fixed number of shards makes the balance exact). Up to one manager for each partition,
-shards are whole partitions, and no two managers write to one.
+shards are whole partitions, and no two managers write to one, unless a hot one is divided (`balance`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from viewkeeper.coordinator.balance import Balance
 from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.engine.failures import translate
 from viewkeeper.engine.pace import Pace
@@ -20,7 +21,7 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
 from viewkeeper.operators.exchange import run_here
 from viewkeeper.operators.program import EpochProgram
-from viewkeeper.operators.receipts import require_all
+from viewkeeper.operators.receipts import require_all, rows_of_all
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EngineSettings
@@ -46,6 +47,7 @@ class SparkRunner:
         self.settings = settings or EngineSettings()
         self._work_here = 0
         self._pace = Pace()
+        self._balance = Balance()
         self.view_managers = view_managers
 
     def scale(self, managers: int) -> None:
@@ -71,8 +73,12 @@ class SparkRunner:
         from viewkeeper.engine.exchange import SparkExchange  # with PySpark
 
         owners = owners_of_shards(self._store.partitions, self.view_managers)
-        program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work)
-        return require_all(program.tasks, SparkExchange(session, self._store).run(program))
+        divided = self._balance.divided(owners)
+        program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work, divided=divided)
+        got = list(SparkExchange(session, self._store).run(program))
+        counts = require_all(program.tasks, got)
+        self._balance = self._balance.after(len(owners), rows_of_all(got))
+        return counts
 
     def _is_small(self, work: int) -> bool:
         return work <= self.settings.small_work_max and self._pace.is_better_here(work, self.view_managers)

@@ -19,6 +19,8 @@ from viewkeeper.errors import InvariantBroken
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.keybatches import hash_all
+from viewkeeper.model.ragged import Ragged
 from viewkeeper.operators.apply import Applier
 from viewkeeper.operators.blame import blamed
 from viewkeeper.operators.channels import Channel, Input
@@ -28,7 +30,7 @@ from viewkeeper.operators.messages import Message
 from viewkeeper.operators.receipts import Failure, Receipt, Task
 from viewkeeper.operators.registry import OPERATORS
 from viewkeeper.operators.splits import Split, plan_splits
-from viewkeeper.plan.nodes import AppliedNode, DeltaNode, RepairNode
+from viewkeeper.plan.nodes import AppliedNode, DeltaNode, Node, RepairNode, TopNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
@@ -45,6 +47,7 @@ class EpochProgram:
     splits: tuple[Split, ...]
     owners: tuple[int, ...]  # the manager of each shard
     settings: WorkSettings
+    divided: frozenset[int] = frozenset()  # shards whose keys are shared out among all managers
 
     @staticmethod
     def of(
@@ -53,9 +56,11 @@ class EpochProgram:
         epoch: Inflight,
         owners: Sequence[int],
         settings: WorkSettings,
+        *,
+        divided: frozenset[int] = frozenset(),
     ) -> EpochProgram:
         splits = plan_splits(store, plan, epoch, pieces=max(owners) + 1, partitions=store.partitions)
-        return EpochProgram(plan, epoch, tuple(splits), tuple(owners), settings)
+        return EpochProgram(plan, epoch, tuple(splits), tuple(owners), settings, divided)
 
     @property
     def managers(self) -> int:
@@ -109,9 +114,10 @@ class EpochProgram:
                 raise InvariantBroken("the last stage gave something to one after it")
             yield from self._addressed(given)
         counts = replace(part.counts, apply_seconds=time.thread_time() - started)
+        rows = rows_by_shard(self._divisible(inputs, stage), len(self.owners))
         del inputs, part
         failpoint("task.applied")
-        yield Message(manager, Receipt(Task(stage, manager), counts))
+        yield Message(manager, Receipt(Task(stage, manager), counts, rows))
 
     def _guarded(self, messages: Iterator[Message]) -> Iterator[Message]:
         """The messages; if an error ends them early, every manager is notified."""
@@ -122,12 +128,19 @@ class EpochProgram:
             yield from (Message(manager, failure) for manager in range(self.managers))
 
     def _addressed(self, inputs: Iterable[Input]) -> Iterator[Message]:
+        whole = _undivided(self.plan.nodes)
         for table, channel, rows in inputs:
-            for manager, mine in split_by_manager(rows, self.owners):
+            divided = frozenset() if table in whole else self.divided
+            for manager, mine in split_by_manager(rows, self.owners, divided):
                 yield Message(manager, Input(table, channel, mine))
 
     def _owned(self, manager: int) -> tuple[bool, ...]:
-        return tuple(owner == manager for owner in self.owners)
+        return tuple(owner == manager or shard in self.divided for shard, owner in enumerate(self.owners))
+
+    def _divisible(self, inputs: Iterable[Input], stage: int) -> Iterator[Input]:
+        """The input of the stage that goes by keys."""
+        tables = {node.table for node in self.stages[stage - 1]} - _undivided(self.plan.nodes)
+        return (one for one in inputs if one.table in tables)
 
 
 @dataclass(slots=True)
@@ -187,15 +200,46 @@ def _blamed_for(node: AppliedNode) -> AbstractContextManager[None]:
     return blamed(node.twin if isinstance(node, RepairNode) else node.table)
 
 
-def split_by_manager(table: pa.Table, owners: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
-    """A channel's input by the manager that owns each record's shard; `owners[shard]` is a manager."""
+def split_by_manager(
+    table: pa.Table, owners: Sequence[int], divided: frozenset[int] = frozenset()
+) -> Iterator[tuple[int, pa.Table]]:
+    """A channel's input by the manager that owns each record's shard; `owners[shard]` is a manager.
+
+    In a divided shard each key has a manager: that of a group or of a join key where the record belongs to one, so that all
+    that is computed together meets.
+    """
     if max(owners) == 0:
         if len(table):
             yield 0, table
         return
-    managers = np.asarray(owners)[np.asarray(table["hash"]) % len(owners)]
+    shards = np.asarray(table["hash"]) % len(owners)
+    managers = np.asarray(owners)[shards]
+    if divided and (chosen := np.flatnonzero(np.isin(shards, list(divided)))).size:
+        # the remainder is the shard itself where a key has one part
+        managers[chosen] = hashes_of_units(table.take(pa.array(chosen))) // len(owners) % (max(owners) + 1)
     for manager in np.unique(managers):
         yield int(manager), table.filter(pa.array(managers == manager))
+
+
+def hashes_of_units(table: pa.Table) -> np.ndarray:
+    """Of each row of a channel's input, the hash of its group or join key (`size` bytes of the key), or of its key."""
+    keys = Ragged.from_arrow(table["key"])
+    if "size" in table.column_names:
+        keys = keys.cut(np.zeros(len(keys), np.int64), np.asarray(table["size"]).astype(np.int64))
+    return hash_all(keys)
+
+
+def rows_by_shard(inputs: Iterable[Input], shards: int) -> dict[int, int]:
+    """How many rows of input each shard has."""
+    found = np.zeros(shards, np.int64)
+    for one in inputs:
+        found += np.bincount(np.asarray(one.rows["hash"]) % shards, minlength=shards)
+    return {int(shard): int(found[shard]) for shard in np.flatnonzero(found)}
+
+
+def _undivided(nodes: Iterable[Node]) -> set[int]:
+    """The tables of nodes whose records are neighbours by their order, whatever their keys."""
+    return {node.table for node in nodes if isinstance(node, TopNode)}
 
 
 def _by_channel(inputs: Iterable[Input]) -> dict[Channel, list[pa.Table]]:

@@ -7,7 +7,7 @@ receipts of all its tasks, and without a failure (R18a).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +22,7 @@ from viewkeeper.errors import (
     ViewFailed,
     ViewKeeperError,
 )
-from viewkeeper.model.counts import Counts
+from viewkeeper.model.counts import Counts, add_up
 from viewkeeper.model.plain import from_plain, to_plain
 
 _MOST_TELLING = (Fenced, ViewFailed, EpochTooLarge, StoreError, ViewKeeperError)
@@ -38,10 +38,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A task is done, and all its output has been sent."""
+    """A task is done, and all its output has been sent; `rows` of input by shard show how even the shares are."""
 
     task: Task
     counts: Counts
+    rows: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +101,8 @@ def require_all(tasks: Collection[Task], got: Iterable[Receipt | Failure]) -> Co
         named = ", ".join(f"{task.number} of stage {task.stage}" for task in sorted(missing, key=attrgetter("stage")))
         raise EpochFailed(f"receipts are missing of tasks {named}", "the epoch stays in flight and is run again")
     return Counts.total(receipt.counts for receipt in receipts.values())
+
+
+def rows_of_all(got: Iterable[Receipt | Failure]) -> dict[int, int]:
+    """The rows of input by shard of all tasks."""
+    return add_up([{}, *(one.rows for one in got if isinstance(one, Receipt))])

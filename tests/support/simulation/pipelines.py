@@ -197,7 +197,10 @@ class Runner:
         store, managers = world.store, world.random.choice((0, 0, 1, 3, 11))
         settings = SMALL if world.chance(0.3) else WorkSettings()
         owners = owners_of_shards(store.partitions, managers) if managers else [0] * store.partitions
-        program = EpochProgram.of(store, plan, epoch, owners, settings)
+        divided = frozenset(shard for shard in range(len(owners)) if managers and epoch.epoch >> shard % 8 & 1)
+        program = EpochProgram.of(store, plan, epoch, owners, settings, divided=divided)
+        if divided:
+            world.note("runs with divided shards")
         exchange = ShuffledExchange(store, world.random.random(), None) if managers else InProcess(store)
         world.note(f"runs by {managers} managers")
         return require_all(program.tasks, exchange.run(Twinned(world, program, self._pipelines.tasks)))

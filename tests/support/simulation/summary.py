@@ -33,7 +33,7 @@ HAPPENS = (
     *("lost", "late", "twice", "silent", "doubled", "pipelines without an answer", "statements without an answer"),
     *("snapshots read", "changes replayed", "followers lost", "states compared"),
     *("tables compared with those of a new store", "runs by 0 managers", "runs by 1 managers", "runs by 3 managers"),
-    "runs by 11 managers",
+    *("runs by 11 managers", "runs with divided shards"),
     *(f"view {name}" for name in KINDS),
 )
 # Points that a schedule does not pass, and the tests that do.
