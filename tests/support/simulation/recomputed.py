@@ -6,6 +6,7 @@ nothing of the product is asked; an answer that was given once is given again, a
 
 from __future__ import annotations
 
+import atexit
 from collections import Counter
 from collections.abc import Sequence
 
@@ -108,6 +109,7 @@ class _Oracle:
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
+        atexit.register(self._connection.close)
         self._connection.execute("PRAGMA disable_optimizer")  # it takes longer than so few rows
         self._tables = [_Rows(columns) for columns in COLUMNS.values()]
         for name, rows in zip(COLUMNS, self._tables, strict=True):
