@@ -106,25 +106,21 @@ class _Statements:
 
     def __init__(self) -> None:
         self._connection = connect(optimizes=False)
-        self._busy = threading.Lock()
         self._kept: OrderedDict[tuple, tuple[duckdb.DuckDBPyConnection, dict[str, _Fed]]] = OrderedDict()
 
     def run(self, sql: str, relations: Mapping[str, pa.Table | pa.RecordBatch]) -> pa.Table:
-        with self._busy:
-            cursor, fed = self._planned(sql, relations)
-            try:
-                for name, rows in relations.items():
-                    fed[name].rows = rows
-                return cursor.execute("EXECUTE planned").to_arrow_table()
-            finally:
-                for one in fed.values():
-                    one.rows = None
+        cursor, fed = self._planned(sql, relations)
+        try:
+            for name, rows in relations.items():
+                fed[name].rows = rows
+            return cursor.execute("EXECUTE planned").to_arrow_table()
+        finally:
+            for one in fed.values():
+                one.rows = None
 
     def close(self) -> None:
-        """Close all cursors, unless their thread is running one."""
-        if self._busy.acquire(blocking=False):
-            for cursor, _ in self._kept.values():
-                cursor.close()
+        for cursor, _ in self._kept.values():
+            cursor.close()
 
     def _planned(
         self, sql: str, relations: Mapping[str, pa.Table | pa.RecordBatch]
@@ -176,7 +172,7 @@ os.register_at_fork(
 
 @atexit.register
 def _end() -> None:
-    """Threads of Py4J end meanwhile, and DuckDB would abort on what they free; but it would tell of cursors as of leaks."""
+    """Threads of Py4J end meanwhile, and DuckDB would abort on what they free; cursors of this one would be told as leaks."""
     _INHERITED.extend(_ALL)
-    for own in _INHERITED:
+    if (own := getattr(_LOCAL, "own", None)) is not None:
         own.statements.close()
