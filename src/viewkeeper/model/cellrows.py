@@ -7,11 +7,11 @@ merges do not matter. A put that is older than what hides it stays hidden, even 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.model.keyorder import order_of_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
@@ -38,15 +38,14 @@ class CellRows:
         return self.stamps.shape[1]
 
     @staticmethod
-    def of_writes(
-        columns: int, column: np.ndarray, kind: np.ndarray, stamp: np.ndarray, order: np.ndarray, value: pa.Array
-    ) -> CellRows:
-        """One row for each write."""
-        shape = columns, len(column)
+    def of_writes(columns: int, writes: pa.RecordBatch) -> CellRows:
+        """One row for each write: (`column`, `kind`, `stamp`, `order`, `value`)."""
+        column, kind, stamp, order = (np.asarray(writes[name]) for name in ("column", "kind", "stamp", "order"))
         here = column == np.arange(columns)[:, None]
         puts = here & (kind == PUT)
+        places = np.arange(len(column))
         return CellRows(
-            tuple(value.take(pa.array(np.arange(shape[1]), mask=~row)) for row in puts),
+            tuple(writes["value"].take(pa.array(places, mask=~row)) for row in puts),
             np.where(puts, stamp, NEVER),
             np.where(puts, order, NEVER),
             np.where(here & (kind == HIDE), stamp, NEVER),
@@ -85,6 +84,16 @@ class CellRows:
         )
         return CellRows(values, stamps, orders, np.maximum.reduceat(self.hidden[:, order], starts, axis=1))
 
+    def merged_with(self, other: CellRows) -> CellRows:
+        """What both say of the same rows."""
+        later = (other.stamps > self.stamps) | ((other.stamps == self.stamps) & (other.orders > self.orders))
+        values = tuple(
+            pc.if_else(pa.array(chosen), new, old)
+            for chosen, new, old in zip(later, other.values, self.values, strict=True)
+        )
+        stamps, orders = np.where(later, other.stamps, self.stamps), np.where(later, other.orders, self.orders)
+        return CellRows(values, stamps, orders, np.maximum(self.hidden, other.hidden))
+
     @property
     def seen(self) -> tuple[pa.Array, ...]:
         """The values of each column that a reader sees; NULL where there is none."""
@@ -98,15 +107,6 @@ def state_columns(columns: int) -> tuple[Column, ...]:
     """The columns in which what is known of a row is stored."""
     numbers = [Column(f"{name}{i}", BIGINT) for name in ("stamp", "order", "hidden") for i in range(columns)]
     return (*(Column(f"value{i}", BINARY) for i in range(columns)), *numbers)
-
-
-def concat(parts: Sequence[CellRows]) -> CellRows:
-    """The rows of all parts, one after the other."""
-    values = tuple(pa.concat_arrays(column) for column in zip(*(part.values for part in parts), strict=True))
-    stamps, orders, hidden = (
-        np.concatenate([getattr(part, name) for part in parts], axis=1) for name in ("stamps", "orders", "hidden")
-    )
-    return CellRows(values, stamps, orders, hidden)
 
 
 def merge_by_key(keys: pa.Array, rows: CellRows, groups: np.ndarray) -> tuple[np.ndarray, CellRows]:

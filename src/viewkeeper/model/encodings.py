@@ -7,17 +7,14 @@ value can be written in several ways ("7", "07").
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.errors import InputError
 from viewkeeper.model.ragged import Ragged
-from viewkeeper.model.types import SqlType
+from viewkeeper.model.types import Encoding, SqlType
 
-Encoding = Literal["text", "bytes"]
 _WIDE = {"INT": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8", "BOOLEAN": "u1"}  # as HBase's Bytes.toBytes writes them
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.model.cellrows import HIDE, PUT, CellRows, concat, merge_by_key
+from viewkeeper.model.cellrows import HIDE, PUT, CellRows, merge_by_key
+from viewkeeper.ports.log import CELLS_SCHEMA
 
 COLUMNS = 3
+SCHEMA = CELLS_SCHEMA.remove(0)
 Write = tuple[bytes, int, int, int, int, bytes | None]  # key, column, kind, stamp, order, value
 
 
@@ -46,9 +48,15 @@ def read(writes: list[Write]) -> dict[bytes, list[bytes | None]]:
 
 
 def rows_of(writes: list[Write]) -> tuple[pa.Array, CellRows]:
-    keys, column, kind, stamp, order, value = zip(*writes, strict=True)
-    numbers = map(np.array, (column, kind, stamp, order))
-    return pa.array(keys, pa.binary()), CellRows.of_writes(COLUMNS, *numbers, pa.array(value, pa.binary()))
+    names = ("key", "column", "kind", "stamp", "order", "value")
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, write, strict=True)) for write in writes], SCHEMA)
+    return batch["key"], CellRows.of_writes(COLUMNS, batch)
+
+
+def together(parts: list[tuple[pa.Array, CellRows]]) -> tuple[pa.Array, CellRows]:
+    """All rows, one after the other."""
+    keys, rows = zip(*parts, strict=True)
+    return pa.concat_arrays(keys), CellRows.decode(COLUMNS, pa.concat_arrays([part.encode() for part in rows]))
 
 
 def merged(keys: pa.Array, rows: CellRows) -> tuple[pa.Array, CellRows]:
@@ -70,7 +78,7 @@ def test_writes_in_any_order_grouping_and_number_show_what_a_reader_of_the_base_
     draw.shuffle(told)
     borders = sorted({0, len(told), *(draw.randrange(len(told)) for _ in range(draw.randint(0, 5)))})
     parts = [merged(*rows_of(told[low:high])) for low, high in pairwise(borders)]
-    keys, rows = merged(pa.concat_arrays([keys for keys, _ in parts]), concat([rows for _, rows in parts]))
+    keys, rows = merged(*together(parts))
 
     assert shown(keys, rows) == read(writes)
     assert keys.to_pylist() == sorted(read(writes))
@@ -83,8 +91,17 @@ def test_writes_in_any_order_grouping_and_number_show_what_a_reader_of_the_base_
 def test_what_nothing_is_known_of_shows_nothing() -> None:
     rows = CellRows.decode(COLUMNS, pa.nulls(2, pa.binary()))
     assert [column.to_pylist() for column in rows.seen] == [[None, None]] * COLUMNS
-    some, other = rows_of([(b"k", 0, PUT, 5, 1, b"v")])
-    assert shown(*merged(pa.concat_arrays([some, pa.array([b"k", b"l"])]), concat([other, rows]))) == {
+    both = together([rows_of([(b"k", 0, PUT, 5, 1, b"v")]), (pa.array([b"k", b"l"]), rows)])
+    assert shown(*merged(*both)) == {
         b"k": [b"v", None, None],
         b"l": [None] * COLUMNS,
     }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_states_of_the_same_rows_are_merged_like_their_writes(seed: int) -> None:
+    draw = random.Random(seed)
+    writes = [(b"k", *write[1:]) for write in drawn_writes(draw, 30)]
+    cut = draw.randint(1, 29)
+    (_, first), (_, second), (_, whole) = (merged(*rows_of(some)) for some in (writes[:cut], writes[cut:], writes))
+    assert first.merged_with(second).encode() == whole.encode() == second.merged_with(first).encode()
