@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.errors import InputError
+from viewkeeper.model.images import image_batch
 from viewkeeper.model.positions import Position, Positions
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import decode_columns
@@ -122,7 +124,8 @@ class CheckFiles:
                 yield from self._store.scan_as_of(table.id, part, horizon.positions)
         else:
             for partition in range(self._store.partitions):
-                yield from self._store.scan_versions(partition, table.delta, self._snapshot.epoch, horizon.aborted)
+                rows = self._store.scan_versions(partition, table.delta, self._snapshot.epoch, horizon.aborted)
+                yield from map(partial(image_batch, table), rows) if table.foreign else rows
 
     def _base_rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """Batches of (key, row) as they are now, at least one."""

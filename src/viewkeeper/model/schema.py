@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
-from viewkeeper.model.types import SqlType, parse_type
+from viewkeeper.model.types import Encoding, SqlType, parse_type
 
 TableId = NewType("TableId", int)
 
@@ -37,10 +37,27 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """Where a foreign table keeps a column, and how: `family` and `qualifier` name the cell in each row."""
+
+    family: str
+    qualifier: str
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column."""
+
+    table: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
     """A base table: all columns in declared order, and the names of the key columns in key order.
 
-    `delta` is the table of its DELTA, where the log has no before-images.
+    `delta` is the table of its DELTA, where the log has no before-images; a `foreign` table always has one.
     """
 
     id: TableId
@@ -48,6 +65,7 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     delta: TableId | None = None
+    foreign: Foreign | None = None
 
     @property
     def key_columns(self) -> tuple[Column, ...]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from viewkeeper.errors import UnsupportedSql
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Encoding = Literal["text", "bytes"]  # of a value in a cell of a foreign table: see `encodings`
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,17 +47,18 @@ class Changes:
     """Records before and after."""
 
     found: Found
+    before: pa.Array
     after: pa.Array
 
     def table(self) -> tuple[pa.Table, np.ndarray]:
         """Those that differ, as (position, key, before, after), and their partitions."""
         found = self.found
-        changed = np.flatnonzero(differs(found.rows, self.after))
+        changed = np.flatnonzero(differs(self.before, self.after))
         chosen = pa.array(changed)
         columns = {
             "position": pa.array(np.arange(len(changed))),
             "key": found.input["key"].combine_chunks().take(chosen),
-            "before": found.rows.take(chosen),
+            "before": self.before.take(chosen),
             "after": self.after.take(chosen),
         }
         return pa.table(columns), np.asarray(found.versions.partitions)[changed]
@@ -99,7 +100,7 @@ class Applier:
         chosen = np.flatnonzero(differs(versions.rows, rows) & ~versions.applied)
         written = rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))
         self._writes.append(VersionWrite(table, versions, chosen, written))
-        return Changes(found, rows)
+        return Changes(found, versions.rows, rows)
 
     def put_events(self, table: int, events: pa.Table) -> Changes:
         """Set the records of `events`, one for each, to the given states; returns the changes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,11 @@ from viewkeeper.model.asides import DROPPED, AsideRequest
 from viewkeeper.model.counts import Counts, Kinds, add_up
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
+from viewkeeper.model.images import image_batch
 from viewkeeper.operators.apply import Changes
 from viewkeeper.operators.asides import list_events, listed_keys
 from viewkeeper.operators.blame import blamed
+from viewkeeper.operators.cell_delta import cell_events
 from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input
 from viewkeeper.operators.contributions import first_contribution
 from viewkeeper.operators.delta import log_events
@@ -30,7 +33,7 @@ from viewkeeper.operators.operator import Reader
 from viewkeeper.operators.registry import EDGE_OPERATORS, OPERATORS
 from viewkeeper.operators.repair import differences
 from viewkeeper.operators.splits import Split, chunk_of, opening_chunk
-from viewkeeper.plan.nodes import AggregateNode, AppliedNode
+from viewkeeper.plan.nodes import AggregateNode, AppliedNode, CellDeltaNode, DeltaNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
@@ -130,10 +133,10 @@ class _SplitReader:
         for source, batch in self.store.read_log(self.split.stream, self.split.start, self.split.stop):
             rows += batch.num_rows
             delta = self.plan.delta_of(source)
-            counted = _counted(batch, has_befores=delta is None)
+            counted = _counted(batch, delta)
             found[source] = add_up([found.get(source, Kinds()), counted])
             if delta is not None:
-                self.collector.add(delta.table, ROWS, log_events(delta, batch))
+                self.collector.add(delta.table, ROWS, _events(delta, batch))
                 continue
             for chunk, readers in _readers(self.plan, self.epoch, source):
                 flowing = batch if chunk is None else self._filled(batch, self.epoch.chunks[chunk])
@@ -156,7 +159,7 @@ class _SplitReader:
             rows = self.store.scan_as_of(chunk.source, split.part, epoch.stop.positions, split.low, split.high)
         else:
             rows = self.store.scan_versions(split.part, stored, epoch.epoch - 1, epoch.aborted, split.low, split.high)
-        for batch in rows:
+        for batch in map(partial(image_batch, schema), rows) if schema.foreign else rows:
             count += len(batch)
             if len(batch):
                 self.collector.add_delta(readers, delta_of_rows(schema, batch, wanted))
@@ -212,8 +215,14 @@ def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple
     yield from found.items()
 
 
-def _counted(changes: pa.RecordBatch, *, has_befores: bool) -> Kinds:
-    inserts, deletes = changes["before"].null_count if has_befores else 0, changes["after"].null_count
+def _events(delta: DeltaNode, changes: pa.RecordBatch) -> pa.Table:
+    return cell_events(delta, changes) if isinstance(delta, CellDeltaNode) else log_events(delta, changes)
+
+
+def _counted(changes: pa.RecordBatch, delta: DeltaNode | None) -> Kinds:
+    if isinstance(delta, CellDeltaNode):
+        return Kinds(updates=len(changes))
+    inserts, deletes = changes["before"].null_count if delta is None else 0, changes["after"].null_count
     return Kinds(inserts, len(changes) - inserts - deletes, deletes)
 
 

@@ -1,19 +1,20 @@
 """The table of operators: one for each kind of node.
 
 In: a kind of node. Out: its operator. Always: every kind of node that a plan may hold (`NODE_KINDS`) is
-here, and `DeltaNode`, which the plan derives from its tables, and `RepairNode`.
+here, and those of DELTAs, which the plan derives from its tables, and `RepairNode`.
 """
 
 from __future__ import annotations
 
 from viewkeeper.operators.aggregate import AggregateOperator
+from viewkeeper.operators.cell_delta import CellDeltaOperator
 from viewkeeper.operators.delta import DeltaOperator
 from viewkeeper.operators.join import JoinOperator
 from viewkeeper.operators.operator import EdgeOperator, Operator
 from viewkeeper.operators.project import ProjectOperator
 from viewkeeper.operators.repair import RepairOperator
 from viewkeeper.operators.topn import TopOperator
-from viewkeeper.plan.nodes import AggregateNode, DeltaNode, JoinNode, ProjectNode, RepairNode, TopNode
+from viewkeeper.plan.nodes import AggregateNode, CellDeltaNode, DeltaNode, JoinNode, ProjectNode, RepairNode, TopNode
 
 EDGE_OPERATORS: dict[type, type[EdgeOperator]] = {
     ProjectNode: ProjectOperator,
@@ -21,4 +22,9 @@ EDGE_OPERATORS: dict[type, type[EdgeOperator]] = {
     JoinNode: JoinOperator,
     TopNode: TopOperator,
 }
-OPERATORS: dict[type, type[Operator]] = {**EDGE_OPERATORS, DeltaNode: DeltaOperator, RepairNode: RepairOperator}
+OPERATORS: dict[type, type[Operator]] = {
+    **EDGE_OPERATORS,
+    DeltaNode: DeltaOperator,
+    CellDeltaNode: CellDeltaOperator,
+    RepairNode: RepairOperator,
+}

@@ -380,6 +380,11 @@ class DeltaNode:
 
 
 @dataclass(frozen=True, slots=True)
+class CellDeltaNode(DeltaNode):
+    """δ of a foreign table: a record for each row of which a cell was ever written, with the stamps of its cells."""
+
+
+@dataclass(frozen=True, slots=True)
 class RepairNode:
     """A table whose records are put right: those that differ from their twins, and no others.
 

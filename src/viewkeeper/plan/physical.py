@@ -17,7 +17,16 @@ from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.fills import Chunk
 from viewkeeper.model.plain import from_plain, remembered, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, AppliedNode, DeltaNode, Node, ProjectNode, RepairNode
+from viewkeeper.plan.nodes import (
+    NODE_KINDS,
+    AggregateNode,
+    AppliedNode,
+    CellDeltaNode,
+    DeltaNode,
+    Node,
+    ProjectNode,
+    RepairNode,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +45,11 @@ class PhysicalPlan:
     @property
     def deltas(self) -> tuple[DeltaNode, ...]:
         """The DELTAs that changes go through first."""
-        return tuple(DeltaNode(table.delta, table) for table in self.tables if table.delta is not None)
+        return tuple(
+            DeltaNode(table.delta, table) if table.foreign is None else CellDeltaNode(table.delta, table)
+            for table in self.tables
+            if table.delta is not None
+        )
 
     @property
     def stages(self) -> tuple[tuple[AppliedNode, ...], ...]:

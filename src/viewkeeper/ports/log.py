@@ -16,6 +16,12 @@ from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 CHANGES_SCHEMA = pa.schema(
     [("position", pa.int64()), ("key", pa.binary()), ("before", pa.binary()), ("after", pa.binary())]
 )
+CELLS_SCHEMA = pa.schema(  # of foreign tables; `order` is greater for what the store wrote later
+    [
+        *(("position", pa.int64()), ("key", pa.binary()), ("column", pa.int32()), ("kind", pa.int8())),
+        *(("stamp", pa.int64()), ("order", pa.int64()), ("value", pa.binary())),
+    ]
+)
 
 
 class LogSource(Protocol):
@@ -54,7 +60,10 @@ class LogSource(Protocol):
         ...
 
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA), in log order; batches are bounded."""
+        """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA), in log order; batches are bounded.
+
+        Those of foreign tables are batches of CELLS_SCHEMA (`model.cellrows`).
+        """
         ...
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:

@@ -1,0 +1,43 @@
+"""Images: rows of foreign tables as the readers of those tables see them.
+
+In: what is known of rows, cell by cell. Out: rows in the format of any table. Always: a row is there if one of its cells is;
+a row with a cell that does not decode is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.cellrows import CellRows
+from viewkeeper.model.encodings import decode_cells
+from viewkeeper.model.rowbatches import encode_rows
+from viewkeeper.model.schema import TableSchema
+
+
+def cell_rows(table: TableSchema, rows: pa.Array) -> CellRows:
+    """What records of a foreign table's DELTA hold."""
+    return CellRows.decode(len(table.value_columns), rows)
+
+
+def images(table: TableSchema, rows: CellRows) -> pa.Array:
+    """The rows; NULL where there is none."""
+    if table.foreign is None:
+        raise InvariantBroken(f"table {table.name} has no cells")
+    arrays, there, wrong = [], np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    for column, cell, seen in zip(table.value_columns, table.foreign.cells, rows.seen, strict=True):
+        values, failed = decode_cells(seen, column.type, cell.encoding)
+        arrays.append(values)
+        there |= np.asarray(seen.is_valid())
+        wrong |= failed
+    encoded = encode_rows(table.value_columns, arrays, len(rows))
+    return pc.if_else(pa.array(there & ~wrong), encoded, pa.scalar(None, encoded.type))
+
+
+def image_batch(table: TableSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch (key, row) of a foreign table's DELTA."""
+    rows = images(table, cell_rows(table, batch["row"]))
+    there = rows.is_valid()
+    return pa.record_batch([batch["key"].filter(there), rows.filter(there)], ["key", "row"])

@@ -1,0 +1,107 @@
+"""Cells merge to what the base shows, whatever the order, the grouping and the repetition of writes."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from viewkeeper.model.cellrows import HIDE, PUT, CellRows, merge_by_key
+from viewkeeper.ports.log import CELLS_SCHEMA
+
+COLUMNS = 3
+SCHEMA = CELLS_SCHEMA.remove(0)
+Write = tuple[bytes, int, int, int, int, bytes | None]  # key, column, kind, stamp, order, value
+
+
+def drawn_writes(draw: random.Random, count: int) -> list[Write]:
+    """Few keys and stamps, so that stamps tie; the order of a write is its own."""
+    kinds = [draw.choice((PUT, PUT, HIDE)) for _ in range(count)]
+    return [
+        (
+            draw.choice((b"a", b"b", b"", b"long" * 40)),
+            draw.randrange(COLUMNS),
+            kind,
+            draw.randrange(6),
+            order,
+            bytes([order % 256]) * draw.randrange(3) if kind == PUT else None,
+        )
+        for order, kind in enumerate(kinds)
+    ]
+
+
+def read(writes: list[Write]) -> dict[bytes, list[bytes | None]]:
+    """What a reader of the base sees: plainly, one cell after the other."""
+    found = {}
+    for key in {write[0] for write in writes}:
+        row: list[bytes | None] = []
+        for column in range(COLUMNS):
+            mine = [write for write in writes if write[:2] == (key, column)]
+            hidden = max((write[3] for write in mine if write[2] == HIDE), default=-1)
+            shown = [write for write in mine if write[2] == PUT and write[3] > hidden]
+            row.append(max(shown, key=lambda write: write[3:5])[5] if shown else None)
+        found[key] = row
+    return found
+
+
+def rows_of(writes: list[Write]) -> tuple[pa.Array, CellRows]:
+    names = ("key", "column", "kind", "stamp", "order", "value")
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, write, strict=True)) for write in writes], SCHEMA)
+    return batch["key"], CellRows.of_writes(COLUMNS, batch)
+
+
+def together(parts: list[tuple[pa.Array, CellRows]]) -> tuple[pa.Array, CellRows]:
+    """All rows, one after the other."""
+    keys, rows = zip(*parts, strict=True)
+    return pa.concat_arrays(keys), CellRows.decode(COLUMNS, pa.concat_arrays([part.encode() for part in rows]))
+
+
+def merged(keys: pa.Array, rows: CellRows) -> tuple[pa.Array, CellRows]:
+    chosen, whole = merge_by_key(keys, rows, np.zeros(len(keys), np.int64))
+    return keys.take(pa.array(chosen)), whole
+
+
+def shown(keys: pa.Array, rows: CellRows) -> dict[bytes, list[bytes | None]]:
+    return dict(
+        zip(keys.to_pylist(), map(list, zip(*(column.to_pylist() for column in rows.seen), strict=True)), strict=True)
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_writes_in_any_order_grouping_and_number_show_what_a_reader_of_the_base_sees(seed: int) -> None:
+    draw = random.Random(seed)
+    writes = drawn_writes(draw, draw.randint(1, 60))
+    told = writes + draw.choices(writes, k=draw.randint(0, 20))  # some twice
+    draw.shuffle(told)
+    borders = sorted({0, len(told), *(draw.randrange(len(told)) for _ in range(draw.randint(0, 5)))})
+    parts = [merged(*rows_of(told[low:high])) for low, high in pairwise(borders)]
+    keys, rows = merged(*together(parts))
+
+    assert shown(keys, rows) == read(writes)
+    assert keys.to_pylist() == sorted(read(writes))
+    again = CellRows.decode(COLUMNS, rows.encode())
+    assert again.encode() == rows.encode()
+    assert shown(keys, again) == read(writes)
+    assert merged(*rows_of(sorted(writes, key=str)))[1].encode() == rows.encode()  # one state, whatever the way to it
+
+
+def test_what_nothing_is_known_of_shows_nothing() -> None:
+    rows = CellRows.decode(COLUMNS, pa.nulls(2, pa.binary()))
+    assert [column.to_pylist() for column in rows.seen] == [[None, None]] * COLUMNS
+    both = together([rows_of([(b"k", 0, PUT, 5, 1, b"v")]), (pa.array([b"k", b"l"]), rows)])
+    assert shown(*merged(*both)) == {
+        b"k": [b"v", None, None],
+        b"l": [None] * COLUMNS,
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_states_of_the_same_rows_are_merged_like_their_writes(seed: int) -> None:
+    draw = random.Random(seed)
+    writes = [(b"k", *write[1:]) for write in drawn_writes(draw, 30)]
+    cut = draw.randint(1, 29)
+    (_, first), (_, second), (_, whole) = (merged(*rows_of(some)) for some in (writes[:cut], writes[cut:], writes))
+    assert first.merged_with(second).encode() == whole.encode() == second.merged_with(first).encode()
