@@ -14,6 +14,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "failpoints"),
     ("model",),
     ("ports", "events", "settings"),
+    ("logs",),
     ("sql", "codegen"),
     ("catalog", "plan"),
     ("coordinator", "operators", "stores", "check"),

@@ -1,0 +1,1 @@
+"""Logs of foreign stores, read as they are on disk."""

@@ -1,0 +1,142 @@
+"""Cells of a WAL as Arrow batches, all of a block at once.
+
+In: the bytes of a block and where the cells of wanted entries are in it. Out: a batch of CELLS_SCHEMA, in log order, and the
+markers that HBase logged among them. Always: a cell whose lengths contradict one another is `CorruptStore`, never a value.
+
+    cell  length of the key (4), of the value (4), key, value, and perhaps tags, which are left out
+    key   length of the row (2), row, length of the family (1), family, qualifier, timestamp (8), kind (1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import CorruptStore
+from viewkeeper.logs.hbase.entries import Entries
+from viewkeeper.logs.hbase.markers import MARKER_FAMILY, Marker, kind_of
+from viewkeeper.model.positions import Position
+from viewkeeper.model.ragged import gather, gather_fixed
+
+PUT, DELETE_VERSION, DELETE_FAMILY_VERSION, DELETE_COLUMN, DELETE_FAMILY = 4, 8, 10, 12, 14  # kinds
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+CELLS_SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),  # where the entry ends: cells of one entry share it
+        ("region", _NAMES),
+        ("sequence", pa.int64()),
+        ("table", _NAMES),
+        ("row", pa.binary()),
+        ("family", pa.binary()),
+        ("qualifier", pa.binary()),
+        ("timestamp", pa.int64()),
+        ("kind", pa.int8()),
+        ("value", pa.binary()),
+        ("written_ms", pa.int64()),
+    ]
+)
+_FIXED = 12  # bytes of a key besides row, family and qualifier
+_BEFORE_KEY = 12  # a cell's length and the two in it
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Where the parts of each cell begin, and how long they are."""
+
+    key: np.ndarray
+    row_length: np.ndarray
+    family: np.ndarray
+    family_length: np.ndarray
+    qualifier_length: np.ndarray
+    value: np.ndarray
+    value_length: np.ndarray
+
+
+def decode_cells(data: bytes, entries: Entries, start: Position, file: str) -> tuple[pa.RecordBatch, list[Marker]]:
+    """The cells and markers of `entries`; `start` is the position at which `data` begins."""
+    raw = np.frombuffer(data, np.uint8)
+    parts = _parts(raw, entries.cells, file)
+    owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
+    marks = _are_markers(raw, parts)
+    markers = [
+        _marker(data, entries, parts, int(owner[index]), index, start) for index in np.flatnonzero(marks).tolist()
+    ]
+    if markers:
+        owner, parts = owner[~marks], _chosen(parts, ~marks)
+    return _batch(raw, entries, parts, owner, start), markers
+
+
+def _parts(raw: np.ndarray, cells: np.ndarray, file: str) -> _Parts:
+    """The layout of every cell; each length is checked before what lies at its end is looked at."""
+    length = _big_endian(raw, cells, 4)
+    _check(length >= 8 + _FIXED, file)
+    key_length, value_length = _big_endian(raw, cells + 4, 4), _big_endian(raw, cells + 8, 4)
+    _check(key_length >= _FIXED, file)
+    tags = length - 8 - key_length - value_length
+    _check((tags == 0) | (tags >= 2), file)
+    key = cells + _BEFORE_KEY
+    row_length = _big_endian(raw, key, 2)
+    _check(row_length + _FIXED <= key_length, file)
+    family = key + 2 + row_length + 1
+    family_length = raw[family - 1].astype(np.int64)
+    qualifier_length = key_length - _FIXED - row_length - family_length
+    _check(qualifier_length >= 0, file)
+    return _Parts(key, row_length, family, family_length, qualifier_length, key + key_length, value_length)
+
+
+def _check(right: np.ndarray, file: str) -> None:
+    if not right.all():
+        raise CorruptStore(f"the WAL {file} has a cell whose lengths do not fit")
+
+
+def _big_endian(raw: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
+    return gather_fixed(raw, starts, width).reshape(-1).view(f">u{width}").astype(np.int64)
+
+
+def _are_markers(raw: np.ndarray, parts: _Parts) -> np.ndarray:
+    marks = parts.family_length == len(MARKER_FAMILY)
+    named = np.flatnonzero(marks)
+    if len(named):
+        families = gather_fixed(raw, parts.family[named], len(MARKER_FAMILY))
+        marks[named] = (families == np.frombuffer(MARKER_FAMILY, np.uint8)).all(axis=1)
+    return marks
+
+
+def _chosen(parts: _Parts, kept: np.ndarray) -> _Parts:
+    return _Parts(*(getattr(parts, name)[kept] for name in _Parts.__slots__))
+
+
+def _marker(data: bytes, entries: Entries, parts: _Parts, entry: int, cell: int, start: Position) -> Marker:
+    region, table = entries.names[entries.name[entry]]
+    qualifier = int(parts.family[cell] + parts.family_length[cell])
+    value = int(parts.value[cell])
+    kind = kind_of(
+        data[qualifier : qualifier + int(parts.qualifier_length[cell])],
+        data[value : value + int(parts.value_length[cell])],
+    )
+    return Marker(
+        Position(start + int(entries.ends[entry])), region, table, sequence=int(entries.sequences[entry]), kind=kind
+    )
+
+
+def _batch(raw: np.ndarray, entries: Entries, parts: _Parts, owner: np.ndarray, start: Position) -> pa.RecordBatch:
+    regions = pa.array([region for region, _ in entries.names], pa.string())
+    tables = pa.array([table for _, table in entries.names], pa.string())
+    name = pa.array(entries.name[owner], pa.int32())
+    qualifier = parts.family + parts.family_length
+    columns = [
+        pa.array(start + entries.ends[owner], pa.int64()),
+        pa.DictionaryArray.from_arrays(name, regions),
+        pa.array(entries.sequences[owner], pa.int64()),
+        pa.DictionaryArray.from_arrays(name, tables),
+        gather(raw, parts.key + 2, parts.row_length).to_arrow(),
+        gather(raw, parts.family, parts.family_length).to_arrow(),
+        gather(raw, qualifier, parts.qualifier_length).to_arrow(),
+        pa.array(_big_endian(raw, parts.value - 9, 8), pa.int64()),
+        pa.array(raw[parts.value - 1].astype(np.int8), pa.int8()),
+        gather(raw, parts.value, parts.value_length).to_arrow(),
+        pa.array(entries.written_ms[owner], pa.int64()),
+    ]
+    return pa.record_batch(columns, schema=CELLS_SCHEMA)

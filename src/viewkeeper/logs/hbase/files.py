@@ -1,0 +1,115 @@
+"""WAL files: where they are, whose they are, and in which order.
+
+In: the root folder of an HBase, on any file system that Arrow reads. Out: for each stream its files, oldest first. Always: a
+stream is one start of one region server, "host,port,startcode"; a file keeps its name wherever HBase moves it: from the
+server's folder, which is renamed to `-splitting` when the server dies, to `oldWALs`, where nothing is written any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+from viewkeeper.errors import PositionLost, StoreUnavailable
+from viewkeeper.logs.hbase.positions import first_position
+from viewkeeper.model.positions import Position, Stream
+
+# Several logs of one server have names of their own between its start code and the file's time. The log of hbase:meta,
+# which ends in ".meta", is none of ours.
+_NAME = re.compile(r"(?P<stream>(?P<server>.+%2C\d+%2C(?P<start>\d+))(?:\..+)?)\.(?P<time>\d+)")
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WalFile:
+    """One file as it was when it was last looked at; `archived`: in `oldWALs`, so that it no longer grows."""
+
+    name: str
+    path: str
+    size: int
+    archived: bool
+    server: str
+    stream: Stream
+    first: Position
+
+
+@dataclass(frozen=True, slots=True)
+class WalFolder:
+    """The WALs of one HBase."""
+
+    filesystem: fs.FileSystem
+    root: str
+
+    @staticmethod
+    def at(url: str) -> WalFolder:
+        """The folder that `hbase.rootdir` names: a URL of Arrow's file systems, or a local path."""
+        filesystem, root = fs.FileSystem.from_uri(url)
+        return WalFolder(filesystem, root)
+
+    def files(self) -> dict[Stream, list[WalFile]]:
+        """The files of every stream, in the order of their positions; but for what is created meanwhile, all of them."""
+        # Files move from WALs to oldWALs, never back: looked at in this order, none is missed.
+        found = {file.name: file for file in self._current()}
+        found |= {file.name: file for file in self._archived()}
+        streams: dict[Stream, list[WalFile]] = {}
+        for file in sorted(found.values(), key=lambda file: file.first):
+            streams.setdefault(file.stream, []).append(file)
+        return streams
+
+    def ended(self) -> set[Stream]:
+        """The streams that have no more to come: their servers are gone, and all their files are archived."""
+        # The servers first: a folder that is gone by now has left all its files in oldWALs before.
+        servers = {info.base_name.removesuffix("-splitting") for info in self._listed(f"{self.root}/WALs")}
+        return {
+            stream
+            for stream, files in self.files().items()
+            if all(file.archived for file in files) and files[0].server not in servers
+        }
+
+    def read(self, file: WalFile, offset: int, size: int) -> tuple[bytes, WalFile]:
+        """Up to `size` bytes of the file from `offset` on, and the file as it was when they were read."""
+        for _ in range(_TRIES):
+            try:
+                with self.filesystem.open_input_file(file.path) as opened:
+                    now = replace(file, size=opened.size())
+                    return opened.read_at(size, offset), now
+            except FileNotFoundError:
+                file = self._again(file)
+        raise StoreUnavailable(f"the WAL {file.name} moves faster than it can be opened")
+
+    def _again(self, file: WalFile) -> WalFile:
+        for found in self.files().get(file.stream, ()):
+            if found.name == file.name:
+                return found
+        raise PositionLost(f"the WAL {file.name} is gone")
+
+    def _current(self) -> list[WalFile]:
+        for _ in range(_TRIES):
+            try:
+                servers = self._listed(f"{self.root}/WALs")
+                infos = [info for server in servers for info in self._listed(server.path)]
+                return list(_wal_files(infos, archived=False))
+            except FileNotFoundError:  # a folder was renamed to `-splitting`: look again
+                continue
+        raise StoreUnavailable(f"{self.root}/WALs cannot be listed", "is it the folder of hbase.rootdir?")
+
+    def _listed(self, folder: str) -> list[fs.FileInfo]:
+        return self.filesystem.get_file_info(fs.FileSelector(folder))
+
+    def _archived(self) -> Iterator[WalFile]:
+        """Some installations have a folder for each server in oldWALs."""
+        selector = fs.FileSelector(f"{self.root}/oldWALs", allow_not_found=True, recursive=True)
+        return _wal_files(self.filesystem.get_file_info(selector), archived=True)
+
+
+def _wal_files(infos: list[fs.FileInfo], *, archived: bool) -> Iterator[WalFile]:
+    for info in infos:
+        name = _NAME.fullmatch(info.base_name) if info.type == fs.FileType.File else None
+        if name:
+            server, stream = unquote(name["server"]), Stream(unquote(name["stream"]))
+            first = first_position(int(name["time"]), int(name["start"]))
+            yield WalFile(info.base_name, info.path, info.size, archived, server, stream, first)

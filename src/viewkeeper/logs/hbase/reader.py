@@ -1,0 +1,146 @@
+"""The WAL reader: cells and markers of a stream, from any position on, through all its files.
+
+In: a folder of WALs, wanted tables, positions. Out: blocks of whole entries, in log order. Always: a range (start, stop]
+gives the same cells each time, wherever the files are by then. The last file of a live server is read as far as it is whole;
+the next one is begun when the one before is at its end for good.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from viewkeeper.errors import CorruptStore, PositionLost
+from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells
+from viewkeeper.logs.hbase.entries import DAMAGED, TRAILER, Entries, scan_entries
+from viewkeeper.logs.hbase.files import WalFile, WalFolder
+from viewkeeper.logs.hbase.header import HEADER_BYTES_MAX, read_header
+from viewkeeper.logs.hbase.markers import Marker
+from viewkeeper.logs.hbase.positions import check_order
+from viewkeeper.model.positions import Position, Positions, Stream
+
+BLOCK_BYTES = 8 << 20
+_NO_CELLS = pa.RecordBatch.from_pylist([], CELLS_SCHEMA)
+_RETENTION = "raise hbase.master.logcleaner.ttl; viewkeeper rebuild fills views anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Cells (CELLS_SCHEMA) and markers of some entries; everything up to `position` has been seen, wanted or not."""
+
+    cells: pa.RecordBatch
+    markers: list[Marker]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class WalReader:
+    """Reads the WALs of `folder`; of `tables` alone, if they are named ("table" or "namespace:table")."""
+
+    folder: WalFolder
+    tables: Collection[str] | None = None
+    block_bytes: int = BLOCK_BYTES
+    _headers: dict[str, int] = field(default_factory=dict)  # where the entries of a file begin
+
+    def ends(self, start: Positions) -> Positions:
+        """The last position of every stream that has files; those of `start` are known to be whole entries' ends."""
+        skipping = replace(self, tables=())
+        ends: Positions = {}
+        for stream in self.folder.files():
+            ends[stream] = start.get(stream, Position(0))
+            for block in skipping.read(stream, ends[stream]):
+                ends[stream] = block.position
+        return ends
+
+    def read(self, stream: Stream, start: Position, stop: Position | None = None) -> Iterator[Block]:
+        """The blocks of (start, stop]; without `stop`, of all that is there. Position 0 is before everything."""
+        files = self.folder.files().get(stream, [])
+        index, offset = locate(files, start, stream)
+        for file, following in zip(files[index:], [*files[index + 1 :], None], strict=False):
+            reading = _Reading(self, file, offset)
+            yield from reading.blocks(stop)
+            if following is None or (stop is not None and stop < following.first) or not reading.is_done(following):
+                return
+            yield from reading.blocks(stop)  # what came between the last look and the one that found it done
+            reading.check_end(following)
+            yield Block(_NO_CELLS, [], following.first)
+            offset = 0
+
+    def is_wanted(self, table: str) -> bool:
+        return self.tables is None or table in self.tables
+
+    def first_entry(self, file: WalFile) -> int | None:
+        """Where the entries of a file begin; None if its header is not all there yet."""
+        if file.name not in self._headers:
+            data, _ = self.folder.read(file, 0, HEADER_BYTES_MAX)
+            found = read_header(data, file.name)
+            if found is None:
+                return None
+            self._headers[file.name] = found
+        return self._headers[file.name]
+
+
+def locate(files: list[WalFile], position: Position, stream: Stream) -> tuple[int, int]:
+    """Which of a stream's files a position is in, and at which offset."""
+    if not position:
+        return 0, 0
+    index = bisect_right(files, position, key=lambda file: file.first) - 1
+    if index < 0 or position - files[index].first > files[index].size:
+        raise PositionLost(f"the WAL of {stream} that was being read is gone", _RETENTION)
+    return index, position - files[index].first
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file, and how far it has been read; `closed`: up to its trailer."""
+
+    reader: WalReader
+    file: WalFile
+    offset: int
+    closed: bool = False
+
+    def blocks(self, stop: Position | None) -> Iterator[Block]:
+        """What is there after `offset`, up to the position `stop`."""
+        first = self.reader.first_entry(self.file)
+        if first is None:
+            return
+        self.offset = max(self.offset, first)
+        size, at_end = self.reader.block_bytes, False
+        while not at_end and not self.closed:
+            left = size if stop is None else max(0, min(size, stop - self.file.first - self.offset))
+            data, self.file = self.reader.folder.read(self.file, self.offset, left)
+            at_end = self.offset + len(data) >= self.file.size or left < size
+            entries = scan_entries(data, self.reader.is_wanted, file=self.file.name, offset=self.offset)
+            if entries.stop:
+                yield self._block(data, entries)
+            elif data[:1] == b"\0":
+                at_end = True
+            else:
+                size *= 2  # an entry that is larger than a block
+            self.closed = entries.closed
+
+    def is_done(self, following: WalFile) -> bool:
+        """Whether nothing more can come: the next file gets its first entry when this one has its last."""
+        if self.closed or self.file.archived:
+            return True
+        begin = self.reader.first_entry(following)
+        if begin is None:
+            return False
+        data, _ = self.reader.folder.read(following, begin, self.reader.block_bytes)
+        return scan_entries(data, lambda table: False, file=following.name, offset=begin).stop > 0
+
+    def check_end(self, following: WalFile) -> None:
+        """A file with a trailer has been read up to it, and all its positions are before the next file's."""
+        check_order(self.file.name, self.file.size, self.file.first, following.first)
+        if not self.closed:
+            end, _ = self.reader.folder.read(self.file, max(self.offset, self.file.size - len(TRAILER)), len(TRAILER))
+            if end == TRAILER:
+                raise CorruptStore(f"the WAL {self.file.name} has no entry at {self.offset}", DAMAGED)
+
+    def _block(self, data: bytes, entries: Entries) -> Block:
+        cells, markers = decode_cells(data, entries, Position(self.file.first + self.offset), self.file.name)
+        self.offset += entries.stop
+        return Block(cells, markers, Position(self.file.first + self.offset))

@@ -1,0 +1,85 @@
+"""What an operator does to a running HBase: flush, roll, move, split. Thrift has none of it, so a JVM's own client does it.
+
+Always: a call returns when HBase says that it is done, and the JVM ends with the `with` block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from tests.support.services.configuration import class_path, java_command
+from tests.support.services.hbase import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """HBase's `Admin`, with names as text: a table's, a region's encoded one, a server's "host,port,startcode"."""
+
+    gateway: JavaGateway
+    java: Any
+
+    def flush(self, table: str) -> None:
+        self.java.flush(self._table(table))
+
+    def roll(self, server: str) -> None:
+        """Begin a new WAL on that server."""
+        self.java.rollWALWriter(self._server(server))
+
+    def move(self, region: str, server: str) -> None:
+        self.java.move(region.encode(), self._server(server))
+
+    def split(self, table: str, row: bytes) -> None:
+        """Split the region that holds `row`, at that row."""
+        for region in self.java.getRegions(self._table(table)):
+            if region.containsRow(row):
+                self.java.splitRegionAsync(region.getRegionName(), row).get()
+
+    def drop(self, table: str) -> None:
+        self.java.disableTable(self._table(table))
+        self.java.deleteTable(self._table(table))
+
+    def regions(self, table: str) -> list[str]:
+        return [region.getEncodedName() for region in self.java.getRegions(self._table(table))]
+
+    def servers(self) -> list[str]:
+        """Those that are alive, as the master sees it."""
+        return sorted(server.getServerName() for server in self.java.getRegionServers())
+
+    def _table(self, name: str) -> Any:
+        return self.gateway.jvm.org.apache.hadoop.hbase.TableName.valueOf(name)
+
+    def _server(self, name: str) -> Any:
+        return self.gateway.jvm.org.apache.hadoop.hbase.ServerName.valueOf(name)
+
+
+@contextmanager
+def administering(cluster: Cluster) -> Iterator[Admin]:
+    """A JVM with a connection to the cluster."""
+    layout = cluster.layout
+    java, *flags = java_command(layout, cluster.processes.mark, 128, [])
+    options = flags[: flags.index("-cp")]
+    with open(os.devnull, "wb") as quiet:
+        port, process = launch_gateway(
+            classpath=class_path(layout),
+            javaopts=options,
+            java_path=java,
+            die_on_exit=True,
+            return_proc=True,
+            redirect_stdout=quiet,
+            redirect_stderr=quiet,
+        )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    try:
+        client = gateway.jvm.org.apache.hadoop.hbase
+        connection = client.client.ConnectionFactory.createConnection(client.HBaseConfiguration.create())
+        yield Admin(gateway, connection.getAdmin())
+    finally:
+        gateway.shutdown()
+        process.stdin.close()
+        process.wait()
