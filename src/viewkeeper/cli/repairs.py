@@ -78,8 +78,8 @@ def set_aside(
 ) -> None:
     """Print each row that a view sets aside because its SQL fails on it, with the reason; or retry or drop these rows.
 
-    A row is tried again whenever it changes: correct or delete it in its table. `--retry` is for rows on which a newer version
-    no longer fails. A row that is dropped stays out of the view; list and `status` count it again when it changes.
+    A row is tried again whenever it changes: correct or delete it in its table. `--retry` is for rows on which a newer
+    version no longer fails. A row that is dropped stays out of the view; list and `status` count it again when it changes.
     """
     if retry and drop:
         raise InputError("rows are tried again or dropped, not both", "leave one of them out")

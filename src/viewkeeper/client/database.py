@@ -286,7 +286,8 @@ class Database(Connection):
     def keep_changes(self, *, epochs: int = 0, seconds: float = 0) -> None:
         """Keep what `view.changes` returns for at least so many epochs, and so many seconds; from the next epoch on.
 
-        It applies to the store, whoever runs the pipeline, until it is set anew; 0 and 0 keep the last two epochs.
+        It applies to the store, whoever runs the pipeline, until it is set anew; 0 and 0 keep the last two epochs. The log
+        is kept for as many seconds too, so that a check since the last one goes back as far.
         """
         from viewkeeper.model.epochs import keep
         from viewkeeper.model.keeping import Keeping

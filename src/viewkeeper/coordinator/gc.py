@@ -42,6 +42,8 @@ def collect_garbage(
     settings = settings or GcSettings()
     gone_entries, until = 0, clock() + settings.seconds_max
     kept, most = settings.log_kept_seconds, settings.entries_max
+    if not is_alone:  # changes that an operator keeps are those of the base too: a check since the last one reads them
+        kept = max(kept, record.keeping.seconds)
     while count := store.truncate_log(record.positions, older_than_seconds=kept, entries_max=most):
         gone_entries += count
         if clock() >= until:
