@@ -7,21 +7,18 @@ seed of its own, at the first hit of each point and at later ones, and then at p
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support import tiers
+from tests.support.killing import LAB_POINTS, Laboratory, each_point_once, pairs
 
-ROOT = Path(__file__).parents[2]
 HITS = {"single": 4, "joined": 2}
 PAIRS = {"single": 12, "joined": 6}
-POINTS_MIN, KILLS_MIN = 20, {"single": 100, "joined": 50}
+KILLS_MIN = {"single": 100, "joined": 50}
 WORLDS = [
     (1, "images", "single"),
     pytest.param(2, "plain", "single", marks=pytest.mark.deep),
@@ -35,27 +32,34 @@ def test_a_kill_at_any_named_point_leaves_the_dump_of_the_run_without_kills(
     tmp_path: Path, seed: int, log: str, views: str
 ) -> None:
     with Laboratory(tmp_path, seed, log, views) as lab:
-        fired = lab.kill(each_point_once(lab.hits, random.Random(seed)))
+        fired = kill(lab, each_point_once(lab.hits, random.Random(seed)))
 
-    assert set(fired) == set(lab.hits), "every point that a run passes must have killed it at least once"
-    assert len(fired) >= POINTS_MIN
+    assert set(fired) == set(lab.hits) == set(LAB_POINTS[views]), "each point must have killed it at least once"
 
 
-REPAIR_POINTS = ("repair.due", "begin.swapped", "run.fenced", "apply.written", "commit.synced", "replace.ready")
+def test_a_kill_around_the_abort_of_an_epoch_leaves_the_dump_of_the_run_without_kills(tmp_path: Path) -> None:
+    with Laboratory(tmp_path, 6, "images", "stopped") as lab:
+        points = ["abort.start@1", "abort.swapped@1", "abort.start@1+abort.swapped@1", "abort.swapped@1+run.fenced@3"]
+        fired = kill(lab, points)
+
+    assert set(lab.hits) == set(LAB_POINTS["stopped"])
+    assert fired == {"abort.start": 2, "abort.swapped": 3, "run.fenced": 1}
 
 
 def test_a_kill_within_a_repair_leaves_the_dump_of_the_repair_without_kills(tmp_path: Path) -> None:
     with Laboratory(tmp_path, 5, "images", "repair") as lab:
-        fired = lab.kill([f"{point}@{lab.hits[point]}" for point in REPAIR_POINTS])  # the last epoch is the repair
+        fired = kill(
+            lab, [f"{point}@{lab.hits[point]}" for point in LAB_POINTS["repair"]]
+        )  # the last epoch is the repair
 
-    assert set(fired) == set(REPAIR_POINTS)
+    assert set(fired) == set(LAB_POINTS["repair"])
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("log", ["images", "plain"])
 def test_a_kill_at_any_point_of_a_repair_leaves_the_dump_of_the_repair_without_kills(tmp_path: Path, log: str) -> None:
     with Laboratory(tmp_path, 5, log, "repair") as lab:
-        fired = lab.kill([f"{point}@{count}" for point, count in lab.hits.items()])
+        fired = kill(lab, [f"{point}@{count}" for point, count in lab.hits.items()])
 
     assert set(fired) == set(lab.hits)
 
@@ -68,41 +72,19 @@ def test_kills_again_and_in_pairs_leave_the_dump_of_the_run_without_kills(
     source = random.Random(f"{seed} {tiers.seed()}")
     with Laboratory(tmp_path, seed, log, views) as lab:
         again = each_point_again(lab.hits, source, times=HITS[views])
-        fired = lab.kill(again + pairs(lab.hits, source, count=PAIRS[views]))
+        fired = kill(lab, again + pairs(lab.hits, source, count=PAIRS[views]))
 
     assert set(fired) == set(lab.hits)
     assert fired.total() >= KILLS_MIN[views]
 
 
-class Laboratory:
-    """The laboratory's process; `hits` says how often the run without kills passes each point."""
-
-    def __init__(self, folder: Path, seed: int, log: str, views: str) -> None:
-        command = [sys.executable, "-m", "tests.support.kill_lab", str(folder), str(seed), log, views]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.hits: dict[str, int] = json.loads(self._process.stdout.readline())["hits"]
-
-    def __enter__(self) -> Laboratory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def kill(self, schedules: list[str]) -> Counter[str]:
-        """Run all schedules; what is left must be the same after each. Answers how often each point killed."""
-        answers, _ = self._process.communicate("\n".join(schedules))
-        assert self._process.returncode == 0
-        results = [json.loads(line) for line in answers.splitlines()]
-        assert [result["schedule"] for result in results] == schedules
-        assert [result["schedule"] for result in results if not result["same"]] == []
-        fired = Counter(point for result in results for point in result["fired"])
-        print(f"{fired.total()} kills at {len(fired)} points in {len(results)} schedules: {dict(fired)}")
-        return fired
-
-
-def each_point_once(hits: dict[str, int], source: random.Random) -> list[str]:
-    return [f"{point}@{source.randint(1, count)}" for point, count in hits.items()]
+def kill(lab: Laboratory, schedules: list[str]) -> Counter[str]:
+    """Run all schedules; what is left must be the same after each. Answers how often each point killed."""
+    results = list(lab.kill(schedules))
+    assert [result["schedule"] for result in results if not result["same"]] == []
+    fired = Counter(point for result in results for point in result["fired"])
+    print(f"{fired.total()} kills at {len(fired)} points in {len(results)} schedules: {dict(fired)}")
+    return fired
 
 
 def each_point_again(hits: dict[str, int], source: random.Random, *, times: int) -> list[str]:
@@ -111,12 +93,4 @@ def each_point_again(hits: dict[str, int], source: random.Random, *, times: int)
     for point, count in hits.items():
         later = source.sample(range(2, count + 1), min(times - 1, count - 1))
         schedules += [f"{point}@{hit}" for hit in (1, *sorted(later))]
-    return schedules
-
-
-def pairs(hits: dict[str, int], source: random.Random, *, count: int) -> list[str]:
-    schedules = []
-    for _ in range(count):
-        first, second = source.sample(sorted(hits), 2)
-        schedules.append(f"{first}@{source.randint(1, hits[first])}+{second}@{source.randint(1, hits[second])}")
     return schedules

@@ -21,18 +21,20 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.planting import change_stored, stored_records
 from viewkeeper import failpoints
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.twins import with_twins
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.errors import ViewFailed
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.operators.exchange import run_here
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
 
-CHANGES = {"single": 200, "joined": 60, "repair": 40}
-CHANGES_PER_EPOCH = {"single": 50, "joined": 30, "repair": 50}
-ROWS_PER_EPOCH = {"single": 18, "joined": 30, "repair": 20}
+CHANGES = {"single": 200, "joined": 60, "repair": 40, "stopped": 40}
+CHANGES_PER_EPOCH = {"single": 50, "joined": 30, "repair": 50, "stopped": 15}
+ROWS_PER_EPOCH = {"single": 18, "joined": 30, "repair": 20, "stopped": 20}
 ATTEMPTS_MAX = 20
 TABLES = """
 CREATE TABLE r (k STRING, part INT, x INT, y INT, d DECIMAL(12,2), PRIMARY KEY (k, part));
@@ -75,6 +77,11 @@ CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(y) AS s, MIN(y) AS
 CREATE MATERIALIZED VIEW pairs AS SELECT r.k, r.part, s.y FROM r LEFT JOIN s ON r.x = s.x
 """
 LATE["repair"] = "CREATE INDEX by_x ON r (x)"
+VIEWS["stopped"] = """
+CREATE MATERIALIZED VIEW sums AS SELECT x, COUNT(*) AS n, SUM(y) AS s, MIN(y) AS lo FROM r GROUP BY x;
+CREATE MATERIALIZED VIEW bad AS SELECT k, part, y FROM r WHERE y < 50
+"""
+LATE["stopped"] = "CREATE INDEX by_x ON r (x)"
 
 
 class HereRunner:
@@ -85,6 +92,16 @@ class HereRunner:
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         return run_here(self._store, plan, epoch)
+
+
+class FailingRunner(HereRunner):
+    """The same, but the work of the view `bad` fails, so that its epoch is aborted and goes on without it."""
+
+    def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
+        bad = Catalog.from_json(self._store.read_catalog()).view("bad").node.table
+        if any(node.table == bad for node in plan.nodes):
+            raise ViewFailed(bad, "planted")
+        return super().run(plan, epoch)
 
 
 def prepare(path: Path, seed: int, log: str, views: str) -> None:
@@ -128,7 +145,7 @@ def run_pipeline(path: Path, views: str) -> None:
     database = vk.connect(f"embedded:{path}?sync=off")
     coordinator = Coordinator(
         database.store,
-        HereRunner(database.store),
+        (FailingRunner if views == "stopped" else HereRunner)(database.store),
         limits=EpochLimits(changes=CHANGES_PER_EPOCH[views], rows=ROWS_PER_EPOCH[views]),
     )
     while coordinator.step() is not None:

@@ -43,6 +43,11 @@ OTHER_LANES = {
     "compact.": "tests/unit/stores/test_compact.py",
     "layout.": "tests/unit/stores/test_parts.py",
     "newdirectory.": "tests/unit/stores/test_backup.py",
+    "node.made": "tests/unit/stores/test_moves_and_kills.py",
+    "node.listed": "tests/unit/stores/test_moves_and_kills.py",
+    "move.": "tests/unit/stores/test_moves_and_kills.py",
+    "anew.": "tests/unit/cli/test_lost_log.py",
+    "repair.": "tests/sim/test_kills.py",
 }
 _TOLD = (
     *(
@@ -124,7 +129,7 @@ class Summary:
 
 def all_points() -> set[str]:
     """The failpoints that exist."""
-    return {name for module in modules() for name in re.findall(r'failpoint\("([a-z._]+)"\)', module.source)}
+    return {name for module in modules() for name in re.findall(r'failpoint(?:\(|, )"([a-z._]+)"\)', module.source)}
 
 
 def own_points() -> set[str]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ import lmdb
 import pytest
 
 import viewkeeper as vk
+from tests.support.killing import kill_at
 from tests.support.running import keep_up
 from viewkeeper.client.row_values import key_bytes
 from viewkeeper.coordinator.gc import collect_garbage
@@ -253,20 +251,6 @@ def test_an_interrupted_backup_leaves_nothing(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     made = db.backup(tmp_path / "b", progress=lambda *facts: told.append(facts))
     assert told == sorted(told) and told[-1][0] == made.bytes
-
-
-def kill_at(point: str, folder: Path, *command: str) -> None:
-    """Run the command line until it is killed at a point's hit."""
-    folder.mkdir()
-    name, hit = point.split("@")
-    (folder / f"{name}.armed").write_text(hit)
-    killed = subprocess.run(
-        [sys.executable, "-m", "viewkeeper", *command],
-        cwd=ROOT,
-        env=os.environ | {"VIEWKEEPER_FAILPOINT_DIR": str(folder)},
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("point", ["backup.copied@4", "backup.manifest@1", "newdirectory.filled@1"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.dump import contents, dump
+from tests.support.killing import kill_at
 from tests.support.running import begin_epoch, keep_up
 from viewkeeper.stores.embedded.lock import PipelineLock
 
@@ -147,20 +147,13 @@ def test_a_store_that_could_not_be_opened_is_not_held(tmp_path: Path, url: str) 
 @pytest.mark.parametrize(
     "point",
     [
-        "gc.truncated@1",
-        "gc.dropped@1",
-        *(f"compact.{step}@{n}" for step in ("copied", "renamed", "done") for n in (1, 3)),
+        *("gc.truncated@1", "gc.dropped@1", "compact.copied@1", "compact.copied@3"),
+        *("compact.renamed@1", "compact.renamed@3", "compact.done@1", "compact.done@3"),
     ],
 )
 def test_a_kill_at_any_point_leaves_a_whole_store(tmp_path: Path, url: str, point: str) -> None:
     before = state(url)
-    folder = tmp_path / "points"
-    folder.mkdir()
-    name, hit = point.split("@")
-    (folder / f"{name}.armed").write_text(hit)
-    command = [sys.executable, "-m", "viewkeeper", "compact", url]
-    killed = subprocess.run(command, cwd=ROOT, env=os.environ | {"VIEWKEEPER_FAILPOINT_DIR": str(folder)}, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    kill_at(point, tmp_path / "points", "compact", url)
     assert state(url) == before
     with vk.connect(url) as db:
         db.compact()

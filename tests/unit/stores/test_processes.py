@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
+from tests.support.killing import kill_at
 from tests.support.running import keep_up
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.rowcodec import decode_row
@@ -147,3 +148,17 @@ def test_an_update_beside_a_delete_never_brings_a_row_back(tmp_path: Path) -> No
     assert [row for row in rows if row[0] is None] == []  # an INSERT gives w; an UPDATE of a row that is gone would not
     gone = sum(after is None for after in log["after"].to_pylist())
     assert sum(counts.get("1 row deleted", 0) for counts in told) == gone  # whoever found it deleted it, nobody else
+
+
+@pytest.mark.parametrize(("point", "rows"), [("node.write.before_commit@3", 2), ("node.write.committed@3", 3)])
+def test_a_writer_that_is_killed_beside_its_commit_has_written_all_of_a_row_or_nothing(
+    tmp_path: Path, point: str, rows: int
+) -> None:
+    with make(tmp_path / "s", 1) as db:
+        url = db.url
+    inserts = "; ".join(f"INSERT INTO t VALUES ('{number}', 1, {number})" for number in range(5))
+    kill_at(point, tmp_path / "points", "sql", url, inserts)
+    with vk.connect(url) as db:
+        keep_up(db)
+        assert db.store.log_entries() == len(list(db.table("t").scan())) == rows
+        assert list(db.view("per").scan()) == [{"w": 1, "n": rows, "s": sum(range(rows))}]
