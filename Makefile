@@ -7,7 +7,7 @@ export PYTHON
 STAMP := .venv/.ready-$(shell printf '%s' '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep sim soak check audit bench clean
+.PHONY: help setup demo test test-deep sim soak check audit lock bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-17s %s\n", $$1, $$2 }'
@@ -41,6 +41,9 @@ check: $(STAMP) ## run the quick checks: lint, format, types, style
 
 audit: ## ask for known faults of the pinned packages; says so where no service answers
 	@scripts/audit.sh
+
+lock: ## write the hashes of the pinned packages into requirements.lock
+	@scripts/lock.sh
 
 bench: $(STAMP) ## run the benchmarks
 	@JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME && .venv/bin/python -m benchmarks $(ARGS)

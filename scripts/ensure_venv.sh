@@ -44,8 +44,11 @@ make_venv() {
     "$python" -m venv --clear .venv
 }
 
+# The lock has everything, with hashes; pip takes no hash for ViewKeeper itself, which is this directory.
 install_packages() {
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" -c requirements.lock -e '.[spark,dev]'
+    local pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
+    "${pip[@]}" install "$@" --require-hashes --no-deps -r requirements.lock \
+        && "${pip[@]}" install "$@" --no-deps -e . && "${pip[@]}" check
 }
 
 if [ ! -e "$stamp" ] || ! new_enough .venv/bin/python; then

@@ -15,8 +15,8 @@ INSTALLED = ("spark", "pandas", "dev")  # what `make setup` installs; benchmarks
 
 
 def pins(lock: str) -> dict[str, str]:
-    lines = [line for line in lock.splitlines() if line and not line.startswith("#")]
-    found = [PIN.fullmatch(line) for line in lines]
+    lines = [line for line in lock.splitlines() if line and not line.startswith(("#", "    --hash="))]
+    found = [PIN.fullmatch(line.removesuffix(" \\")) for line in lines]
     assert all(found), f"not a pin: {[line for line, pin in zip(lines, found, strict=True) if not pin]}"
     named = [(canonicalize_name(pin[1]), pin[2]) for pin in found if pin]
     assert len(dict(named)) == len(named), "a package is pinned twice"
@@ -37,6 +37,15 @@ def test_the_lock_pins_what_the_package_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [text for name in INSTALLED for text in project["optional-dependencies"][name]]
     assert unfit([*project["dependencies"], *extras], pins((ROOT / "requirements.lock").read_text())) == []
+
+
+def test_every_pin_has_the_hashes_of_its_files_and_names_no_place() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    entries = re.split(r"\n(?=[A-Za-z])", re.sub(r"(?m)^#.*\n", "", lock).strip())
+    assert len(entries) == len(pins(lock))
+    hashed = re.compile(rf"{PIN.pattern}( \\\n    --hash=sha256:[0-9a-f]{{64}})+")
+    assert [entry for entry in entries if not hashed.fullmatch(entry)] == []
+    assert "://" not in lock
 
 
 def test_a_pin_that_is_missing_or_out_of_range_would_be_found() -> None:

@@ -197,14 +197,15 @@ class _Lowering:
         in_key = rows[0].key_of if len(rows) == 1 else {}
         shown: list[OutputColumn] = []
         stored: list[int] = []
+        found: dict[Expression, int] = {}  # where in the row it is stored
         for place, output in enumerate(relation.outputs):
             if place in in_key:
                 shown.append(OutputColumn(output.column, "key", in_key[place]))
                 continue
-            same = [other for other in stored if relation.outputs[other].expression == output.expression]
-            if not same:
+            if output.expression not in found:
+                found[output.expression] = len(stored)
                 stored.append(place)
-            shown.append(OutputColumn(output.column, "row", stored.index(same[0] if same else place)))
+            shown.append(OutputColumn(output.column, "row", found[output.expression]))
         wanted = [(f"v{i}", None, f"c{place}") for i, place in enumerate(stored)]
         row = _columns_at(relation, stored)
         edges = tuple(one.edge([*key_wanted(one), *wanted], self._aside(one)) for one in rows)
@@ -465,7 +466,8 @@ def _values_of_groups(below: Relation, outputs: Sequence[Output]) -> tuple[Expre
 
 def _columns_at(relation: Relation, places: Sequence[int]) -> tuple[Column, ...]:
     """Columns of a relation as a record keeps them: when they were added does not matter."""
-    return tuple(replace(relation.columns[place], added=0) for place in places)
+    columns = relation.columns  # computed at each call
+    return tuple(replace(columns[place], added=0) for place in places)
 
 
 def _reference(column: Column, position: int) -> ColumnRef:

@@ -21,9 +21,8 @@ def validate(relation: Relation) -> None:
     for part in walk_relations(relation):
         if isinstance(part, Join):
             _check_join(part)
-        else:
-            for expression in expressions_of(part):
-                _check(expression, inputs_of(part)[0])
+        elif expressions := expressions_of(part):
+            _check(expressions, inputs_of(part)[0])
         predicate = part.predicate if isinstance(part, Select) else part.residual if isinstance(part, Join) else None
         if predicate is not None and predicate.type != types.BOOLEAN:
             raise InvariantBroken(f"the condition {predicate.text} is {predicate.type}")
@@ -39,17 +38,17 @@ def _check_join(join: Join) -> None:
     if len({tuple(part.type for part in key) for key in join.keys}) > 1:
         raise InvariantBroken("the join keys have different types")
     for side, key in zip(join.sides, join.keys, strict=True):
-        for part in key:
-            _check(part, side)
+        _check(key, side)
     if join.residual is not None:
         _check_columns(join.residual, [column for side in join.sides for column in side.columns])
 
 
-def _check(expression: Expression, source: Relation) -> None:
-    """An expression over `source`; directly above γ it may refer to groups and aggregates."""
-    _check_columns(expression, source.columns)
-    aggregation = aggregation_below(source)
-    for part in walk(expression):
+def _check(expressions: Sequence[Expression], source: Relation) -> None:
+    """Expressions over `source`; directly above γ they may refer to groups and aggregates."""
+    columns, aggregation = source.columns, aggregation_below(source)
+    for expression in expressions:
+        _check_columns(expression, columns)
+    for part in (part for expression in expressions for part in walk(expression)):
         if isinstance(part, AggregationRef):
             grouping = aggregation and aggregation.grouping
             told = grouping and (grouping.groups if part.source == "group" else grouping.aggregates)

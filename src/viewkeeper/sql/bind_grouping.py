@@ -63,8 +63,9 @@ def _bind_group(node: exp.Expression, items: Sequence[Output], scope: Scope) -> 
             raise SqlError(f"GROUP BY {place} is outside the select list", f"it has {len(items)} columns")
         return _ungrouped(items[place - 1].expression)
     if isinstance(node, exp.Column) and not node.table:
-        for item in items:
-            if not scope.has_column(node.name) and item.name.lower() == node.name.lower():
+        name = node.name.lower()
+        for item in () if scope.has_column(name) else items:
+            if item.name.lower() == name:
                 return _ungrouped(item.expression)
     return construct.typed(bind_expression(node, scope), "GROUP BY")
 

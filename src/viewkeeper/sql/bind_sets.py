@@ -68,13 +68,11 @@ def _can_be_flat(node: exp.Union, *, distinct: bool) -> bool:
 
 
 def _same_types(branches: Sequence[Relation], where: str) -> tuple[Relation, ...]:
-    first = branches[0].columns
-    for branch in branches[1:]:
-        if len(branch.columns) != len(first):
-            raise SqlError(
-                f"{where} of {len(first)} and {len(branch.columns)} columns", "each branch needs the same columns"
-            )
-    wanted = [_common([branch.columns[place].type for branch in branches], where) for place in range(len(first))]
+    first, *others = columns = [branch.columns for branch in branches]
+    for other in others:
+        if len(other) != len(first):
+            raise SqlError(f"{where} of {len(first)} and {len(other)} columns", "each branch needs the same columns")
+    wanted = [_common([column.type for column in alike], where) for alike in zip(*columns, strict=True)]
     return tuple(_coerced(branch, wanted) for branch in branches)
 
 

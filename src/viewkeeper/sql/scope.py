@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -37,6 +38,28 @@ class Name:
 
     def belongs_to(self, qualifier: str) -> bool:
         return self.qualifier is not None and self.qualifier.lower() == qualifier.lower()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """The names of a scope and of those that were made from it, as one key: to compare them all would take long."""
+
+    names: tuple[Name, ...]
+
+    def __hash__(self) -> int:
+        return id(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.names is other.names
+
+
+@lru_cache(maxsize=16)
+def _by_name(same: _Same) -> dict[str, list[Name]]:
+    """Names by their lower case, made once: a table may have thousands of columns, and each is looked up."""
+    found: dict[str, list[Name]] = {}
+    for entry in same.names:
+        found.setdefault(entry.name.lower(), []).append(entry)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +105,19 @@ class Scope:
         return column.name if found is None or len(self.sources) < 2 else _dotted(found.name, found.qualifier)
 
     def has_column(self, name: str) -> bool:
-        return any(entry.goes_by(name, None) for entry in self.names)
+        return any(entry.goes_by(name, None) for entry in self._named(name))
 
     def _lookup(self, node: exp.Column) -> Name | None:
         if node.args.get("db"):
             return None
-        found = [entry for entry in self.names if entry.goes_by(node.name, node.table)]
+        name, qualifier = node.name, node.table
+        found = [entry for entry in self._named(name) if entry.goes_by(name, qualifier)]
         if len(found) > 1:
             raise self._ambiguous(node, found)
         return found[0] if found else None
+
+    def _named(self, name: str) -> Sequence[Name]:
+        return _by_name(_Same(self.names)).get(name.lower(), ())
 
     def _ambiguous(self, node: exp.Column, found: Sequence[Name]) -> SqlError:
         tables = [one for one in self.sources if one.qualifier and one.qualifier.lower() == node.table.lower()]

@@ -91,10 +91,11 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
     """A view's relation over the copy that `members` share, one of which it is."""
     (copied,) = _copied((relation,))
     shared, places = _shared(members)
+    columns = shared.columns
 
     def reference(one: Expression) -> ColumnRef:
         place = places[spell(one)]
-        column = shared.columns[place]
+        column = columns[place]
         return ColumnRef(place, column.name, column.type, column.nullable)
 
     own = copied.rows.residual(_common(members))

@@ -174,10 +174,11 @@ def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
         outputs = tuple(Output(one.name, member.value(one.expression)) for one in grouped.outputs)
         return Project(member.shared if member.mark is None else marked(member.shared, member.count), outputs)
     table, places = _with_values(members, grouped.by)
+    columns = table.columns
 
     def reference(value: Expression) -> ColumnRef:
         place = places[spell(value)]
-        column = table.columns[place]
+        column = columns[place]
         return ColumnRef(place, column.name, column.type, column.nullable)
 
     mark = Literal(True, BOOLEAN) if member.mark is None else reference(member.mark)
