@@ -219,6 +219,8 @@ def measured(lab: Lab, judge: Judge, *, errors: int, touches: int) -> dict[str, 
             "writes_per_second": round((lab.written - before) / seconds),
             "epochs": lab.db.epoch - epoch,
         }
+        if (findings := getattr(found, "findings", None)) is not None:
+            figures[name]["findings"] = len(findings)
         print(f"  {name}: {figures[name]}", file=sys.stderr, flush=True)  # a long run tells how far it is
         return found
 
