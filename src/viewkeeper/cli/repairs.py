@@ -106,8 +106,8 @@ def _settle(url: str, view: str, texts: list[str] | None, *, is_retry: bool, jso
     if json:
         print_json({"view": view, "rows": count, "epoch": epoch})
         return
-    what = "no longer fail" if is_retry else "are dropped"
-    print_text(f"{count:,} row{'s' * (count != 1)} of {view} {what}, epoch {epoch}", style="green")
+    what = "that no longer fail" if is_retry else "dropped"
+    print_text(f"rows of {view} {what}, epoch {epoch}: {count:,}", style="green")
 
 
 def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
