@@ -31,6 +31,21 @@ if TYPE_CHECKING:
 _TICK_SECONDS = 0.2
 
 
+Patience = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, help="For `--standby`: how long one that holds the store may be silent."),
+]
+Hang = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="For `--standby`: how long one that holds the store may take for one epoch.",
+        show_default="any time",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the user chose."""
@@ -66,21 +81,8 @@ def run(
         bool,
         typer.Option("--standby", help="Wait while another pipeline runs, and take over when it ends or is silent."),
     ] = False,
-    patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="For `--standby`: how long one that holds the store may be silent."
-        ),
-    ] = 10.0,
-    hang: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="For `--standby`: how long one that holds the store may take for one epoch.",
-            show_default="any time",
-        ),
-    ] = None,
+    patience: Patience = 10.0,
+    hang: Hang = None,
     changes_per_epoch: Annotated[
         int | None,
         typer.Option(
