@@ -17,6 +17,7 @@ import argparse
 import itertools
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -51,6 +52,7 @@ DRIVER_POINTS = (
     *("commit.synced", "commit.swapped", "commit.done"),
 )
 IN_A_JOB = "in a job"
+TOLD_EVERY = 10
 SECONDS_MAX = 600  # a bound for a broken run
 MEMORY_DISK = Path("/dev/shm")  # where there is one, stores cost no disk
 
@@ -71,16 +73,21 @@ class Tally:
         return self.kills.total() >= self.goal
 
     def took(self, points: list[str], *, same: bool, where: str) -> None:
+        before = self.kills.total()
         self.kills.update(points)
+        if before // TOLD_EVERY < self.kills.total() // TOLD_EVERY:
+            print(self.text(), flush=True)
         if not same:
             self.violations.append(where)
             print(f"VIOLATION: {where}", flush=True)
 
     def text(self) -> str:
         count, seconds = self.kills.total(), time.monotonic() - self.began
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        busy = sum(one.ru_utime + one.ru_stime for one in used)  # of processes that have ended
         return (
-            f"{self.what}: {count} kills at {len(self.kills)} places in {seconds:.0f} s, {seconds / max(1, count):.2f} s"
-            f" each, from seed {self.seed}; violations: {len(self.violations)}"
+            f"{self.what}: {count} kills at {len(self.kills)} places in {seconds:.0f} s,"
+            f" {seconds / max(1, count):.2f} s each, {busy / max(1, count):.2f} s of a core, from seed {self.seed}; violations: {len(self.violations)}"
         )
 
 
@@ -96,7 +103,6 @@ def kill_pipelines(tally: Tally, folder: Path) -> None:
                 if tally.is_enough:
                     return
         shutil.rmtree(root)
-        print(tally.text(), flush=True)
 
 
 def kill_workers(tally: Tally, folder: Path) -> None:
@@ -123,7 +129,6 @@ def kill_workers(tally: Tally, folder: Path) -> None:
             tally.took([point] if fired else [], same=found == expected, where=where)
             if tally.is_enough:
                 return spark.stop()
-        print(tally.text(), flush=True)
 
 
 def kill_executors(tally: Tally, folder: Path) -> None:
@@ -140,7 +145,6 @@ def kill_executors(tally: Tally, folder: Path) -> None:
             fired = [result["kill"].split("@")[0]] if result["fired"] else []
             tally.took(fired, same=result["same"], where=f"seed {seed}: {result['kill']}")
         shutil.rmtree(root)
-        print(tally.text(), flush=True)
         if tally.is_enough:
             return
 
@@ -162,7 +166,6 @@ def kill_drivers(tally: Tally, folder: Path) -> None:
             tally.took([place] if was_killed else [], same=same, where=f"seed {seed}, {log}, {views}: {place}")
             if tally.is_enough:
                 return
-        print(tally.text(), flush=True)
 
 
 def _kill_driver(store: Path, points: Path, place: str, hit: int) -> bool:
@@ -215,7 +218,6 @@ def take_over(tally: Tally, folder: Path) -> None:
                 tally.took([] if took is None else ["stopped"], same=True, where="")
         tally.took([], same=wrong_views(db, done) == [], where=f"seed {seed}: {wrong_views(db, done)}")
         db.close()
-        print(tally.text(), flush=True)
         if tally.is_enough:
             return
 
