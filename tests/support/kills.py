@@ -85,9 +85,10 @@ class Tally:
         count, seconds = self.kills.total(), time.monotonic() - self.began
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         busy = sum(one.ru_utime + one.ru_stime for one in used)  # of processes that have ended
+        each = max(1, count)
         return (
-            f"{self.what}: {count} kills at {len(self.kills)} places in {seconds:.0f} s,"
-            f" {seconds / max(1, count):.2f} s each, {busy / max(1, count):.2f} s of a core, from seed {self.seed}; violations: {len(self.violations)}"
+            f"{self.what}: {count} kills at {len(self.kills)} places in {seconds:.0f} s, {seconds / each:.2f} s each,"
+            f" {busy / each:.2f} s of a core, from seed {self.seed}; violations: {len(self.violations)}"
         )
 
 
