@@ -141,7 +141,7 @@ def kill_executors(tally: Tally, folder: Path) -> None:
         root, seed = folder / f"{number}", tally.seed + number
         root.mkdir()
         os.environ["VIEWKEEPER_LAB_SEED"] = str(seed)
-        chosen = [f"{source.choice(names)}@{source.randint(1, 3)}" for _ in range(EXECUTORS_AT_ONCE)]
+        chosen = [f"{source.choice(names)}@{source.randint(1, 3)}" for _ in range(min(EXECUTORS_AT_ONCE, tally.goal))]
         for result in kill(root, 4, *chosen):
             fired = [result["kill"].split("@")[0]] if result["fired"] else []
             tally.took(fired, same=result["same"], where=f"seed {seed}: {result['kill']}")
