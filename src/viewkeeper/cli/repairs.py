@@ -54,6 +54,7 @@ def rebuild(
 
     The way out for a view that is stopped, or whose records cannot be read. Views that share records with those named are
     rebuilt too. What can be read is read as it was until the new records are complete; a pipeline that runs does the work.
+    Where the log lost changes that no epoch has applied, these are given up, and all views are filled anew from their tables.
     """
     with open_database(url) as database, quiet_java(), working("filling the views anew …"):
         rebuilt = database.rebuild(*views)

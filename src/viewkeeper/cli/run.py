@@ -22,7 +22,7 @@ from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.options import Url, read_bounds
 from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.errors import EpochFailed, SparkLost
+from viewkeeper.errors import EpochFailed, SparkLost, StoreBusy, StoreUnavailable
 from viewkeeper.events import Committed, Event, EventSink, StandingBy
 
 if TYPE_CHECKING:
@@ -179,13 +179,15 @@ def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
 
 
 def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop: threading.Event) -> None:
-    from viewkeeper.client.status import read_lag
+    from viewkeeper.client.status import Lag, read_lag
 
-    is_alive = True
+    is_alive, lag = True, Lag(0, 0)
     while is_alive:
         work.join(_TICK_SECONDS)
         is_alive = work.is_alive()  # read first, so that what the work did before its end is reported below
-        display.update(gauge, read_lag(database), stopping=stop.is_set())
+        with suppress(StoreBusy, StoreUnavailable, OSError):  # the work waits for the store, and says so
+            lag = read_lag(database)
+        display.update(gauge, lag, stopping=stop.is_set())
 
 
 def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped: bool) -> str:
