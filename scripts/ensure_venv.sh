@@ -45,7 +45,7 @@ make_venv() {
 }
 
 install_packages() {
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" -c requirements.lock -e '.[spark,dev]'
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" -c requirements.lock -e '.[spark,hbase,dev]'
 }
 
 if [ ! -e "$stamp" ] || ! new_enough .venv/bin/python; then
