@@ -273,7 +273,7 @@ def _nowhere(lab: Lab, view: str, number: int) -> tuple:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    spark, errors = start_session(options.view_managers), min(1_000, options.rows // 100)
+    spark, errors = start_session(options.view_managers), options.rows // 1_000
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         with vk.connect(f"embedded:{Path(folder) / 'store'}") as db:
             lab = Lab(db, options.rows, options.seed)
