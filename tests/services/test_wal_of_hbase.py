@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.support.hbase_writes import Logged, Writer, writing
 from tests.support.services.admin import Admin
@@ -147,18 +148,18 @@ def test_entries_positions_and_cells_are_those_of_hbases_own_printer(hbase: Clus
         assert sum(len(_compare(hbase, folder, file)) for file in group) > 0
 
 
-def _compare(hbase: Cluster, folder: WalFolder, file: WalFile) -> list[object]:
-    printed = _printed(hbase.print_wal(Path(file.path)))
-    blocks = list(WalReader(folder).read(file.stream, file.first, Position(file.first + file.size)))
+def _compare(hbase: Cluster, folder: WalFolder, file: WalFile) -> list[int]:
+    """Up to the size that the file had when it was listed; returns the ends of entries with cells."""
+    printed = {end: cells for end, cells in _printed(hbase.print_wal(Path(file.path))).items() if end <= file.size}
     found: dict[int, list[object]] = {}
-    for row in (row for block in blocks for row in block.cells.to_pylist()):
-        cell = (
-            *(_as_printed(row[name]) for name in ("row", "family", "qualifier", "value")),
-            row["timestamp"],
-            KINDS[row["kind"]],
-        )
-        found.setdefault(row["position"] - file.first, []).append((row["table"], row["region"], row["sequence"], *cell))
-    markers = [marker.position - file.first for block in blocks for marker in block.markers]
+    markers = []
+    for block in WalReader(folder).read(file.stream, file.first):
+        markers += [
+            marker.position - file.first for marker in block.markers if marker.position <= file.first + file.size
+        ]
+        for row in block.cells.to_pylist():
+            if row["position"] <= file.first + file.size:
+                found.setdefault(row["position"] - file.first, []).append(_as_printed(row))
     assert found == {end: cells for end, cells in printed.items() if end not in markers}
     assert sorted([*found, *markers]) == list(printed), "every entry is there, and where it ends"
     return list(found)
@@ -185,6 +186,11 @@ def _printed(text: str) -> dict[int, list[object]]:
     return entries
 
 
-def _as_printed(data: bytes) -> str:
+def _as_printed(row: dict[str, Any]) -> tuple[object, ...]:
+    data = [_escaped(row[name]) for name in ("row", "family", "qualifier", "value")]
+    return row["table"], row["region"], row["sequence"], *data, row["timestamp"], KINDS[row["kind"]]
+
+
+def _escaped(data: bytes) -> str:
     """As HBase's Bytes.toStringBinary writes bytes."""
     return "".join(chr(byte) if 32 <= byte <= 126 and byte != 92 else f"\\x{byte:02X}" for byte in data)
