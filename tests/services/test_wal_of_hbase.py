@@ -88,6 +88,9 @@ def test_what_was_acknowledged_is_found_at_the_first_look(hbase: Cluster, table:
 def test_rolls_flushes_moves_and_splits_lose_and_repeat_nothing(hbase: Cluster, admin: Admin, table: str) -> None:
     tail, writers = Tail(hbase, table), [Writer(hbase, table, seed) for seed in (2, 3)]
     with writing(writers):
+        # Before the moves: the client of a Thrift server loses the way to a region that moved there and back and was then
+        # split, until its operation times out.
+        admin.split(table, b"j")
         for _ in range(2):
             for server in admin.servers():
                 admin.roll(server)
@@ -97,10 +100,8 @@ def test_rolls_flushes_moves_and_splits_lose_and_repeat_nothing(hbase: Cluster, 
                     tail.look()
                 admin.flush(table)
                 tail.look()
-        admin.split(table, b"j")
-        tail.look()
     tail.look()
-    check(tail, writers, doubtful_max=20)
+    check(tail, writers)
     seen = kinds(tail.markers)
     assert min(seen[kind] for kind in ("REGION_OPEN", "REGION_CLOSE", "START_FLUSH", "COMMIT_FLUSH")) > 0
     assert len(admin.regions(table)) == 4
@@ -150,7 +151,7 @@ def test_entries_positions_and_cells_are_those_of_hbases_own_printer(hbase: Clus
 
 def _compare(hbase: Cluster, folder: WalFolder, file: WalFile) -> list[int]:
     """Up to the size that the file had when it was listed; returns the ends of entries with cells."""
-    printed = {end: cells for end, cells in _printed(hbase.print_wal(Path(file.path))).items() if end <= file.size}
+    printed = {end: cells for end, cells in _printed(_print(hbase, folder, file)).items() if end <= file.size}
     found: dict[int, list[object]] = {}
     markers = []
     for block in WalReader(folder).read(file.stream, file.first):
@@ -163,6 +164,15 @@ def _compare(hbase: Cluster, folder: WalFolder, file: WalFile) -> list[int]:
     assert found == {end: cells for end, cells in printed.items() if end not in markers}
     assert sorted([*found, *markers]) == list(printed), "every entry is there, and where it ends"
     return list(found)
+
+
+def _print(hbase: Cluster, folder: WalFolder, file: WalFile) -> str:
+    """Of the file wherever it is; again, if it was moved meanwhile."""
+    while True:
+        (path,) = [Path(one.path) for one in folder.files()[file.stream] if one.name == file.name]
+        text = hbase.print_wal(path)
+        if path.exists():
+            return text
 
 
 def _printed(text: str) -> dict[int, list[object]]:
