@@ -27,7 +27,7 @@ from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.measured import MEASURED, Measured
-from viewkeeper.model.positions import Cut, Positions, covers
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, covers
 from viewkeeper.model.verdicts import Repaired
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
@@ -335,16 +335,22 @@ class Coordinator:
 
     def _require_same_log(self, record: EpochRecord) -> None:
         """R9: the entry at a committed position must be the one that was committed."""
-        now = self._store.checksums(record.positions)
+        now, ends = self._store.checksums(record.positions), self._store.ends()
         for stream, checksum in record.checksums.items():
             # truncation keeps this entry, so it may not be missing either, unless the node was removed
-            if stream not in now and stream in self._store.ends():
-                raise PositionLost(f"the log of node {stream} no longer holds what is committed", _FILL_ANEW)
-            if now.get(stream) != checksum and stream in self._store.ends():
+            if stream in ends and now.get(stream) != checksum:
+                self._require_log_after(stream, record.positions[stream], ends[stream])
                 raise LogDiverged(
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",
                     "restore the whole store, not a part of it",
                 )
+
+    def _require_log_after(self, stream: Stream, start: Position, end: Position) -> None:
+        """Raise PositionLost where the log was truncated behind a committed position: then it is short, not another one."""
+        try:
+            next(iter(self._store.read_log(stream, start, end)), None)
+        except PositionLost as error:
+            raise PositionLost(f"the log of node {stream} no longer holds what is committed", _FILL_ANEW) from error
 
 
 def _repaired(
