@@ -94,14 +94,14 @@ def reads_what_the_epoch_wrote() -> Iterator[None]:
         yield
 
 
-@shows("cells", first=40)
+@shows("cells", first=46)
 def no_validate() -> Iterator[None]:
     """V1: nobody asks what is in flight."""
     with patch(CellStore, "validate", lambda self, epoch: None):
         yield
 
 
-@shows("cells", first=88)
+@shows("cells", first=157)
 def validate_before_the_reads() -> Iterator[None]:
     """V1: a task asks when it starts, and not again."""
     validate, start = CellStore.validate, Applier.__init__
@@ -154,7 +154,7 @@ def a_lost_answer_is_a_no() -> Iterator[None]:
 # fences and versions
 
 
-@shows("memory", first=141)
+@shows("memory", first=1_617)
 def no_fence() -> Iterator[None]:
     """R1a and R3: a late task is not told that it is late."""
     with patch(Partition, "_require_fence", lambda self, epoch: None):
@@ -202,7 +202,7 @@ def a_rerun_emits_nothing() -> Iterator[None]:
         yield
 
 
-@shows("memory", first=90)
+@shows("memory", first=111)
 def versions_below_the_epoch_are_dropped() -> Iterator[None]:
     """R4: a write keeps no older version, as if the floor were at its own epoch."""
     push = versionwrites.push
@@ -220,7 +220,7 @@ def tombstones_are_purged_too_early() -> Iterator[None]:
         yield
 
 
-@shows(first=3)
+@shows(first=14)
 def aborted_epochs_are_not_listed() -> Iterator[None]:
     """R8: tasks and readers see what an aborted epoch wrote."""
     abort = epochs.abort
@@ -252,7 +252,7 @@ def writes_to_dropped_tables() -> Iterator[None]:
 # epochs
 
 
-@shows(first=64)
+@shows(first=76)
 def failures_are_overlooked() -> Iterator[None]:
     """R18a: an epoch is committed with the receipts that came."""
 
@@ -297,7 +297,7 @@ def a_rerun_cuts_the_log_anew() -> Iterator[None]:
         yield
 
 
-@shows(first=28)
+@shows(first=35)
 def a_rerun_makes_its_plan_anew() -> Iterator[None]:
     """R9: a run follows the catalog as it is now, not the plan that the epoch was begun with."""
 
@@ -323,7 +323,7 @@ def positions_stay() -> Iterator[None]:
         yield
 
 
-@shows(first=22)
+@shows(first=42)
 def a_cut_falls_into_a_transaction() -> Iterator[None]:
     """R17: an epoch ends before the last change of a group."""
     cut = NodeStore.cut
@@ -357,7 +357,7 @@ def the_log_is_truncated_to_its_end() -> Iterator[None]:
 # backfills and replaced views
 
 
-@shows(first=42)
+@shows(first=55)
 def changes_of_a_chunks_first_border_do_not_flow() -> Iterator[None]:
     """R12: the last row of the chunk before gets no changes."""
 
@@ -371,7 +371,7 @@ def changes_of_a_chunks_first_border_do_not_flow() -> Iterator[None]:
         yield
 
 
-@shows(first=10)
+@shows(first=25)
 def a_backfill_reads_rows_as_of_now() -> Iterator[None]:
     """R12: rows hold changes that the log brings again."""
     scan = NodeStore.scan_as_of
@@ -383,7 +383,7 @@ def a_backfill_reads_rows_as_of_now() -> Iterator[None]:
         yield
 
 
-@shows(first=34)
+@shows(first=214)
 def a_view_is_replaced_before_it_is_filled() -> Iterator[None]:
     """The replacement takes the view's place with the next commit."""
     swap = Catalog.with_replaced
@@ -444,7 +444,7 @@ def a_deleted_value_stays_a_minimum() -> Iterator[None]:
         yield
 
 
-@shows(first=45)
+@shows(first=47)
 def changed_rows_are_joined_as_unchanged_too() -> Iterator[None]:
     """⋈: a pair of two changed rows is emitted twice."""
     unchanged, none = join.unchanged_rows, np.zeros(0, np.int64)
@@ -457,7 +457,7 @@ def changed_rows_are_joined_as_unchanged_too() -> Iterator[None]:
         yield
 
 
-@shows(first=27)
+@shows(first=54)
 def a_lost_match_is_not_counted() -> Iterator[None]:
     """⋈: match counts of unchanged rows only grow."""
     change = join.change_matches
