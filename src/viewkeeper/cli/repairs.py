@@ -113,7 +113,7 @@ def _settle(url: str, view: str, texts: list[str] | None, *, is_retry: bool, jso
 
 def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
     """The key of a row set aside, which a user has copied from the list."""
-    given = read_json(text, "a key")
+    given = read_json(text, "a key", '["o1"]')
     parts = given if isinstance(given, list) else [given]
     for row in database.set_aside(view, dropped=True):
         if read_json(to_json_text(row.key), "a key") == parts:

@@ -148,6 +148,9 @@ def print_report(report: CheckReport) -> None:
     for epoch in sorted(set(report.since.values())):
         told = ", ".join(name for name, since in report.since.items() if since == epoch)
         print_text(f"only what changed after epoch {epoch}: {told}")
+    if not report.views:
+        print_text("nothing to check: there is no view that is filled", style="yellow")
+        return
     if not report.ok and not report.findings:
         print_text(f"not whole: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="red")
         return
@@ -173,7 +176,7 @@ def _print_status(found: Status) -> None:
         "pipeline": running,
         "epoch": f"{found.epoch}" + (f" ({found.inflight} under way)" if found.inflight else ""),
         "lag": lag,
-        "log": f"{found.log_entries:,} entries",
+        "log": "1 entry" if found.log_entries == 1 else f"{found.log_entries:,} entries",
         "size": size_text(found.bytes_used),
         "tables": ", ".join(found.tables) or "none",
         "views": "none" if not found.views else f"{len(found.views)}",

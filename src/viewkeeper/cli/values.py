@@ -82,12 +82,12 @@ def parse_put(schema: TableSchema, arguments: Sequence[str]) -> dict[str, object
     return row
 
 
-def read_json(text: str, what: str) -> object:
-    """JSON with exact decimals and without duplicate names."""
+def read_json(text: str, what: str, example: str = '{"id": "o1"}') -> object:
+    """JSON with exact decimals and without duplicate names; `example` is what a user who errs is shown."""
     try:
         return json.loads(text, parse_float=Decimal, object_pairs_hook=_distinct)
     except ValueError as error:
-        raise InputError(f"{what} is not JSON: {error}", 'strings need quotes inside: \'{"id": "o1"}\'') from None
+        raise InputError(f"{what} is not JSON: {error}", f"strings need quotes inside: '{example}'") from None
 
 
 def _names_its_key(schema: TableSchema, arguments: Sequence[str]) -> bool:

@@ -33,6 +33,7 @@ def settle(
     database: Connection, name: str, keys: Sequence[Sequence[object]] | None, ending: str, spark: SparkSession | None
 ) -> int:
     """Try rows again ("retry") or drop them ("drop"); returns how many of them are no longer listed."""
+    keys = None if keys is None else [key if isinstance(key, (tuple, list)) else (key,) for key in keys]
     view = database.catalog().view(name)
     _require_maintained(database, view)
     with Snapshot(database) as snapshot:
@@ -40,6 +41,8 @@ def settle(
         wanted = _all(snapshot, lists) if keys is None else _named(snapshot, view, lists, keys)
         if ending == "retry":
             _refuse_rows_of_joins(snapshot.catalog, view, wanted)
+        else:
+            wanted = _still_listed(snapshot, wanted)
     if not wanted:
         return 0
     last = _request(database, ending, {table: () if keys is None else found for table, found in wanted.items()})
@@ -82,6 +85,13 @@ def _named(
         for table, row in mine:
             wanted.setdefault(table, []).append(row)
     return {table: tuple(dict.fromkeys(found)) for table, found in wanted.items()}
+
+
+def _still_listed(snapshot: Snapshot, wanted: Wanted) -> Wanted:
+    """Without the rows that were dropped before: they have left the list already."""
+    listed = {table: set(listed_rows(snapshot, table)) for table in wanted}
+    found = {table: tuple(key for key in keys if key in listed[table]) for table, keys in wanted.items()}
+    return {table: keys for table, keys in found.items() if keys}
 
 
 def _encoded(view: ViewDefinition, listed: Exceptions, key: Sequence[object]) -> bytes | None:

@@ -173,7 +173,7 @@ class Database(Connection):
         require_spark()
         from viewkeeper.client.checking import check_views
 
-        return check_views(self, views, spark, progress, since=since)
+        return check_views(self, _names(views), spark, progress, since=since)
 
     def repair(
         self,
@@ -193,7 +193,7 @@ class Database(Connection):
         require_spark()
         from viewkeeper.client.repairing import repair_views
 
-        return repair_views(self, views, spark, progress)
+        return repair_views(self, _names(views), spark, progress)
 
     def rebuild(self, *views: str, spark: SparkSession | None = None) -> tuple[str, ...]:
         """Fill views anew beside themselves, whatever state they are in; the new records take the place of the old ones.
@@ -301,3 +301,7 @@ class Database(Connection):
         self.require_writable()
         wanted = Keeping(epochs, seconds)
         self.store.change_epoch_record(lambda record: keep(record, wanted.epochs, wanted.seconds))
+
+
+def _names(views: Sequence[str] | None) -> list[str] | None:
+    return None if views is None else take_names("views", views)

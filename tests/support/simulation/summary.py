@@ -108,7 +108,8 @@ class Summary:
     def verdict(self) -> str:
         if self.violations:
             return "invalid"
-        return "unknown" if self.unforeseen or self.missing else "valid"
+        is_told = self.schedules.total() and not self.unforeseen and not self.missing
+        return "valid" if is_told else "unknown"
 
     def text(self) -> str:
         lines = [

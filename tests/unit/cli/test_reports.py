@@ -156,6 +156,8 @@ def test_rows_set_aside_are_tried_again_and_dropped(run: Run, url: str) -> None:
     told = run("set-aside", url, "shares", "--drop", "--key", '"c"', "--json").stdout
     assert json.loads(told) == {"view": "shares", "rows": 1, "epoch": 4}
     assert len(run("set-aside", url, "shares", "--json").stdout.splitlines()) == 1
+    unquoted = run("set-aside", url, "shares", "--drop", "--key", "b").stderr
+    assert "a key is not JSON" in unquoted and """strings need quotes inside: '["o1"]'""" in unquoted
     assert run("set-aside", url, "shares", "--dropped").stdout.count("division by zero; dropped") == 2
     for wrong in (("--retry", "--drop"), ("--key", '["a"]'), ("--drop", "--key", '["z"]')):
         assert run("set-aside", url, "shares", *wrong).exit_code == 2

@@ -134,6 +134,8 @@ def test_a_row_that_was_dropped_is_not_told_of_until_it_changes(db: vk.Database)
     make(db, {"shown": VIEWS["shown"], "grouped_shown": VIEWS["grouped_shown"]})
     before = contents(db)
     assert settle(db, "shown", [("big0",)], "drop") == 1
+    epoch = db.epoch
+    assert settle(db, "shown", iter(["big0"]), "drop") == 0 and db.epoch == epoch  # it is off the list already
     assert settle(db, "shown", None, "drop") == 2
     status = db.status()
 
