@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from tests.support.source_tree import ROOT
 
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.+!]+)")
-INSTALLED = ("spark", "pandas", "dev")  # what `make setup` installs; benchmarks are run by hand
+INSTALLED = ("spark", "pandas", "hbase", "dev")  # what `make setup` installs; benchmarks are run by hand
 
 
 def pins(lock: str) -> dict[str, str]:

@@ -18,8 +18,10 @@ from pathlib import Path
 
 from tests.support.services.failure import ServicesFailed
 from tests.support.services.waiting import wait_until
+from tests.support.source_tree import ROOT
 
 DEFINITION = "org/apache/hadoop/hbase/thrift2/hbase.thrift"
+ENSURE_MAVEN = ROOT / "scripts" / "ensure_maven.sh"
 FETCH_SECONDS_MAX = 1800
 
 
@@ -91,7 +93,7 @@ def project_text(artifacts: tuple[Artifact, ...]) -> str:
 
 
 def _fetch(pom: str, part: Path, tell: Callable[[str], None]) -> None:
-    maven = shutil.which("mvn")
+    maven = shutil.which("mvn") if subprocess.run([ENSURE_MAVEN], check=False).returncode == 0 else None
     if maven is None:
         raise ServicesFailed("Maven was not found: install it (Debian, Ubuntu: apt-get install maven)")
     (part / "pom.xml").write_text(pom)
@@ -110,7 +112,7 @@ def _fetch(pom: str, part: Path, tell: Callable[[str], None]) -> None:
                 run.kill()
         if run.returncode:
             log.seek(0)
-            raise ServicesFailed(f"mvn could not fetch HBase: {_last_line(log.read())}")
+            raise ServicesFailed(f"mvn could not fetch HBase: {_first_error(log.read())}")
     (jar,) = lib.glob("hbase-thrift-*.jar")
     with zipfile.ZipFile(jar) as opened:
         (part / "whole" / "hbase.thrift").write_bytes(opened.read(DEFINITION))
@@ -121,6 +123,6 @@ def _names(text: str) -> str:
     return f"<groupId>{group}</groupId><artifactId>{name}</artifactId>"
 
 
-def _last_line(text: str) -> str:
+def _first_error(text: str) -> str:
     lines = [line for line in text.splitlines() if "ERROR" in line] or text.splitlines() or ["it said nothing"]
     return lines[0]

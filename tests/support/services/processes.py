@@ -53,11 +53,16 @@ class Processes:
         return self.folder / "logs" / f"{name}.log"
 
     def is_running(self, name: str) -> bool:
-        return self._pid(name) is not None
+        return self.pid(name) is not None
+
+    def pid(self, name: str) -> int | None:
+        """None if it does not run."""
+        found = self._note(name)
+        return found[0] if found and self._is_ours(*found) else None
 
     def memory_mb(self, name: str) -> int | None:
         """What a running process holds in memory; None if it does not run."""
-        pid = self._pid(name)
+        pid = self.pid(name)
         with suppress(OSError, StopIteration):
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) // 1024
@@ -104,10 +109,6 @@ class Processes:
         except FileNotFoundError:
             return None
         return found["pid"], found["began"]
-
-    def _pid(self, name: str) -> int | None:
-        found = self._note(name)
-        return found[0] if found and self._is_ours(*found) else None
 
     def _is_ours(self, pid: int, began: int) -> bool:
         try:

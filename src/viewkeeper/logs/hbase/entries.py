@@ -56,76 +56,99 @@ class Entries:
 def scan_entries(data: bytes, wanted: Callable[[str], bool], *, file: str, offset: int) -> Entries:
     """The entries of `data`, which begins at `offset` of `file`; `wanted` tells the tables whose entries to keep."""
     scan = _Scan(data, wanted)
-    at, closed = 0, False
     try:
-        while at < len(data):
-            if data[at] == 0:  # no key is empty: this is the trailer, a part of it, or what a crash left
-                closed = data.startswith(TRAILER, at)
-                break
-            at = scan.take_entry(at)
+        scan.run()
     except CutOff:
         pass
     except ValueError as wrong:
-        raise CorruptStore(f"the WAL {file} has no entry at {offset + at}: {wrong}", DAMAGED) from wrong
-    return scan.entries(at, closed=closed)
+        raise CorruptStore(f"the WAL {file} has no entry at {offset + scan.stop}: {wrong}", DAMAGED) from wrong
+    name, ends, sequences_at, written_at, counts = np.array(scan.notes, np.int64).reshape(-1, 5).T
+    return Entries(
+        scan.names,
+        name,
+        ends,
+        read_numbers(data, sequences_at),
+        read_numbers(data, written_at),
+        counts,
+        np.array(scan.cells, np.int64),
+        scan.stop,
+        data.startswith(TRAILER, scan.stop),
+    )
 
 
 @dataclass(slots=True)
 class _Scan:
-    """One pass over the entries of `data`; the columns grow by an entry at a time."""
+    """One pass over the entries of `data`; `stop` is where the last whole one ended."""
 
     data: bytes
     wanted: Callable[[str], bool]
+    stop: int = 0
     heads: dict[bytes, int] = field(default_factory=dict)  # region and table in a key's bytes: which name
     names: list[tuple[str, str]] = field(default_factory=list)
-    name: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    sequences: list[int] = field(default_factory=list)  # where the number is
-    written: list[int] = field(default_factory=list)  # where the number is
-    counts: list[int] = field(default_factory=list)
+    notes: list[int] = field(
+        default_factory=list
+    )  # of each entry: name, end, where its two numbers are, count of cells
     cells: list[int] = field(default_factory=list)
 
-    def take_entry(self, at: int) -> int:
-        """Note the entry at `at`, and return where the next one begins."""
-        data = self.data
-        length, key_at = data[at], at + 1
-        if length > 127:
-            length, key_at = read_number(data, at)
-        cells_at = key_at + length
-        if cells_at > len(data):
+    def run(self) -> None:
+        """Note every entry, in one loop: a call for each would cost as much as the work in it."""
+        data, size, at, heads, match = self.data, len(self.data), 0, self.heads, _PLAIN_KEY.match
+        while at < size and (length := data[at]):  # no key is empty: 0 is a trailer, or what a crash left
+            key_at = at + 1
+            if length > 127:
+                length, key_at = read_number(data, at)
+            at = key_at + length
+            if at > size:
+                raise CutOff
+            key = match(data, key_at, at)
+            name = heads.get(key[1]) if key else None
+            if key is None or name is None:  # a region that is met for the first time, or a longer key
+                name, sequence_at, written_at, count = self._read_key(key_at, at)
+            else:
+                _, _, (sequence_at, _), (written_at, _), (count_at, _) = key.regs
+                count = data[count_at] if data[count_at] < 128 else read_number(data, count_at)[0]
+            at = self._pass_cells(at, count) if name == _NOT_WANTED else self._note_cells(at, count)
+            if name != _NOT_WANTED:
+                self.notes += (name, at, sequence_at, written_at, count)
+            self.stop = at
+
+    def _pass_cells(self, at: int, count: int) -> int:
+        data, length_at = self.data, _LENGTH.unpack_from
+        try:
+            for _ in range(count):
+                at += 4 + length_at(data, at)[0]
+        except struct.error:
+            at = max(at, len(data) + 1)
+        return self._whole(at)
+
+    def _note_cells(self, at: int, count: int) -> int:
+        """As before, and keep in mind where they are; nothing is kept of an entry that is cut off."""
+        cells = []
+        data, length_at = self.data, _LENGTH.unpack_from
+        try:
+            for _ in range(count):
+                cells.append(at)
+                at += 4 + length_at(data, at)[0]
+        except struct.error:
+            at = max(at, len(data) + 1)
+        self._whole(at)
+        self.cells += cells
+        return at
+
+    def _whole(self, end: int) -> int:
+        if end > len(self.data):
+            if end - len(self.data) > _LENGTH_MAX:
+                raise ValueError("a cell of more than 2 GiB")
             raise CutOff
-        key = _PLAIN_KEY.match(data, key_at, cells_at)
-        name = self.heads.get(key[1]) if key else None
-        if key is None or name is None:
-            return self._take_by_fields(key_at, cells_at)
-        count_at = key.start(4)
-        count = data[count_at]
-        if count > 127:
-            count, _ = read_number(data, count_at)
-        return self._take_cells(name, key.start(2), key.start(3), count, cells_at)
+        return end
 
-    def entries(self, stop: int, *, closed: bool) -> Entries:
-        return Entries(
-            self.names,
-            np.array(self.name, np.int32),
-            np.array(self.ends, np.int64),
-            read_numbers(self.data, np.array(self.sequences, np.int64)),
-            read_numbers(self.data, np.array(self.written, np.int64)),
-            np.array(self.counts, np.int64),
-            np.array(self.cells, np.int64),
-            stop,
-            closed,
-        )
-
-    def _take_by_fields(self, key_at: int, cells_at: int) -> int:
-        """An entry of a region that is met for the first time, or one with a longer key."""
-        strings = dict(strings_in(self.data, key_at, cells_at))
-        numbers = dict(numbers_in(self.data, key_at, cells_at))
+    def _read_key(self, at: int, stop: int) -> tuple[int, int, int, int]:
+        """Of any key: the name, where the sequence id and the time of writing are, and how many cells follow."""
+        strings, numbers = dict(strings_in(self.data, at, stop)), dict(numbers_in(self.data, at, stop))
         if not {_REGION, _TABLE} <= strings.keys() or not {_SEQUENCE, _WRITTEN} <= numbers.keys():
             raise ValueError("its key lacks a field")
-        name = self._name(strings[_REGION], strings[_TABLE])
         count = read_number(self.data, numbers[_CELLS])[0] if _CELLS in numbers else 0
-        return self._take_cells(name, numbers[_SEQUENCE], numbers[_WRITTEN], count, cells_at)
+        return self._name(strings[_REGION], strings[_TABLE]), numbers[_SEQUENCE], numbers[_WRITTEN], count
 
     def _name(self, region: bytes, table: bytes) -> int:
         """The number of a region, whose table is `table`."""
@@ -137,26 +160,3 @@ class _Scan:
             if self.heads[head] != _NOT_WANTED:
                 self.names.append((region.decode(), text))
         return self.heads[head]
-
-    def _take_cells(self, name: int, sequence_at: int, written_at: int, count: int, at: int) -> int:
-        """Step over the cells; nothing is noted of an entry that is cut off."""
-        cells = []
-        for _ in range(count):
-            cells.append(at)
-            try:
-                (length,) = _LENGTH.unpack_from(self.data, at)
-            except struct.error:
-                raise CutOff from None
-            if length > _LENGTH_MAX:
-                raise ValueError("a cell of more than 2 GiB")
-            at += 4 + length
-        if at > len(self.data):
-            raise CutOff
-        if name != _NOT_WANTED:
-            self.name.append(name)
-            self.ends.append(at)
-            self.sequences.append(sequence_at)
-            self.written.append(written_at)
-            self.counts.append(count)
-            self.cells += cells
-        return at
