@@ -7,8 +7,10 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,68 +51,71 @@ def proxy(hbase: Cluster) -> Iterator[FaultyProxy]:
         yield opened
 
 
-def through(calm: HBaseStore, proxy: FaultyProxy) -> HBaseStore:
-    """The same store, reached by way of the proxy; requests are given up soon, and old ones are believed gone soon."""
-    return open_store(f"hbase://{ADDRESS}:{proxy.port}/{calm._site.address.namespace}?timeout=20&late=1")
+@pytest.fixture
+def shaky(calm: HBaseStore, proxy: FaultyProxy) -> Iterator[HBaseStore]:
+    """The same store by way of the proxy; it believes that requests are gone soon."""
+    url = f"hbase://{ADDRESS}:{proxy.port}/{calm._site.address.namespace}?timeout=20&late=1"
+    with closing(persist(open_store, url)) as store:
+        yield store
 
 
-def commit_one(store: HBaseStore, rows: dict[bytes, bytes | None]) -> EpochRecord:
-    """An epoch from its begin to its commit, as a coordinator and a task run it; repeated where HBase does not reply."""
-    begun = swap_record(store, lambda record: epochs.begin(record, "me", Cut({}, record.last, 0), "plan"))
-    assert begun.inflight is not None
-    run_again = True
-    while run_again:
-        try:
-            store.admit(begun.inflight)
-            apply(Subject(store), begun.inflight, rows)
-            run_again = False
-        except StoreUnavailable:
-            pass
-    return swap_record(store, lambda record: epochs.commit(record, "me", begun.last, {}, frozenset()))
-
-
-def persist(swap: object, *arguments: object) -> object:
-    """As a coordinator does: what failed is run again."""
+def persist(step: Callable[..., Any], *arguments: object) -> Any:
+    """As whoever runs a pipeline does: what failed is run again."""
     while True:
         try:
-            return swap(*arguments)
+            return step(*arguments)
         except StoreUnavailable:
             pass
+
+
+def commit_one(store: HBaseStore, number: int, rows: dict[bytes, bytes | None]) -> EpochRecord:
+    """An epoch from its begin to its commit, as a coordinator and a task run it; a begin may be done late."""
+
+    def begin(record: EpochRecord) -> EpochRecord:
+        return record if record.last == number else epochs.begin(record, "me", Cut({}, number, 0), "plan")
+
+    def commit(record: EpochRecord) -> EpochRecord:
+        return record if record.committed == number else epochs.commit(record, "me", number, {}, frozenset())
+
+    epoch = persist(swap_record, store, begin).inflight
+    persist(store.admit, epoch)
+    persist(apply, Subject(store), epoch, rows)
+    return persist(swap_record, store, commit)
 
 
 def test_lost_replies_and_late_requests_change_no_state(
-    calm: HBaseStore, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    calm: HBaseStore, proxy: FaultyProxy, shaky: HBaseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every readable epoch is as a dict of it would be; tombstones are purged meanwhile."""
     monkeypatch.setattr(records, "PUT_SECONDS", 0.5)
-    source, states, store = random.Random(3), [dict[bytes, bytes]()], through(calm, proxy)
-    persist(swap_record, store, lambda record: epochs.take_over(record, "me"))
+    source, states = random.Random(3), [dict[bytes, bytes]()]
+    persist(swap_record, shaky, lambda record: epochs.take_over(record, "me"))
     while proxy.counts.total() < FAULTS or len(states) < 20:
         chosen = source.sample(KEYS, 5)
         rows = {key: source.choice([None, b"%d" % len(states)]) for key in chosen}
-        record = commit_one(store, rows)
+        record = commit_one(shaky, len(states), rows)
         assert record.committed == len(states)
         states.append({key: row for key, row in (states[-1] | rows).items() if row is not None})
-        persist(lambda record=record: store.purge(record, records_max=50))
+        persist(lambda record=record: shaky.purge(record, records_max=50))
         for epoch in range(record.floor, record.committed + 1):
             held = calm.hold(Moment(epoch, (), calm.read_horizon()), [0])
             assert dict(held.scan([0], VIEW, b"", None)) == states[epoch]
-    store.close()
 
     assert min(proxy.counts["lost"], proxy.counts["late"]) > FAULTS // 8
     assert len({len(state) for state in states}) > 3
 
 
-def test_swaps_whose_replies_get_lost_are_each_done_once(calm: HBaseStore, proxy: FaultyProxy) -> None:
-    store, count = through(calm, proxy), 30
+def _with_one_more(catalog: Catalog) -> Catalog:
+    return replace(catalog, version=catalog.version + 1, next_id=catalog.next_id + 1)
+
+
+def test_swaps_whose_replies_get_lost_are_each_done_once(
+    calm: HBaseStore, proxy: FaultyProxy, shaky: HBaseStore
+) -> None:
+    count = 30
     for number in range(count):
-        persist(
-            swap_catalog,
-            store,
-            lambda catalog: replace(catalog, version=catalog.version + 1, next_id=catalog.next_id + 1),
-        )
-        persist(store.keep_note, "n", {"n": number})
-    store.close()
+        persist(swap_catalog, shaky, _with_one_more)
+        persist(shaky.keep_note, "n", {"n": number})
     catalog = Catalog.from_json(calm.read_catalog())
 
     assert proxy.counts.total() > 10

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,6 @@ from viewkeeper.stores.hbase.store import HBaseStore
 from viewkeeper.stores.hbase.tables import JOURNAL
 from viewkeeper.stores.open import open_store
 
-
 QUERY = "SELECT city, COUNT(*) AS n, SUM(amount) AS total, MAX(at) AS last FROM sales GROUP BY city"
 
 
@@ -36,15 +37,14 @@ def store(hbase: Cluster) -> Iterator[HBaseStore]:
 def a_view() -> tuple[dict, ViewDefinition, dict[bytes, bytes]]:
     """A catalog with a view, and the view's records, as another store has them."""
     with vk.connect("memory:") as db:
-        db.sql("CREATE TABLE sales (id BIGINT PRIMARY KEY, city STRING, amount DECIMAL(9, 2), at TIMESTAMP)")
-        db.sql(
-            "CREATE VIEW cities AS SELECT city, COUNT(*) AS n, SUM(amount) AS total, MAX(at) AS last FROM sales GROUP BY city"
-        )
+        db.execute("CREATE TABLE sales (id BIGINT PRIMARY KEY, city STRING, amount DECIMAL(9, 2), at TIMESTAMP)")
+        db.execute(f"CREATE MATERIALIZED VIEW cities AS {QUERY}")
         sales = db.table("sales")
-        sales.put(1, city="Oslo", amount="2.50", at="2026-01-02 03:04:05")
-        sales.put(2, city="Oslo", amount="1.00")
-        sales.put(3, city="Łódź")
-        db.run()
+        sales.put(1, {"city": "Oslo", "amount": Decimal("2.50"), "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)})
+        sales.put(2, {"city": "Oslo", "amount": Decimal("1.00")})
+        sales.put(3, {"city": "Łódź"})
+        with db.pipeline() as pipeline:
+            pipeline.run_available()
         view = Catalog.from_json(db.store.read_catalog()).view("cities")
         held = db.store.hold(Moment(99, (), db.store.read_horizon()), range(db.store.partitions))
         rows = dict(held.scan(range(db.store.partitions), view.node.table, b"", None))
