@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -82,7 +84,8 @@ def running(
 ) -> Iterator[tuple[Pipeline, Commits]]:
     """A pipeline that runs while the block does, and has caught up after it.
 
-    With a session given every epoch is a Spark job, so that it is the managers who work.
+    With a session given every epoch is a Spark job, so that it is the managers who work. It is called again and again, where
+    `start` would also have a streaming query look for changes.
     """
     commits, size = Commits(), size_of(options)
     with vk.connect(url) as db:
@@ -91,10 +94,21 @@ def running(
         ) as pipeline:
             if spark is not None:
                 pipeline._runner.settings = EngineSettings(small_work_max=0, meanwhile_work=0)
-            pipeline.start()
-            yield pipeline, commits
-            pipeline.stop()
+            is_over = threading.Event()
+            with ThreadPoolExecutor(1) as pool:
+                work = pool.submit(_run_until, pipeline, is_over)
+                try:
+                    yield pipeline, commits
+                finally:
+                    is_over.set()
+                work.result()
             pipeline.run_available()
+
+
+def _run_until(pipeline: Pipeline, is_over: threading.Event) -> None:
+    while not is_over.is_set():
+        if not pipeline.run_available():
+            is_over.wait(_POLL_SECONDS)
 
 
 def session_with(slots: int) -> SparkSession:

@@ -1,10 +1,10 @@
 """Node changes: a node is added to the store and removed again under load (paper 1, table 1).
 
 In: sizes, seconds and a rate of writing. Out: changes written per second, how far the views are behind, and the longest time
-without a commit, before, between and after. Always: the pipeline is the product's, as it starts by default; the writer puts
-each row with a version that grows. Judged in the end: the log as a whole, in which the changes of each row must form one
-chain of versions from the first to the last, without a gap and none twice; the base rows, against numpy's; the views, by
-DuckDB; and what a reader saw meanwhile, who misses no row in any snapshot and never sees one grow older.
+without a commit, before, between and after. Always: the pipeline has two managers and its own choice of driver or Spark; the
+writer puts each row with a version that grows. Judged in the end: the log as a whole, in which the changes of each row must
+form one chain of versions from the first to the last, without a gap and none twice; the base rows, against numpy's; the
+views, by DuckDB; and what a reader saw meanwhile, who misses no row in any snapshot and never sees one grow older.
 """
 
 from __future__ import annotations

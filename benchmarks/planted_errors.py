@@ -8,6 +8,7 @@ pipeline, in records that the writer leaves alone, so that each stays as it was 
 from __future__ import annotations
 
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -44,6 +45,29 @@ _BATCH = 200  # rows in one write of the writer
 _PAUSE_SECONDS = 0.05
 _GROUPS_PER_REGION = 5
 Planted = set[tuple[str, tuple, str]]  # a view, a key and a kind of error
+
+
+@contextmanager
+def repeating(work: Callable[[], object]) -> Iterator[None]:
+    """Until the block ends a thread does the work again and again."""
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def repeat() -> None:
+        try:
+            while not stop.wait(_PAUSE_SECONDS):
+                work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 class Judge(NamedTuple):
@@ -100,30 +124,12 @@ class Lab:
         chosen = draw.integers(groups.start, groups.stop, count) + self.groups * draw.integers(0, rounds, count)
         return np.unique(chosen)
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """A writer changes rows of hot groups until the block ends."""
-        stop, failed = threading.Event(), list[BaseException]()
-
-        def write() -> None:
-            draw = np.random.default_rng(self.seed + 1)
-            try:
-                while not stop.wait(_PAUSE_SECONDS):
-                    rows = self.table_of(self.rows_in(self.hot, _BATCH, draw), draw)
-                    self.db.table("r").put_many(rows)
-                    self.written += len(rows)
-            except BaseException as error:
-                failed.append(error)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            writer.join()
-        if failed:
-            raise failed[0]
+    def write(self) -> None:
+        """Change some rows of hot groups."""
+        draw = np.random.default_rng(self.seed + self.written)
+        rows = self.table_of(self.rows_in(self.hot, _BATCH, draw), draw)
+        self.db.table("r").put_many(rows)
+        self.written += len(rows)
 
     def touch(self, count: int, round_: int) -> np.ndarray:
         """Change rows of touched groups, and return which; rows of new groups and regions come and go again."""
@@ -213,6 +219,9 @@ def measured(lab: Lab, judge: Judge, *, errors: int, touches: int) -> dict[str, 
             "writes_per_second": round((lab.written - before) / seconds),
             "epochs": lab.db.epoch - epoch,
         }
+        if (findings := getattr(found, "findings", None)) is not None:
+            figures[name]["findings"] = len(findings)
+        print(f"  {name}: {figures[name]}", file=sys.stderr, flush=True)  # a long run tells how far it is
         return found
 
     whole = timed("check", lambda: judge.check(None))
@@ -264,7 +273,7 @@ def _nowhere(lab: Lab, view: str, number: int) -> tuple:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    spark, errors = start_session(options.view_managers), min(1_000, options.rows // 100)
+    spark, errors = start_session(options.view_managers), options.rows // 1_000
     with tempfile.TemporaryDirectory(prefix="viewkeeper-bench-") as folder:
         with vk.connect(f"embedded:{Path(folder) / 'store'}") as db:
             lab = Lab(db, options.rows, options.seed)
@@ -272,8 +281,7 @@ def measure(options: Options) -> dict[str, Any]:
             lab.load()
             with db.pipeline(spark=spark) as pipeline:
                 pipeline.run_available()
-                pipeline.start()
-                with lab.writing():
+                with repeating(pipeline.run_available), repeating(lab.write):
                     return measured(lab, judge, errors=errors, touches=options.changes_per_refresh)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.support.hbase_writes import Logged, Writer, writing
 from tests.support.services.admin import Admin
@@ -87,6 +88,9 @@ def test_what_was_acknowledged_is_found_at_the_first_look(hbase: Cluster, table:
 def test_rolls_flushes_moves_and_splits_lose_and_repeat_nothing(hbase: Cluster, admin: Admin, table: str) -> None:
     tail, writers = Tail(hbase, table), [Writer(hbase, table, seed) for seed in (2, 3)]
     with writing(writers):
+        # Before the moves: the client of a Thrift server loses the way to a region that moved there and back and was then
+        # split, until its operation times out.
+        admin.split(table, b"j")
         for _ in range(2):
             for server in admin.servers():
                 admin.roll(server)
@@ -96,10 +100,8 @@ def test_rolls_flushes_moves_and_splits_lose_and_repeat_nothing(hbase: Cluster, 
                     tail.look()
                 admin.flush(table)
                 tail.look()
-        admin.split(table, b"j")
-        tail.look()
     tail.look()
-    check(tail, writers, doubtful_max=20)
+    check(tail, writers)
     seen = kinds(tail.markers)
     assert min(seen[kind] for kind in ("REGION_OPEN", "REGION_CLOSE", "START_FLUSH", "COMMIT_FLUSH")) > 0
     assert len(admin.regions(table)) == 4
@@ -147,21 +149,30 @@ def test_entries_positions_and_cells_are_those_of_hbases_own_printer(hbase: Clus
         assert sum(len(_compare(hbase, folder, file)) for file in group) > 0
 
 
-def _compare(hbase: Cluster, folder: WalFolder, file: WalFile) -> list[object]:
-    printed = _printed(hbase.print_wal(Path(file.path)))
-    blocks = list(WalReader(folder).read(file.stream, file.first, Position(file.first + file.size)))
+def _compare(hbase: Cluster, folder: WalFolder, file: WalFile) -> list[int]:
+    """Up to the size that the file had when it was listed; returns the ends of entries with cells."""
+    printed = {end: cells for end, cells in _printed(_print(hbase, folder, file)).items() if end <= file.size}
     found: dict[int, list[object]] = {}
-    for row in (row for block in blocks for row in block.cells.to_pylist()):
-        cell = (
-            *(_as_printed(row[name]) for name in ("row", "family", "qualifier", "value")),
-            row["timestamp"],
-            KINDS[row["kind"]],
-        )
-        found.setdefault(row["position"] - file.first, []).append((row["table"], row["region"], row["sequence"], *cell))
-    markers = [marker.position - file.first for block in blocks for marker in block.markers]
+    markers = []
+    for block in WalReader(folder).read(file.stream, file.first):
+        markers += [
+            marker.position - file.first for marker in block.markers if marker.position <= file.first + file.size
+        ]
+        for row in block.cells.to_pylist():
+            if row["position"] <= file.first + file.size:
+                found.setdefault(row["position"] - file.first, []).append(_as_printed(row))
     assert found == {end: cells for end, cells in printed.items() if end not in markers}
     assert sorted([*found, *markers]) == list(printed), "every entry is there, and where it ends"
     return list(found)
+
+
+def _print(hbase: Cluster, folder: WalFolder, file: WalFile) -> str:
+    """Of the file wherever it is; again, if it was moved meanwhile."""
+    while True:
+        (path,) = [Path(one.path) for one in folder.files()[file.stream] if one.name == file.name]
+        text = hbase.print_wal(path)
+        if path.exists():
+            return text
 
 
 def _printed(text: str) -> dict[int, list[object]]:
@@ -185,6 +196,11 @@ def _printed(text: str) -> dict[int, list[object]]:
     return entries
 
 
-def _as_printed(data: bytes) -> str:
+def _as_printed(row: dict[str, Any]) -> tuple[object, ...]:
+    data = [_escaped(row[name]) for name in ("row", "family", "qualifier", "value")]
+    return row["table"], row["region"], row["sequence"], *data, row["timestamp"], KINDS[row["kind"]]
+
+
+def _escaped(data: bytes) -> str:
     """As HBase's Bytes.toStringBinary writes bytes."""
     return "".join(chr(byte) if 32 <= byte <= 126 and byte != 92 else f"\\x{byte:02X}" for byte in data)

@@ -1,8 +1,8 @@
 """The executor laboratory: a Spark cluster in miniature whose executors are killed in the middle of an epoch.
 
 Run as a program, because it needs a Spark of its own. In: a directory, how often Spark tries a task, and `point@hit` for each
-kill. Out: a JSON line for each: whether the executor was killed, how often the coordinator ran an epoch again, and whether
-the bytes are those of the driver.
+kill; `VIEWKEEPER_LAB_SEED` is another seed of the store. Out: a JSON line for each: whether it was killed, how often
+the coordinator ran an epoch again, and whether the bytes are those of the driver.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def run_on(path: Path, session: SparkSession) -> tuple[list, int]:
         return dump(db.store), sum(runner.runs.values()) - len(runner.runs)
 
 
-def main(root: Path, tries: str, kills: list[str]) -> None:
+def main(root: Path, tries: str, kills: list[str], seed: int) -> None:
     prepared, points = root / "prepared", root / "points"
     points.mkdir()
-    prepare(prepared, 3, "images", "joined")
+    prepare(prepared, seed, "images", "joined")
     shutil.copytree(prepared, root / "driver")
     with vk.connect(f"embedded:{root / 'driver'}?sync=off") as db:
         Coordinator(db.store, HereRunner(db.store), limits=LIMITS).catch_up()
@@ -111,4 +111,4 @@ def without_leftovers() -> Iterator[None]:
 
 if __name__ == "__main__":
     with without_leftovers():
-        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:], int(os.environ.get("VIEWKEEPER_LAB_SEED", "3")))

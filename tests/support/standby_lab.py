@@ -18,7 +18,7 @@ from pathlib import Path
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper import failpoints
-from viewkeeper.client.standby import Beats, own_in_turn
+from viewkeeper.client.standby import Beats, Patience, own_in_turn
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import Fenced, StoreBusy
@@ -44,7 +44,7 @@ def work(url: str, told: object, points: Path | None, patience_seconds: float) -
 
     told.send("ready")
     while True:
-        claim, coordinator = own_in_turn(store, own, patience_seconds, tell)
+        claim, coordinator = own_in_turn(store, own, Patience(patience_seconds), tell)
         beats = Beats(claim, seconds=BEAT_SECONDS)
         told.send(store.read_epoch_record().generation)
         try:

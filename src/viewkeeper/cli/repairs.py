@@ -54,6 +54,7 @@ def rebuild(
 
     The way out for a view that is stopped, or whose records cannot be read. Views that share records with those named are
     rebuilt too. What can be read is read as it was until the new records are complete; a pipeline that runs does the work.
+    Where the log lost changes that no epoch has applied, these are given up, and all views are filled anew from their tables.
     """
     with open_database(url) as database, quiet_java(), working("filling the views anew …"):
         rebuilt = database.rebuild(*views)
@@ -106,8 +107,8 @@ def _settle(url: str, view: str, texts: list[str] | None, *, is_retry: bool, jso
     if json:
         print_json({"view": view, "rows": count, "epoch": epoch})
         return
-    what = "no longer fail" if is_retry else "are dropped"
-    print_text(f"{count:,} row{'s' * (count != 1)} of {view} {what}, epoch {epoch}", style="green")
+    what = "that no longer fail" if is_retry else "dropped"
+    print_text(f"rows of {view} {what}, epoch {epoch}: {count:,}", style="green")
 
 
 def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:

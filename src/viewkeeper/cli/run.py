@@ -22,13 +22,28 @@ from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.options import Url, read_bounds
 from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.errors import EpochFailed, SparkLost
+from viewkeeper.errors import EpochFailed, SparkLost, StoreBusy, StoreUnavailable
 from viewkeeper.events import Committed, Event, EventSink, StandingBy
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
 _TICK_SECONDS = 0.2
+
+
+Patience = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, help="For `--standby`: how long one that holds the store may be silent."),
+]
+Hang = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="For `--standby`: how long one that holds the store may take for one epoch.",
+        show_default="any time",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,7 @@ class Settings:
     until_caught_up: bool
     standby: bool
     patience: float
+    hang: float | None
 
 
 class _StopNow(Exception):
@@ -65,12 +81,8 @@ def run(
         bool,
         typer.Option("--standby", help="Wait while another pipeline runs, and take over when it ends or is silent."),
     ] = False,
-    patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="For `--standby`: how long one that holds the store may be silent."
-        ),
-    ] = 10.0,
+    patience: Patience = 10.0,
+    hang: Hang = None,
     changes_per_epoch: Annotated[
         int | None,
         typer.Option(
@@ -83,9 +95,10 @@ def run(
 
     Stopping it at any moment, `kill -9` included, loses nothing and counts nothing twice. With `--standby` a second one
     waits: it takes over at once when the first ends or is killed, and after `--patience` when it is stopped or cannot
-    reach the store; one that goes on after that ends without changing anything.
+    reach the store, or after `--hang` when it does not get on; one that goes on after that ends without changing anything.
     """
-    settings = Settings(read_bounds(view_managers), take_over, changes_per_epoch, until_caught_up, standby, patience)
+    bounds = read_bounds(view_managers)
+    settings = Settings(bounds, take_over, changes_per_epoch, until_caught_up, standby, patience, hang)
     database, gauge, stop = open_database(url), Gauge(), threading.Event()
     work = _Work(lambda: _work(database, settings, gauge, stop))
     display = choose_display(as_json=json)
@@ -142,6 +155,7 @@ def _run(database: Database, settings: Settings, gauge: Gauge, stop: threading.E
         events=_sink(gauge, settings, stop),
         standby=settings.standby,
         patience_seconds=settings.patience,
+        hang_seconds=settings.hang,
     ) as pipeline:
         if settings.until_caught_up:
             if not stop.is_set():
@@ -165,13 +179,15 @@ def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
 
 
 def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop: threading.Event) -> None:
-    from viewkeeper.client.status import read_lag
+    from viewkeeper.client.status import Lag, read_lag
 
-    is_alive = True
+    is_alive, lag = True, Lag(0, 0)
     while is_alive:
         work.join(_TICK_SECONDS)
         is_alive = work.is_alive()  # read first, so that what the work did before its end is reported below
-        display.update(gauge, read_lag(database), stopping=stop.is_set())
+        with suppress(StoreBusy, StoreUnavailable, OSError):  # the work waits for the store, and says so
+            lag = read_lag(database)
+        display.update(gauge, lag, stopping=stop.is_set())
 
 
 def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped: bool) -> str:

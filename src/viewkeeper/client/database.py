@@ -112,12 +112,14 @@ class Database(Connection):
         events: EventSink | None = None,
         standby: bool = False,
         patience_seconds: float = 10.0,
+        hang_seconds: float | None = None,
     ) -> Pipeline:
         """The pipeline that keeps all views fresh; Spark starts when its work needs it, unless a session is given.
 
         With `view_managers=(1, 4)` there are as many as the backlog calls for. Over a store that only this process
         reaches, this process does all work, without Spark. With `standby` the call waits until no other pipeline runs,
-        or the one that does shows no sign of life for `patience_seconds`, and takes over.
+        or the one that does shows no sign of life for `patience_seconds`, and takes over; with `hang_seconds` also when it
+        has been at one epoch for so long.
         """
         from viewkeeper.engine.session import require_spark
 
@@ -125,6 +127,7 @@ class Database(Connection):
         if self.store.capabilities.many_processes:
             require_spark()
         from viewkeeper.client.pipeline import Pipeline
+        from viewkeeper.client.standby import Patience
 
         return Pipeline(
             self,
@@ -134,7 +137,10 @@ class Database(Connection):
             changes_per_epoch=changes_per_epoch,
             events=events,
             standby=standby,
-            patience_seconds=take_seconds("patience_seconds", patience_seconds),
+            patience=Patience(
+                take_seconds("patience_seconds", patience_seconds),
+                None if hang_seconds is None else take_seconds("hang_seconds", hang_seconds),
+            ),
         )
 
     def scale(self, *, view_managers: int | tuple[int, int]) -> None:

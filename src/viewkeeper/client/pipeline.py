@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS
-from viewkeeper.client.standby import PATIENCE_SECONDS, Beats, own_in_turn, own_now
+from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.runner import SparkRunner
@@ -42,7 +42,7 @@ class Pipeline:
         changes_per_epoch: int | None,
         events: EventSink | None = None,
         standby: bool = False,
-        patience_seconds: float = PATIENCE_SECONDS,
+        patience: Patience = PATIENCE,
     ) -> None:
         if standby and take_over:
             raise InputError("a standby waits, and take_over does not", "pass one of them")
@@ -69,7 +69,7 @@ class Pipeline:
             )
 
         if standby:
-            self._claim, self._coordinator = own_in_turn(database.store, own, patience_seconds, tell)
+            self._claim, self._coordinator = own_in_turn(database.store, own, patience, tell)
         else:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
         self._beats = Beats(self._claim, waits=self._waits)

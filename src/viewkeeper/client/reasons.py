@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from viewkeeper.catalog.define import lower
 from viewkeeper.client.connection import Connection
+from viewkeeper.codegen.causes import known_cause
 from viewkeeper.codegen.expression_sql import unguarded
 from viewkeeper.operators.delta_rows import delta_of_rows
 from viewkeeper.operators.duck import forget_relations, run_sql
@@ -60,4 +61,6 @@ def _in_words(error: duckdb.Error) -> str:
         r" \(.*\)$|(?<=value) -?[\d.]+", "", said
     )  # values of the row: who may see the list need not see those
     said = re.sub(r"\w+", lambda word: _TYPES.get(word[0], word[0]), said)
+    if re.search(r"[\"'`\d]", said):  # something is quoted, or a number is left
+        return known_cause(error) or type(error).__name__
     return said[:1].lower() + said[1:]

@@ -26,35 +26,36 @@ def since_last(
     store: Store, snapshot: Snapshot, checked: Mapping[int, Checked], cases: Sequence[Case]
 ) -> tuple[list[Case], Positions]:
     """The cases, and the positions from which on changes are to be read for those that are judged by them."""
-    found = [_marked(store, snapshot, checked.get(case.view.node.table), case) for case in cases]
-    starts = [checked[case.view.node.table].positions for case in found if case.since is not None]
-    streams = snapshot.horizon.positions
-    return found, {
-        stream: min((one.get(stream, Position(0)) for one in starts), default=streams[stream]) for stream in streams
-    }
+    stop = snapshot.horizon.positions
+    tables = [case.view.node.table for case in cases]
+    starts = {checked[table].epoch: checked[table].positions for table in tables if table in checked}
+    logged = frozenset(epoch for epoch, start in starts.items() if _is_logged(store, start, stop))
+    found = [_marked(snapshot, checked.get(case.view.node.table), case, logged) for case in cases]
+    used = [starts[case.since] for case in found if case.since is not None]
+    return found, {stream: min((one.get(stream, Position(0)) for one in used), default=stop[stream]) for stream in stop}
 
 
-def _marked(store: Store, snapshot: Snapshot, last: Checked | None, case: Case) -> Case:
+def _marked(snapshot: Snapshot, last: Checked | None, case: Case, logged: frozenset[int]) -> Case:
     affected = affected_by_changes(snapshot.catalog, case.view)
-    why = _why_whole(store, snapshot, last, case) or affected.why_not
+    why = _why_whole(snapshot, last, case, logged) or affected.why_not
     if last is None or why is not None or case.question.key is None:
         return replace(case, why_whole=why or "its text does not tell the key of its records")
     return replace(case, since=last.epoch, affected=affected.sql)
 
 
-def _why_whole(store: Store, snapshot: Snapshot, last: Checked | None, case: Case) -> str | None:
-    """Why the last check cannot be built upon."""
+def _why_whole(snapshot: Snapshot, last: Checked | None, case: Case, logged: frozenset[int]) -> str | None:
+    """Why the last check cannot be built upon; the log holds all changes after the epochs that are `logged`."""
     if last is None or not last.whole:
         return "no check of it is known"
     if last.findings:
         return f"the check as of epoch {last.epoch} found it wrong"
     if snapshot.horizon.filled.get(case.view.node.backfill, 0) > last.epoch:
         return f"it was filled anew after epoch {last.epoch}"
+    if last.epoch > snapshot.epoch:
+        return f"another check ended meanwhile, as of epoch {last.epoch}"
     if any(table.delta is not None for table in case.question.tables.values()):
         return "the log does not hold rows as they were before a change"
-    if not _is_logged(store, last.positions, snapshot.horizon.positions):
-        return f"the log no longer holds all changes after epoch {last.epoch}"
-    return None
+    return None if last.epoch in logged else f"the log no longer holds all changes after epoch {last.epoch}"
 
 
 def _is_logged(store: Store, start: Positions, stop: Positions) -> bool:

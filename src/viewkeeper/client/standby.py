@@ -1,8 +1,8 @@
 """Standing by: the right to run the pipeline, once nobody else uses it; and the beats of one who does.
 
-In: a store. Out: a claim. Always: one who shows signs of life is never taken over from. After a death the claim is free at
-once; a holder that is stopped, or cannot reach the store, loses it after some seconds without a beat, and is fenced off by
-the epoch record when it goes on.
+In: a store. Out: a claim. Always: one who shows signs of life is never taken over from, unless its epoch takes longer than
+whoever waits was told to allow. After a death the claim is free at once; a holder that is stopped, or cannot reach the store,
+loses it after some seconds without a beat, and is fenced off by the epoch record when it goes on.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from viewkeeper.coordinator.standby import LOOK_SECONDS, Watch
@@ -22,6 +23,20 @@ from viewkeeper.ports.store import Store
 BEAT_SECONDS = 1.0
 PATIENCE_SECONDS = 10.0
 
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how long a holder may be silent, and for how long at one epoch; without `hang_seconds`, for as long as it likes."""
+
+    seconds: float = PATIENCE_SECONDS
+    hang_seconds: float | None = None
+
+    def is_over(self, watch: Watch) -> bool:
+        hangs = self.hang_seconds is not None and watch.work_seconds >= self.hang_seconds
+        return watch.silent_seconds >= self.seconds or hangs
+
+
+PATIENCE = Patience()
 
 Owned = TypeVar("Owned")
 Own = Callable[[Claim], Owned]
@@ -36,10 +51,10 @@ def own_now(claim: Claim, own: Own[Owned]) -> tuple[Claim, Owned]:
         raise
 
 
-def own_in_turn(store: Store, own: Own[Owned], patience_seconds: float, tell: EventSink) -> tuple[Claim, Owned]:
+def own_in_turn(store: Store, own: Own[Owned], patience: Patience, tell: EventSink) -> tuple[Claim, Owned]:
     """The same, once the store may be claimed; a holder that was stopped while it wrote may keep others from writing."""
     while True:
-        claim = claim_in_turn(store, patience_seconds=patience_seconds, tell=tell)
+        claim = claim_in_turn(store, patience=patience, tell=tell)
         try:
             return own_now(claim, own)
         except (StoreBusy, Fenced) as error:
@@ -49,12 +64,12 @@ def own_in_turn(store: Store, own: Own[Owned], patience_seconds: float, tell: Ev
 def claim_in_turn(
     store: Store,
     *,
-    patience_seconds: float,
+    patience: Patience,
     tell: EventSink,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> Claim:
-    """Wait until no pipeline runs, or the one that does is silent for so long; returns the right to run one.
+    """Wait until no pipeline runs, or the one that does is silent or hangs for so long; returns the right to run one.
 
     `tell` gets an event with every look, and may raise to stop waiting.
     """
@@ -62,12 +77,19 @@ def claim_in_turn(
     while True:
         with suppress(PipelineRunning):
             return store.claim(take_over=False)
-        watch = watch.looked(store.holder(), clock())
-        if watch.holder is not None and watch.silent_seconds >= patience_seconds:
-            with suppress(PipelineRunning):  # it goes on, or another standby was first
+        work = None if patience.hang_seconds is None else _work_of(store)
+        watch = watch.looked(store.holder(), clock(), work)
+        if watch.holder is not None and patience.is_over(watch):
+            with suppress(PipelineRunning):  # it goes on, or beats just now, or another standby was first
                 return store.claim(take_over=True, instead_of=watch.holder)
         tell(StandingBy(watch.holder.pid if watch.holder else None, watch.silent_seconds))
         wait(LOOK_SECONDS)
+
+
+def _work_of(store: Store) -> tuple[int, int] | None:
+    """Who owns the epoch record, and the epoch in flight."""
+    record = store.read_epoch_record()
+    return None if record.inflight is None else (record.generation, record.inflight.epoch)
 
 
 class Beats:

@@ -9,6 +9,7 @@ directory and may be deleted at any time.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import threading
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 POLL_MS = 50
 FIRST_RETRY_SECONDS = 0.1
 RETRY_SECONDS = 2.0
+_LOOKS_AT_QUERY = 40  # one in so many looks at the store is at the query too, which takes longer
 _PASSES = StoreFull, StoreBusy, StoreUnavailable, OSError  # the last: a store behind a line
 
 
@@ -113,7 +115,11 @@ class StreamingLoop:
     def _watch(self) -> None:
         """Notice what is written sooner than the query does; an idle look costs two small reads."""
         seen: object = None
-        while not (self._failure or self._stopping.is_set()):
+        for look in itertools.count(1):
+            if self._failure or self._stopping.is_set():
+                return
+            if look % _LOOKS_AT_QUERY == 0 and _worker_was_late(self._problem()):
+                self._query = self._start_query()
             try:
                 found: object = self._store.ends(), self._store.read_catalog().get("version", 0)
             except (StoreError, OSError):
@@ -153,11 +159,15 @@ class StreamingLoop:
         if self._failure:
             raise self._failure
         with spark_lost_told():
-            problem = self._query.exception() if self._query is not None else None
+            problem = self._problem()
         if "viewkeeper.errors.StoreReplaced" in str(problem):
             raise StoreReplaced("the store was removed or replaced while its pipeline ran", "connect again")
-        if problem is not None:
+        if problem is not None and not _worker_was_late(problem):
             raise EpochFailed(f"the streaming query ended: {str(problem).splitlines()[0][:300]}")
+
+    def _problem(self) -> Exception | None:
+        """What ended the query, if something did."""
+        return self._query.exception() if self._query is not None else None
 
     def _wake(self, batch: DataFrame, number: int) -> None:
         """The handler of a batch; it may run twice for the same one, and then finds nothing to do."""
@@ -186,6 +196,11 @@ class StreamingLoop:
                 breaks = min(breaks + 1, 10)
             except ViewKeeperError as error:
                 self._failure = error
+
+
+def _worker_was_late(problem: Exception | None) -> bool:
+    """Whether the query ended because a Python worker took more than Spark's ten seconds to start: a matter of load."""
+    return "connect back" in str(problem)
 
 
 def _told(error: StoreError | OSError) -> StoreError:

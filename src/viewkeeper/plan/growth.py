@@ -7,6 +7,8 @@ holds a value in one piece, beside its limit of memory. What `replace` makes of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql.expressions import AggregationRef, Call, ColumnRef, Expression, children
 from viewkeeper.sql.function_rules import WIDTH_MAX
@@ -32,11 +34,8 @@ def _of_relation(relation: Relation, known: dict[int, Copies]) -> Copies:
         return (1,) * len(relation.columns)
     inputs = [_columns(one, known) for one in inputs_of(relation)]
     given = tuple(copies for one in inputs for copies in one)
-    if isinstance(relation, Join) and relation.keys:
-        for side, keys in zip(inputs, relation.keys, strict=True):
-            for key in keys:
-                _copies(key, side)
-        own = (_copies(relation.residual, given),) if relation.residual is not None else ()
+    if isinstance(relation, Join):
+        _look_at_join(relation, inputs, given)
     else:
         own = tuple(_copies(expression, given) for expression in expressions_of(relation))
     match relation:
@@ -47,6 +46,14 @@ def _of_relation(relation: Relation, known: dict[int, Copies]) -> Copies:
         case Join(keeps_first=True):
             return inputs[0]
     return given if len(given) == len(relation.columns) else (max(given, default=1),) * len(relation.columns)
+
+
+def _look_at_join(join: Join, inputs: Sequence[Copies], given: Copies) -> None:
+    for side, keys in zip(inputs, join.keys, strict=True):
+        for key in keys:
+            _copies(key, side)
+    if join.residual is not None:
+        _copies(join.residual, given)
 
 
 def _copies(expression: Expression, given: Copies) -> int:

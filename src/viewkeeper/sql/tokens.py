@@ -145,7 +145,7 @@ class Cursor:
         """The next token as the name of a `what`."""
         if self.done or self.tokens[self.place].kind in ("string", "number"):
             hint = 'quote names with backticks; "x" is a string in Spark SQL'
-            raise self.error(f"expected the name of a {what}, found {self.found}", hint)
+            raise self.error(f"expected the name of {with_article(what)}, found {self.found}", hint)
         token = self.tokens[self.place]
         self.place += 1
         check_name(token.text, what)
@@ -207,10 +207,14 @@ def refuse_duplicates(names: Sequence[str], where: str, hint: str) -> None:
         seen.add(name.lower())
 
 
+def with_article(what: str) -> str:
+    return f"an {what}" if what[0] in "aeiou" else f"a {what}"
+
+
 def check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name):
         hint = "a name is a letter a to z or _, then such letters, digits or _, at most 64 in all"
-        raise SqlError(f"{name!r} cannot be the name of a {what}", hint)
+        raise SqlError(f"{name!r} cannot be the name of {with_article(what)}", hint)
 
 
 def parse_tree(readable: str, *, start: int, stop: int) -> exp.Expression:

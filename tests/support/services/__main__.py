@@ -49,7 +49,7 @@ def _create(asked: argparse.Namespace) -> Cluster:
 
 def _report(cluster: Cluster | None, seconds: float) -> None:
     if not cluster or not cluster.running():
-        print(f"HBase does not run ({seconds:.0f} s)")
+        print(f"no HBase runs ({seconds:.0f} s)")
         return
     layout = cluster.layout
     for name in layout.names():

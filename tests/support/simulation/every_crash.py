@@ -31,7 +31,7 @@ from viewkeeper.stores.memory.contents import Contents
 LIMITS = EpochLimits(rows=6)
 GC = GcSettings(log_kept_seconds=0, seconds_max=math.inf)
 _NODE = ("_state", "_ends", "_headers", "_entries", "_log_end")
-_PARTITION = ("state", "_fence", "_tombstones")
+_PARTITION = ("state", "_fence", "_tombstones", "_dropped")
 _META = ("_record", "_catalog", "_horizon", "_plans", "_notes", "_placement")
 FIRST: list[list[Change]] = [
     [("l", "a", ("a", 1, 0.1, 1)), ("l", "b", ("a", 3, 1e16, 4))],
@@ -130,7 +130,10 @@ class Program:
         record = {k: v for k, v in json.loads(meta._record).items() if k not in ("version", "generation", "owner")}
         catalog = {k: v for k, v in json.loads(meta._catalog).items() if k not in ("version", "swaps")}
         logs = [node._ends for node in contents.nodes.values()]
-        parts = [(part._fence, _dump_of(part), _sorted(part._tombstones)) for part in contents.partitions]
+        parts = [
+            (part._fence, _dump_of(part), _sorted(part._tombstones), sorted(part._dropped))
+            for part in contents.partitions
+        ]
         told = repr((record, catalog, sorted(meta._plans), logs, parts)).encode()
         return hashlib.blake2b(told, digest_size=16).hexdigest()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
-from benchmarks.planted_errors import Judge, Lab, measured, tell
+from benchmarks.planted_errors import Judge, Lab, measured, repeating, tell
 from tests.support.duck_judge import DuckRecomputeOfFiles
 from tests.support.running import HereRunner
 from viewkeeper.client import checking, repairing
@@ -20,21 +19,13 @@ from viewkeeper.coordinator.coordinator import Coordinator
 @contextmanager
 def kept_fresh(db: vk.Database) -> Iterator[None]:
     """Epochs follow each other until the block ends."""
-    claim, stop = db.store.claim(take_over=False), threading.Event()
+    claim = db.store.claim(take_over=False)
     coordinator = Coordinator(db.store, HereRunner(db.store))
     coordinator.catch_up()
-
-    def run() -> None:
-        while not stop.wait(0.001):
-            coordinator.step()
-
-    pipeline = threading.Thread(target=run)
-    pipeline.start()
     try:
-        yield
+        with repeating(coordinator.catch_up):
+            yield
     finally:
-        stop.set()
-        pipeline.join()
         claim.release()
 
 
@@ -49,7 +40,7 @@ def test_all_planted_errors_are_found_and_put_right_while_writes_and_epochs_go_o
             lambda: repairing.repair_views(db, None, none),
         )
         lab.load()
-        with kept_fresh(db), lab.writing():
+        with kept_fresh(db), repeating(lab.write):
             figures = measured(lab, judge, errors=60, touches=400)
 
     assert figures["false_alarms"] == 0

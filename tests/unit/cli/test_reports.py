@@ -24,7 +24,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[CheckReport], None]:
     """Lets `check` find what the test says; the real one needs a JVM."""
 
     def judge(report: CheckReport) -> None:
-        monkeypatch.setattr(Database, "check", lambda self, views=None, *, spark=None, progress=None: report)
+        monkeypatch.setattr(Database, "check", lambda self, views=None, **options: report)
 
     return judge
 
@@ -139,7 +139,26 @@ def test_status_lists_rows_set_aside_with_view_key_and_reason(run: Run, url: str
     assert view["set_aside"] == {"count": 1, "keys": [["a"]], "reasons": ["division by zero"]}
     told = run("set-aside", url, "shares").stdout.splitlines()
     assert [line.split() for line in told if "division" in line] == [['["a"]', "division", "by", "zero"]]
-    assert json.loads(run("set-aside", url, "shares", "--json").stdout) == {"key": ["a"], "reason": "division by zero"}
+    row = {"key": ["a"], "reason": "division by zero", "dropped": False}
+    assert json.loads(run("set-aside", url, "shares", "--json").stdout) == row
+
+
+def test_rows_set_aside_are_tried_again_and_dropped(run: Run, url: str) -> None:
+    from tests.support.running import keep_up
+    from viewkeeper.client.connect import connect
+
+    run("sql", url, "CREATE TABLE t (k STRING PRIMARY KEY, n INT); INSERT INTO t VALUES ('a', 0), ('b', 0), ('c', 0)")
+    run("sql", url, "CREATE MATERIALIZED VIEW shares AS SELECT k, 1 / n AS share FROM t")
+    keep_up(connect(url))
+
+    assert run("set-aside", url, "shares", "--retry").stdout == "rows of shares that no longer fail, epoch 2: 0\n"
+    assert run("set-aside", url, "shares", "--drop", "--key", '["b"]').stdout == "rows of shares dropped, epoch 3: 1\n"
+    told = run("set-aside", url, "shares", "--drop", "--key", '"c"', "--json").stdout
+    assert json.loads(told) == {"view": "shares", "rows": 1, "epoch": 4}
+    assert len(run("set-aside", url, "shares", "--json").stdout.splitlines()) == 1
+    assert run("set-aside", url, "shares", "--dropped").stdout.count("division by zero; dropped") == 2
+    for wrong in (("--retry", "--drop"), ("--key", '["a"]'), ("--drop", "--key", '["z"]')):
+        assert run("set-aside", url, "shares", *wrong).exit_code == 2
 
 
 def test_rebuild_fills_a_view_anew_and_tells_which(run: Run, fresh_shop: str) -> None:

@@ -321,15 +321,15 @@ def test_a_standby_says_for_whom_it_waits_and_ends_with_a_signal(
     asked = []
 
     def pipeline(self: Database, **settings: object) -> None:
-        asked.append((settings["standby"], settings["patience_seconds"]))
+        asked.append((settings["standby"], settings["patience_seconds"], settings["hang_seconds"]))
         os.kill(os.getpid(), signal.SIGTERM)
         while True:
             settings["events"](StandingBy(4711, 0.0))
 
     monkeypatch.setattr(Database, "pipeline", pipeline)
-    told = run("run", shop, "--standby", "--patience", "3")
+    told = run("run", shop, "--standby", "--patience", "3", "--hang", "60")
 
-    assert asked == [(True, 3.0)]
+    assert asked == [(True, 3.0, 60.0)]
     assert told.exit_code == 0
     assert "standing by: process 4711 runs the pipeline" in told.stdout.splitlines()
     assert told.stdout.splitlines()[-1] == "stopped at epoch 0"

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
+from tests.support.running import begin_epoch, commit_epoch
 from viewkeeper.client.pipeline import Pipeline
-from viewkeeper.client.standby import Beats, claim_in_turn, own_in_turn
+from viewkeeper.client.standby import Beats, Patience, claim_in_turn, own_in_turn
 from viewkeeper.errors import Fenced, PipelineRunning, StoreBusy
 from viewkeeper.events import Event, StandingBy, TookOver, Waiting
+from viewkeeper.model import epochs
 
 TABLES = """
 CREATE TABLE t (k INT PRIMARY KEY, v INT);
@@ -46,7 +48,9 @@ class Time:
             happens()
 
 
-def claim(db: vk.Database, then: dict[int, object], looks_max: int = 200) -> tuple[object, list[Event]]:
+def claim(
+    db: vk.Database, then: dict[int, object], looks_max: int = 200, hang_seconds: float | None = None
+) -> tuple[object, list[Event]]:
     """The claim that a standby with a patience of 10 seconds gets, and what it told until then."""
     told: list[Event] = []
 
@@ -56,7 +60,8 @@ def claim(db: vk.Database, then: dict[int, object], looks_max: int = 200) -> tup
             raise Enough
 
     time = Time(then)
-    found = claim_in_turn(db.store, patience_seconds=10, tell=tell, clock=lambda: time.now, wait=time.wait)
+    patience = Patience(10, hang_seconds)
+    found = claim_in_turn(db.store, patience=patience, tell=tell, clock=lambda: time.now, wait=time.wait)
     return found, told
 
 
@@ -90,6 +95,54 @@ def test_one_that_shows_signs_of_life_is_never_taken_over(db: vk.Database) -> No
     first.beat()
 
 
+BEATS = range(4, 300, 4)  # looks at which a holder beats: once a second
+
+
+def test_one_that_beats_and_does_not_get_on_is_taken_over_if_the_standby_was_told_so(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    begin_epoch(db.store)
+    with pytest.raises(Enough):
+        claim(db, dict.fromkeys(BEATS, first.beat))
+    found, told = claim(db, dict.fromkeys(BEATS, first.beat), hang_seconds=20)
+    assert len(told) == pytest.approx(20 / 0.25, abs=2)
+    with pytest.raises(Fenced):
+        first.beat()
+    found.beat()
+
+
+def test_one_that_gets_on_is_not_taken_over_however_long_it_is_busy(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+
+    def next_epoch() -> None:
+        first.beat()
+        if (inflight := db.store.read_epoch_record().inflight) is not None:
+            commit_epoch(db.store, inflight)
+        db.table("t").put(1, {"v": 1})
+        begin_epoch(db.store)
+
+    with pytest.raises(Enough):
+        claim(db, dict.fromkeys(BEATS, next_epoch), hang_seconds=5)
+
+
+def test_one_that_has_nothing_to_do_does_not_hang(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    with pytest.raises(Enough):
+        claim(db, dict.fromkeys(BEATS, first.beat), hang_seconds=5)
+
+
+def test_who_has_just_taken_an_epoch_over_has_its_own_time_for_it(db: vk.Database) -> None:
+    first = db.store.claim(take_over=False)
+    begin_epoch(db.store)
+
+    def change_owner() -> None:
+        first.beat()
+        record = epochs.take_over(db.store.read_epoch_record(), "another")
+        assert db.store.swap_epoch_record(record.version - 1, record)
+
+    _, told = claim(db, dict.fromkeys(BEATS, first.beat) | {40: change_owner}, hang_seconds=20)
+    assert len(told) == pytest.approx(10 / 0.25 + 20 / 0.25, abs=2)
+
+
 def test_of_two_who_take_over_at_once_the_second_goes_on_waiting(db: vk.Database) -> None:
     db.store.claim(take_over=False)
     silent = db.store.holder()
@@ -106,7 +159,7 @@ def test_a_store_that_cannot_be_written_is_tried_again(db: vk.Database) -> None:
             raise error
         return "mine"
 
-    found, owned = own_in_turn(db.store, own, 10, told.append)
+    found, owned = own_in_turn(db.store, own, Patience(), told.append)
     assert owned == "mine" and found.is_held and told == [Waiting("busy"), Waiting("late")]
 
 
@@ -151,6 +204,41 @@ def test_a_pipeline_that_lost_its_claim_says_so_and_writes_nothing(db: vk.Databa
                 first.run_available()
             assert db.epoch == 0
             second.run_available()
+
+
+def test_an_epoch_that_hangs_is_done_by_a_standby_and_changes_nothing_when_it_goes_on(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends only when it is told to cannot be produced otherwise."""
+    hanging, told_to_go_on, ended = threading.Event(), threading.Event(), []
+    with pipeline_of(db) as first, vk.connect(db.url) as other:
+        run = first._runner.run
+
+        def hang(*parts: object) -> object:
+            hanging.set()
+            told_to_go_on.wait()
+            return run(*parts)
+
+        def work() -> None:
+            try:
+                first.run_available()
+            except Fenced as error:
+                ended.append(error)
+
+        monkeypatch.setattr(first._runner, "run", hang)
+        db.table("t").put(1, {"v": 1})
+        thread = threading.Thread(target=work)
+        thread.start()
+        hanging.wait()
+        with pipeline_of(other, standby=True, patience=Patience(1e9, hang_seconds=0.5)) as second:
+            second.run_available()
+            assert db.view("sums").get(1) == {"v": 1, "n": 1}
+            told_to_go_on.set()
+            thread.join()
+            db.table("t").put(2, {"v": 1})
+            second.run_available()
+    assert len(ended) == 1
+    assert db.view("sums").get(1) == {"v": 1, "n": 2}
 
 
 def test_a_claim_that_comes_too_late_does_not_own_the_epoch_record(db: vk.Database) -> None:

@@ -11,6 +11,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.gone_store import QUERY, VIEWS, GoneStore, open_gone
 from tests.support.running import HereRunner
+from viewkeeper.cli.gauge import Gauge
+from viewkeeper.cli.run import _watch
+from viewkeeper.client.status import Lag
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.streaming import StreamingLoop
 
@@ -111,3 +114,23 @@ def test_an_error_of_the_line_is_waited_out_too() -> None:
         os.sched_yield()
     loop.stop()
     require_right(db)
+
+
+def test_the_command_that_shows_a_pipeline_outlives_a_store_that_is_gone() -> None:
+    db, line = open_gone()
+    write(db, 5)
+    shown: list[Lag] = []
+
+    class Display:
+        def update(self, gauge: object, lag: Lag, *, stopping: bool) -> None:
+            shown.append(lag)
+            line.go() if len(shown) == 1 else line.come_back()
+
+    class Work:
+        def join(self, seconds: float) -> None: ...
+
+        def is_alive(self) -> bool:
+            return len(shown) < 3
+
+    _watch(Work(), db, Gauge(), Display(), threading.Event())
+    assert shown == [Lag(5, 1)] * 4

@@ -161,11 +161,14 @@ class _Query:
 
 
 def _loop(
-    monkeypatch: pytest.MonkeyPatch, catch_up: Callable[[], None], written: list[int] | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    catch_up: Callable[[], None],
+    written: list[int] | None = None,
+    start: Callable[[StreamingLoop], _Query] = lambda loop: _Query(),
 ) -> StreamingLoop:
     monkeypatch.setattr(streaming, "collect_garbage", lambda store: None)
-    monkeypatch.setattr(StreamingLoop, "_start_query", lambda loop: _Query())
-    coordinator = SimpleNamespace(catch_up=catch_up)
+    monkeypatch.setattr(StreamingLoop, "_start_query", start)
+    coordinator = SimpleNamespace(catch_up=catch_up, require_ownership=lambda: None)
     written = [0] if written is None else written
     store = SimpleNamespace(
         capabilities=SimpleNamespace(many_processes=True), ends=lambda: {"0": written[0]}, read_catalog=dict
@@ -216,3 +219,21 @@ def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monk
         assert looks.acquire(timeout=60)
     assert calls[idle:] == [7]
     loop.stop()
+
+
+def test_a_query_whose_worker_was_late_is_started_again_and_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(_Query):
+        def exception(self) -> Exception:
+            return RuntimeError("Python worker failed to connect back.")
+
+    looks, queries = threading.Semaphore(0), [Late(), _Query()]
+    started = []
+    monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 2)
+    loop = _loop(monkeypatch, lambda: None, start=lambda loop: started.append(queries[len(started)]) or started[-1])
+    loop._store.read_catalog = lambda: looks.release() or {}
+    loop._wake(None, 1)
+    for _ in range(6):
+        assert looks.acquire(timeout=60)
+        loop.raise_failure()
+    loop.stop()
+    assert started == queries

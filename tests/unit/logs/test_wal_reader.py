@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.wal_files import TRAILER, Cell, Entry, Server, header, marker, number, random_entry, text
 from viewkeeper.errors import CorruptStore, InvariantBroken, NotOffered, PositionLost, StoreUnavailable
-from viewkeeper.logs.hbase.files import WalFolder
+from viewkeeper.logs.hbase.files import WalFile, WalFolder
 from viewkeeper.logs.hbase.positions import BYTES_PER_MS, check_order, first_position
 from viewkeeper.logs.hbase.reader import Block, WalReader
 from viewkeeper.model.positions import Position, Stream
@@ -141,6 +141,34 @@ def test_every_range_between_two_positions_gives_exactly_its_entries(server: Ser
             blocks = read(server, positions[low], positions[high], block_bytes=100)
             assert cells_of(blocks) == expected(written[low:high])
             assert all(block.position <= positions[high] for block in blocks)
+
+
+def test_a_range_whose_end_cannot_be_reached_is_an_error(server: Server) -> None:
+    server.write(entry(1))
+    server.write(entry(2))
+    whole = server.files[0].read_bytes()
+    end = read(server)[-1].position
+    server.files[0].write_bytes(whole[:-1])
+    with pytest.raises(StoreUnavailable, match="cannot be read up to"):
+        read(server, stop=end)
+    server.files[0].write_bytes(whole)
+    assert cells_of(read(server, stop=end)) == expected([entry(1), entry(2)])
+
+
+def test_a_file_that_a_listing_missed_is_not_passed_over(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for sequence in (1, 2, 3):
+        server.write(entry(sequence))
+        server.roll()
+    listings = []
+
+    def miss_the_second(folder: WalFolder) -> dict[Stream, list[WalFile]]:
+        files = list_files(folder)
+        listings.append(files)
+        return files if len(listings) > 1 else {name: [found[0], *found[2:]] for name, found in files.items()}
+
+    list_files = WalFolder.files
+    monkeypatch.setattr(WalFolder, "files", miss_the_second)
+    assert cells_of(read(server)) == expected([entry(1), entry(2), entry(3)])
 
 
 def test_the_next_file_waits_until_the_one_before_is_whole(server: Server) -> None:

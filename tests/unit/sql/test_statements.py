@@ -205,3 +205,9 @@ def test_a_number_that_python_cannot_read_is_refused_like_any_other(text: str) -
         db.execute("CREATE TABLE t (k INT PRIMARY KEY)")
         with pytest.raises(SqlError, match="a number of 5,000 digits|cannot be read as DECIMAL"):
             db.execute(text)
+
+
+def test_a_missing_name_is_told_with_the_right_article() -> None:
+    for statement, words in (("CREATE INDEX 'i' ON t (a)", "an index"), ("CREATE TABLE 't' (a INT)", "a table")):
+        with pytest.raises(SqlError, match=f"expected the name of {words}"):
+            list(parse_statements(statement))

@@ -30,7 +30,7 @@ _PLAIN_KEY = re.compile(
     rb"(\x0a[\x01-\x7f][\x20-\xff]+\x12[\x01-\x7f][\x20-\xff]+)"
     rb"\x18([\x80-\xff]*[\x00-\x7f])\x20([\x80-\xff]*[\x00-\x7f])\x38([\x80-\xff]*[\x00-\x7f])",
 )
-_LENGTH = struct.Struct(">I")
+_length_at = struct.Struct(">I").unpack_from
 _LENGTH_MAX = 0x7FFFFFFF
 _NOT_WANTED = -1
 
@@ -92,55 +92,34 @@ class _Scan:
 
     def run(self) -> None:
         """Note every entry, in one loop: a call for each would cost as much as the work in it."""
-        data, size, at, heads, match = self.data, len(self.data), 0, self.heads, _PLAIN_KEY.match
+        data, size, at, heads, match, length_at = self.data, len(self.data), 0, self.heads, _PLAIN_KEY.match, _length_at
         while at < size and (length := data[at]):  # no key is empty: 0 is a trailer, or what a crash left
-            key_at = at + 1
+            self.stop, at = at, at + 1
             if length > 127:
-                length, key_at = read_number(data, at)
-            at = key_at + length
-            if at > size:
+                length, at = read_number(data, self.stop)
+            cells_at = at + length
+            if cells_at > size:
                 raise CutOff
-            key = match(data, key_at, at)
+            key = match(data, at, cells_at)
             name = heads.get(key[1]) if key else None
             if key is None or name is None:  # a region that is met for the first time, or a longer key
-                name, sequence_at, written_at, count = self._read_key(key_at, at)
+                name, sequence_at, written_at, count = self._read_key(at, cells_at)
             else:
                 _, _, (sequence_at, _), (written_at, _), (count_at, _) = key.regs
                 count = data[count_at] if data[count_at] < 128 else read_number(data, count_at)[0]
-            at = self._pass_cells(at, count) if name == _NOT_WANTED else self._note_cells(at, count)
+            at, cells = cells_at, []
+            try:
+                for _ in range(count):
+                    cells.append(at)
+                    at += 4 + length_at(data, at)[0]
+            except struct.error:
+                at = max(at, size + 1)
+            if at > size:
+                raise ValueError("a cell of more than 2 GiB") if at - size > _LENGTH_MAX else CutOff
             if name != _NOT_WANTED:
-                self.notes += (name, at, sequence_at, written_at, count)
-            self.stop = at
-
-    def _pass_cells(self, at: int, count: int) -> int:
-        data, length_at = self.data, _LENGTH.unpack_from
-        try:
-            for _ in range(count):
-                at += 4 + length_at(data, at)[0]
-        except struct.error:
-            at = max(at, len(data) + 1)
-        return self._whole(at)
-
-    def _note_cells(self, at: int, count: int) -> int:
-        """As before, and keep in mind where they are; nothing is kept of an entry that is cut off."""
-        cells = []
-        data, length_at = self.data, _LENGTH.unpack_from
-        try:
-            for _ in range(count):
-                cells.append(at)
-                at += 4 + length_at(data, at)[0]
-        except struct.error:
-            at = max(at, len(data) + 1)
-        self._whole(at)
-        self.cells += cells
-        return at
-
-    def _whole(self, end: int) -> int:
-        if end > len(self.data):
-            if end - len(self.data) > _LENGTH_MAX:
-                raise ValueError("a cell of more than 2 GiB")
-            raise CutOff
-        return end
+                self.notes += name, at, sequence_at, written_at, count
+                self.cells += cells
+        self.stop = at
 
     def _read_key(self, at: int, stop: int) -> tuple[int, int, int, int]:
         """Of any key: the name, where the sequence id and the time of writing are, and how many cells follow."""

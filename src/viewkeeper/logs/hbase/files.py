@@ -91,7 +91,8 @@ class WalFolder:
         for _ in range(_TRIES):
             try:
                 servers = self._listed(f"{self.root}/WALs")
-                infos = [info for server in servers for info in self._listed(server.path)]
+                folders = [info.path for info in servers if info.type == fs.FileType.Directory]
+                infos = [info for folder in folders for info in self._listed(folder)]
                 return list(_wal_files(infos, archived=False))
             except FileNotFoundError:  # a folder was renamed to `-splitting`: look again
                 continue

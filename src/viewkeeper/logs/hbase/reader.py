@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from viewkeeper.errors import CorruptStore, PositionLost
+from viewkeeper.errors import CorruptStore, PositionLost, StoreUnavailable
 from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells
 from viewkeeper.logs.hbase.entries import DAMAGED, TRAILER, Entries, scan_entries
 from viewkeeper.logs.hbase.files import WalFile, WalFolder
@@ -56,18 +56,36 @@ class WalReader:
         return ends
 
     def read(self, stream: Stream, start: Position, stop: Position | None = None) -> Iterator[Block]:
-        """The blocks of (start, stop]; without `stop`, of all that is there. Position 0 is before everything."""
+        """The blocks of (start, stop], all of them or an error; without `stop`, of all that is there.
+
+        Position 0 is before everything; others are those of blocks.
+        """
+        reached = start
+        for block in self._read_on(stream, start, stop):
+            yield block
+            reached = block.position
+        if stop is not None and reached < stop:
+            raise StoreUnavailable(f"the WAL of {stream} cannot be read up to {stop}: it ends at {reached}")
+
+    def _read_on(self, stream: Stream, start: Position, stop: Position | None) -> Iterator[Block]:
         files = self.folder.files().get(stream, [])
         index, offset = locate(files, start, stream)
-        for file, following in zip(files[index:], [*files[index + 1 :], None], strict=False):
-            reading = _Reading(self, file, offset)
+        while index < len(files):
+            reading = _Reading(self, files[index], offset)
             yield from reading.blocks(stop)
+            following = files[index + 1] if index + 1 < len(files) else None
             if following is None or (stop is not None and stop < following.first) or not reading.is_done(following):
                 return
             yield from reading.blocks(stop)  # what came between the last look and the one that found it done
+            if (
+                not following.archived
+            ):  # a folder that grows while it is listed may show a new file and not the one before
+                files = self.folder.files().get(stream, files)
+                index = bisect_right(files, reading.file.first, key=lambda file: file.first) - 1
+                following = files[index + 1]
             reading.check_end(following)
             yield Block(_NO_CELLS, [], following.first)
-            offset = 0
+            index, offset = index + 1, 0
 
     def is_wanted(self, table: str) -> bool:
         return self.tables is None or table in self.tables

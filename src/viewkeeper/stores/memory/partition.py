@@ -33,7 +33,7 @@ class Partition:
         self._fence = 0
         self.state: State = ({}, {})
         self._tombstones: Index = {}
-        self._dropped: set[int] = set()  # their ids are never reused
+        self._dropped: frozenset[int] = frozenset()  # their ids are never reused
 
     def pairs(self, table: int) -> Pairs:
         return self.state[0].get(table, NO_PAIRS)
@@ -99,7 +99,7 @@ class Partition:
 
     def drop(self, table: int) -> None:
         with self._lock:
-            self._dropped.add(table)
+            self._dropped |= {table}
             records, written = self.state
             self.state = ({other: pairs for other, pairs in records.items() if other != table}, written)
 
