@@ -89,8 +89,9 @@ def settings(layout: Layout) -> dict[str, str]:
         f"{zookeeper}.admin.enableServer": "false",
         f"{zookeeper}.tickTime": "1000",
         f"{zookeeper}.minSessionTimeout": "2000",
-        # How long a killed region server goes unnoticed; 3,000 was too short on a loaded machine.
-        "zookeeper.session.timeout": "6000",
+        # How long a killed region server goes unnoticed, unless it comes back sooner. With 6,000 servers that were starved
+        # by others on the machine for eight seconds gave up.
+        "zookeeper.session.timeout": "15000",
         "hbase.master.hostname": "localhost",
         "hbase.unsafe.regionserver.hostname": "localhost",
         "hbase.master.ipc.address": ADDRESS,

@@ -70,7 +70,10 @@ def test_cells_of_every_kind_and_shape_are_read_as_they_were_written(
     for one in written:
         server.write(one)
 
-    assert cells_of(read(server, block_bytes=block_bytes)) == expected(written)
+    blocks = read(server, block_bytes=block_bytes)
+    assert cells_of(blocks) == expected(written)
+    for names in (block.cells[column].dictionary.to_pylist() for block in blocks for column in ("region", "table")):
+        assert len(set(names)) == len(names)
 
 
 def test_a_file_that_is_cut_off_anywhere_gives_its_whole_entries_and_the_rest_when_it_has_grown(server: Server) -> None:

@@ -122,15 +122,13 @@ def _marker(data: bytes, entries: Entries, parts: _Parts, entry: int, cell: int,
 
 
 def _batch(raw: np.ndarray, entries: Entries, parts: _Parts, owner: np.ndarray, start: Position) -> pa.RecordBatch:
-    regions = pa.array([region for region, _ in entries.names], pa.string())
-    tables = pa.array([table for _, table in entries.names], pa.string())
-    name = pa.array(entries.name[owner], pa.int32())
+    name = entries.name[owner]
     qualifier = parts.family + parts.family_length
     columns = [
         pa.array(start + entries.ends[owner], pa.int64()),
-        pa.DictionaryArray.from_arrays(name, regions),
+        _named([region for region, _ in entries.names], name),
         pa.array(entries.sequences[owner], pa.int64()),
-        pa.DictionaryArray.from_arrays(name, tables),
+        _named([table for _, table in entries.names], name),
         gather(raw, parts.key + 2, parts.row_length).to_arrow(),
         gather(raw, parts.family, parts.family_length).to_arrow(),
         gather(raw, qualifier, parts.qualifier_length).to_arrow(),
@@ -140,3 +138,10 @@ def _batch(raw: np.ndarray, entries: Entries, parts: _Parts, owner: np.ndarray, 
         pa.array(entries.written_ms[owner], pa.int64()),
     ]
     return pa.record_batch(columns, schema=CELLS_SCHEMA)
+
+
+def _named(names: list[str], chosen: np.ndarray) -> pa.DictionaryArray:
+    """`names[i]` for each i of `chosen`; each name is in the dictionary once, as kernels that group by it expect."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    indices = np.array([places[name] for name in names], np.int32)[chosen]
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(places), pa.string()))
