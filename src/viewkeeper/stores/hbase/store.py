@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
-from viewkeeper.ports.store import Capabilities
+from viewkeeper.ports.store import Capabilities, Store
 from viewkeeper.stores.hbase.absent import LittleUpkeep, NoBaseTables, NoLog, NoNodes
 from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
 from viewkeeper.stores.hbase.connections import Connections, Refused
@@ -102,3 +102,8 @@ def _make(connections: Connections, rows: MetaRows, address: Address) -> None:
                 raise
     create_table(connections, rows.table, [FAMILY], 1, 1)
     make_facts(rows, address.partitions or PARTITIONS)
+
+
+def _as_store(store: HBaseStore) -> Store:
+    """For type checkers: no method of the ports is missing."""
+    return store
