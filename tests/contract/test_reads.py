@@ -1,21 +1,15 @@
-"""The contract of reads that clients hold open, and of the right to run the pipeline, over every store."""
+"""The contract of Reads: records that clients read as of a moment, over every store."""
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import replace
 
 import pytest
 
-from tests.contract.conftest import TABLE, Subject
-from tests.contract.test_store import VIEW, apply, at
-from viewkeeper.errors import Fenced, InputError, PipelineRunning, StoreInUse
-from viewkeeper.model import epochs
+from tests.contract.conftest import Subject
+from tests.contract.steps import VIEW, apply, at
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
-from viewkeeper.model.writes import RowWrites
-from viewkeeper.stores.open import open_store
 
 ALL = [([0], b"", None)]
 
@@ -94,21 +88,6 @@ def test_held_records_come_in_key_order_across_partitions_both_ways(subject: Sub
     assert [key for key, _ in held.scan([1], VIEW, b"05", b"20")] == [key for key in keys[1::3] if b"05" <= key < b"20"]
 
 
-def test_held_rows_stay_as_they_were(subject: Subject) -> None:
-    subject.write(30)
-    rows, held = dict(subject.rows), subject.store.hold_rows()
-    scan = subject.store.scan(TABLE, b"", None)
-    first = next(scan)
-    subject.write(30)
-    subject.put(b"row-3", None)
-
-    assert dict(held.scan_all(TABLE, b"", None)) == dict([first, *scan]) == rows
-    assert [key for key, _ in held.scan_all(TABLE, b"row-2", b"row-5")] == sorted(
-        key for key in rows if b"row-2" <= key < b"row-5"
-    )
-    held.close()
-
-
 @pytest.mark.parametrize("indexed_from", [None, 1, 3], ids=["no index", "an index", "an index of the later epochs"])
 def test_steps_are_what_each_epoch_did_by_epoch_and_key(subject: Subject, indexed_from: int | None) -> None:
     """Whether or not it was written down which records an epoch wrote."""
@@ -142,100 +121,3 @@ def test_steps_after_the_floor_are_there_when_those_below_it_were_purged(subject
 
     assert held.steps([0], VIEW, 3) == [Step(4, b"b", b"3", b"4")]
     held.close()
-
-
-def test_a_scan_beside_a_writer_sees_each_row_as_one_write_left_it(subject: Subject) -> None:
-    """All rows of a node are written together, so a scan that sees two numbers in one node is torn."""
-    store, enough = subject.store, threading.Event()
-    every = [b"k%d" % n for n in range(40)]
-    groups = [[every[i] for i in chosen] for chosen in store.together(every)]
-
-    def write_all(number: int) -> None:
-        for keys in groups:
-            store.write([RowWrites(TABLE, keys, lambda befores: [b"%d" % number] * len(befores))])
-
-    def keep_writing() -> None:
-        number = 0
-        while not enough.is_set():
-            number += 1
-            write_all(number)
-
-    write_all(0)
-    writer = threading.Thread(target=keep_writing)
-    writer.start()
-    seen: set[bytes] = set()
-    try:
-        while len(seen) < 20:
-            rows = dict(store.scan(TABLE, b"", None))
-            assert len(rows) == 40
-            for keys in groups:
-                assert len({rows[key] for key in keys}) == 1
-            seen |= set(rows.values())
-    finally:
-        enough.set()
-        writer.join()
-
-
-def test_the_horizon_follows_record_and_catalog(subject: Subject) -> None:
-    store = subject.store
-    assert store.read_horizon().catalog_version == 0
-    assert store.swap_catalog(0, {"version": 7})
-    changed = store.change_epoch_record(lambda record: epochs.pin(record, "reader", 0, 5))
-
-    assert store.read_horizon().catalog_version == 7
-    assert store.read_epoch_record() == changed and changed.pins == {"reader": (0, 5)}
-
-
-def test_a_catalog_that_was_read_can_be_changed_without_harm(subject: Subject) -> None:
-    subject.store.swap_catalog(0, {"version": 1, "tables": []})
-    subject.store.read_catalog()["tables"].append("mine")
-
-    assert subject.store.read_catalog() == {"version": 1, "tables": []}
-
-
-def test_one_pipeline_at_a_time_has_the_claim(subject: Subject) -> None:
-    other = open_store(subject.store.url)
-    assert other.claimed_by() is None
-    first = subject.store.claim(take_over=False)
-    with pytest.raises(PipelineRunning, match=f"pid {os.getpid()}"):
-        other.claim(take_over=False)
-    with pytest.raises(PipelineRunning, match="stop it first"), other.alone():
-        pass
-    second = other.claim(take_over=True)
-    first.release()
-
-    assert other.claimed_by() == os.getpid()  # the one who was taken over has nothing to give back
-    second.release()
-    assert not second.is_held and other.claimed_by() is None
-    with pytest.raises(StoreInUse, match="open 2 times"), other.alone():
-        pass
-    other.close()
-    with subject.store.alone():
-        assert subject.store.claimed_by() == os.getpid()
-    subject.store.claim(take_over=False).release()
-
-
-def test_beats_of_a_claim_are_seen_and_end_with_it(subject: Subject) -> None:
-    other = open_store(subject.store.url)
-    first = subject.store.claim(take_over=False)
-    seen = other.holder()
-    first.beat()
-    assert seen.pid == other.holder().pid == os.getpid() and seen.beat != other.holder().beat
-    with pytest.raises(PipelineRunning):  # it has moved
-        other.claim(take_over=True, instead_of=seen)
-    second = other.claim(take_over=True, instead_of=other.holder())
-    with pytest.raises(Fenced):
-        first.beat()
-    first.release()
-    second.beat()
-    second.release()
-    other.close()
-
-
-def test_a_store_that_is_closed_says_so(subject: Subject) -> None:
-    subject.write(3)
-    subject.store.close()
-    subject.store.close()
-
-    with pytest.raises(InputError, match="closed"):
-        subject.store.ends()

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.contract.conftest import Subject
-from tests.contract.test_store import VIEW, apply, at
+from tests.contract.steps import VIEW, apply, at
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import Inflight
 

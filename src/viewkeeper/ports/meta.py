@@ -16,11 +16,15 @@ from viewkeeper.model.horizon import Horizon
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has the claim, its last beat (a number that is never used again), and what it waits for, if it does."""
+    """Who has the claim, its last beat (a number that is never used again), and what it waits for, if it does.
+
+    `host` is the machine of the pid, where a store is used from several.
+    """
 
     pid: int
     beat: int
     waits: str = ""
+    host: str = ""
 
 
 class Claim(Protocol):

@@ -18,6 +18,7 @@ from viewkeeper.errors import InputError, NotOffered, StoreReplaced
 _ADAPTERS = {
     "embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore"),
     "memory": ("viewkeeper.stores.memory.cellstore", "open_memory"),
+    "hbase": ("viewkeeper.stores.hbase.store", "HBaseStore"),
 }
 _RESTORERS = {"embedded": ("viewkeeper.stores.embedded.restore", "restore_store")}
 _FOR_WORKERS = (

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from viewkeeper.errors import InputError
 
 NODES_MAX = 64
+PARTITIONS_MAX = 128
 _SEED_DIGITS_MAX = 18
 _SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
 
@@ -34,9 +35,14 @@ def _require_value(name: str, value: str) -> None:
         case "nodes":
             if not value.isdecimal() or not 1 <= int(value) <= NODES_MAX:
                 raise InputError(f"nodes={value} is not a number of nodes", f"use 1 to {NODES_MAX}")
-        case "busy_timeout":
+        case "partitions":
+            if not value.isdecimal() or not 1 <= int(value) <= PARTITIONS_MAX:
+                raise InputError(f"partitions={value} is not a number of partitions", f"use 1 to {PARTITIONS_MAX}")
+        case "busy_timeout" | "timeout" | "patience" | "late":
             if not _SECONDS.fullmatch(value):
-                raise InputError(f"busy_timeout={value} is not a number of seconds", "use one above 0, as in 2.5")
+                raise InputError(f"{name}={value} is not a number of seconds", "use one above 0, as in 2.5")
+        case "rootdir":
+            pass
         case "seed":
             if not value.isdecimal() or len(value) > _SEED_DIGITS_MAX:
                 raise InputError(f"seed={value} is not a seed", "use a whole number, as in seed=7")

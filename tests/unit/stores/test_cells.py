@@ -8,7 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.contract.conftest import Subject
-from tests.contract.test_store import VIEW, apply, at
+from tests.contract.steps import VIEW, apply, at
 from viewkeeper.stores.memory.cells import Put
 from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS, HostileNetwork
 from viewkeeper.stores.open import open_store

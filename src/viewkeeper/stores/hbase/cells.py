@@ -1,0 +1,80 @@
+"""Cells: how versions of records are kept in HBase, and what is asked of it to read and write them.
+
+In: keys, rows and epochs. Out: HBase's structs; and rows of what it returned. Always: the row key is the partition's byte
+and the key, the timestamp is the epoch, and the value of the one cell `r:r` is the whole row. A tombstone is a value too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from viewkeeper.model.moments import EPOCH_MAX
+from viewkeeper.stores.hbase.thrift import thrift
+
+RECORD, COLUMNS = b"r", b"c"  # families: of records, and of the columns that people look at
+VERSIONS_MAX = FOREVER = (1 << 31) - 1
+KEY_BYTES_MAX = (1 << 15) - 1 - 14  # HBase's limit of a row key, without what the journal puts before ours
+ROW_BYTES_MAX = (10 << 20) - (64 << 10)  # hbase.client.keyvalue.maxsize, without the cell's own head
+_ROW, _GONE = b"\x01", b""
+_One = TypeVar("_One")
+
+
+def row_key(partition: int, key: bytes) -> bytes:
+    return bytes((partition,)) + key
+
+
+def value_of(row: bytes | None) -> bytes:
+    """What the cell of a version holds."""
+    return _GONE if row is None else _ROW + row
+
+
+def row_of(value: bytes) -> bytes | None:
+    return value[1:] if value else None
+
+
+def times(since: int, until: int) -> Any:
+    """The versions of the epochs from `since` to `until`."""
+    return thrift().TTimeRange(since, min(until + 1, EPOCH_MAX))
+
+
+def record_column() -> list[Any]:
+    return [thrift().TColumn(RECORD, RECORD)]
+
+
+def get_of(row: bytes, time_range: Any, versions: int) -> Any:
+    return thrift().TGet(row=row, columns=record_column(), timeRange=time_range, maxVersions=versions)
+
+
+def put_of(row: bytes, epoch: int, value: bytes, columns: Iterable[tuple[bytes, bytes]] = ()) -> Any:
+    """A version, and the columns that people see of it: one mutation of one row, so all of it or nothing."""
+    cell = thrift().TColumnValue
+    cells = [cell(RECORD, RECORD, value), *(cell(COLUMNS, name, text) for name, text in columns)]
+    return thrift().TPut(row=row, columnValues=cells, timestamp=epoch)
+
+
+def delete_of(row: bytes, up_to: int) -> Any:
+    """All cells of a row with an epoch up to that one; with `columns` set, HBase would ignore the timestamp."""
+    return thrift().TDelete(row=row, timestamp=up_to)
+
+
+def versions_in(result: Any) -> Iterator[tuple[int, bytes | None]]:
+    """(epoch, row) of the cells of one record, newest first."""
+    return ((cell.timestamp, row_of(cell.value)) for cell in result.columnValues)
+
+
+def visible(result: Any, aborted: Collection[int]) -> bytes | None:
+    """The row of the newest version that is not aborted."""
+    for cell in result.columnValues:
+        if cell.timestamp not in aborted:
+            return row_of(cell.value)
+    return None
+
+
+def versions_needed(until: int, aborted: Collection[int]) -> int:
+    """How many versions to ask for, to find one that is not aborted."""
+    return 1 + sum(epoch <= until for epoch in aborted)
+
+
+def in_batches(values: Sequence[_One], most: int) -> Iterator[Sequence[_One]]:
+    return (values[start : start + most] for start in range(0, len(values), most))

@@ -1,0 +1,156 @@
+"""Connections: requests to Thrift 2 servers, each over a connection that nobody else uses meanwhile.
+
+In: the name of a request and its arguments. Out: its reply. Always: what may be repeated is repeated, with pauses, at the
+servers in turn, for a bounded time; a test-and-set is sent once. A request without a reply is StoreUnavailable: it may be
+done, or be done later, or not. A forked process makes connections of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from viewkeeper.errors import InputError, StoreError, StoreUnavailable
+from viewkeeper.stores.hbase.address import Address
+from viewkeeper.stores.hbase.thrift import thrift
+
+_DOWN_SECONDS = 5.0  # a server that failed is left alone for so long, if there are others
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 3.0
+_CONNECT_MS = 5_000
+_IDLE_MAX = 16
+Server = tuple[str, int]
+
+
+class Refused(StoreError):
+    """HBase did not do what it was asked, and would not if asked again."""
+
+
+class Connections:
+    """The connections of one open store."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._idle: list[tuple[Server, Any]] = []
+        self._down: dict[Server, float] = {}  # until when
+        self._turn = random.randrange(len(address.servers))
+        self._is_closed = False
+
+    def ask(self, request: str, *arguments: object, before: Callable[[], object] | None = None) -> Any:
+        """The reply to a request that may be repeated; `before` is called ahead of each attempt."""
+        until, pause = time.monotonic() + self._address.patience_seconds, _PAUSE_SECONDS
+        while True:
+            if before is not None:
+                before()
+            try:
+                return self.ask_once(request, *arguments)
+            except StoreUnavailable:
+                if time.monotonic() + pause > until:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    def ask_once(self, request: str, *arguments: object) -> Any:
+        """The reply to a request that is sent once."""
+        from thriftpy2.thrift import TApplicationException, TException
+
+        server, client = self._take()
+        try:
+            reply = getattr(client, request)(*arguments)
+        except thrift().TIOError as error:  # HBase replied: the connection is good
+            self._give(server, client)
+            raise _told(error) from None
+        except TApplicationException as error:  # it stumbled over the request itself: a key or a value that is too long
+            self._give(server, client)
+            raise Refused(f"HBase refused a request: {error}") from None
+        except (OSError, EOFError, TException) as error:
+            self._fail(server, client)
+            raise _silent(server, error) from error
+        except BaseException:  # a reply may be on its way: nobody else must find it
+            client.close()
+            raise
+        self._give(server, client)
+        return reply
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for _, client in idle:
+            client.close()
+
+    def _take(self) -> tuple[Server, Any]:
+        """A connection to the server whose turn it is."""
+        with self._lock:
+            if self._is_closed:
+                raise InputError("the database is closed", "connect again")
+            if self._process != os.getpid():  # those of the parent are its own
+                self._process, self._idle = os.getpid(), []
+                self._turn = random.randrange(len(self._address.servers))
+            server = self._server()
+            for place, (known, client) in enumerate(self._idle):
+                if known == server:
+                    del self._idle[place]
+                    return server, client
+        return server, self._connect(server)
+
+    def _server(self) -> Server:
+        """The server to ask: the next one that did not fail just now, else the one that failed first."""
+        servers, now = self._address.servers, time.monotonic()
+        turns = [servers[(self._turn + step) % len(servers)] for step in range(len(servers))]
+        server = min(turns, key=lambda one: max(0.0, self._down.get(one, 0.0) - now))
+        self._turn = servers.index(server) + 1
+        return server
+
+    def _connect(self, server: Server) -> Any:
+        from thriftpy2.protocol import TBinaryProtocolFactory
+        from thriftpy2.thrift import TClient, TException
+        from thriftpy2.transport import TBufferedTransportFactory, TSocket
+
+        timeout = int(self._address.timeout_seconds * 1_000)
+        socket = TSocket(*server, socket_timeout=timeout, connect_timeout=min(timeout, _CONNECT_MS))
+        transport = TBufferedTransportFactory().get_transport(socket)
+        try:
+            transport.open()
+            return TClient(thrift().THBaseService, TBinaryProtocolFactory().get_protocol(transport))
+        except (OSError, TException) as error:
+            self._fail(server, None)
+            raise _silent(server, error) from error
+
+    def _give(self, server: Server, client: Any) -> None:
+        with self._lock:
+            self._down.pop(server, None)
+            if not self._is_closed and len(self._idle) < _IDLE_MAX:
+                self._idle.append((server, client))
+                return
+        client.close()
+
+    def _fail(self, server: Server, client: Any) -> None:
+        with self._lock:
+            self._down[server] = time.monotonic() + _DOWN_SECONDS
+            stale = [idle for known, idle in self._idle if known == server]
+            self._idle = [one for one in self._idle if one[0] != server]
+        for one in [*stale, client] if client is not None else stale:
+            with suppress(OSError):
+                one.close()
+
+
+def _told(error: Any) -> StoreError:
+    """What HBase says of a request that it did not do, or not wholly."""
+    text = (error.message or "no reason given").strip().splitlines()[0][:300]
+    if error.canRetry is False:
+        return Refused(f"HBase refused a request: {text}")
+    return StoreUnavailable(f"HBase could not do a request: {text}", "look at its servers, and try again")
+
+
+def _silent(server: Server, error: Exception) -> StoreUnavailable:
+    reason = str(error) or type(error).__name__
+    return StoreUnavailable(
+        f"the Thrift server at {server[0]}:{server[1]} does not reply: {reason}", "look whether it runs, and try again"
+    )

@@ -1,0 +1,170 @@
+"""Meta in HBase: epoch record, catalog, plans and notes, in rows of one table.
+
+In and out: JSON values. Always: epoch record, catalog and the horizon of both are in one row, replaced by test-and-set on a
+cell that holds the versions of both (R5); a reply that got lost is StoreUnavailable, and whoever swapped looks again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+
+from viewkeeper.errors import CorruptStore, Fenced, StoreUnavailable
+from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
+from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.ports.meta import Holder
+from viewkeeper.stores.hbase.claims import LeasedClaim, read_lease
+from viewkeeper.stores.hbase.metarow import NOTES, PLAN, STORE, MetaRows
+from viewkeeper.stores.hbase.site import Site
+
+_VERSIONS, _RECORD, _CATALOG, _HORIZON, _INFLIGHT = "versions", "record", "catalog", "horizon", "inflight"
+_INCARNATION, _PARTITIONS = "incarnation", "partitions"
+_ATTEMPTS_MAX = 100
+Versions = tuple[int, int]  # of the epoch record and of the catalog
+
+
+def make_facts(rows: MetaRows, partitions: int) -> None:
+    """The first facts of a store, unless it has some."""
+    incarnation = uuid.uuid4().hex
+    facts = {_INCARNATION: incarnation.encode(), _PARTITIONS: b"%d" % partitions, _CATALOG: b"{}"}
+    rows.swap(STORE, _VERSIONS, b"", facts | _record_cells(EpochRecord.first(incarnation), 0))
+
+
+def read_facts(rows: MetaRows) -> tuple[str, int] | None:
+    """The incarnation and the number of partitions; None where no store was made."""
+    found = rows.read(STORE, _INCARNATION, _PARTITIONS)
+    return (found[_INCARNATION].decode(), int(found[_PARTITIONS])) if len(found) == 2 else None
+
+
+class MetaPart:
+    """The port `Meta`."""
+
+    _site: Site
+
+    @property
+    def _rows(self) -> MetaRows:
+        return self._site.rows
+
+    def validate(self, epoch: int) -> int:
+        """Raise Fenced unless the epoch is in flight (VALIDATE); returns the catalog's version."""
+        found = self._rows.read(STORE, _INFLIGHT, _VERSIONS)
+        if int(found.get(_INFLIGHT, b"0")) != epoch:
+            raise Fenced(f"epoch {epoch} is no longer in flight")
+        return _parse(found.get(_VERSIONS))[1]
+
+    def read_epoch_record(self) -> EpochRecord:
+        return record_from_json(json.loads(self._one(_RECORD)))
+
+    def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
+        return self._swap(
+            lambda versions: None if versions[0] != expected_version else _record_cells(record, versions[1])
+        )
+
+    def change_epoch_record(self, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+        while True:
+            record = self.read_epoch_record()
+            changed = change(record)
+            try:
+                if self.swap_epoch_record(record.version, changed):
+                    return changed
+            except StoreUnavailable:
+                if self.read_epoch_record() != changed:
+                    raise
+                return changed
+
+    def read_horizon(self) -> Horizon:
+        return parse_horizon(self._one(_HORIZON))
+
+    def read_catalog(self) -> dict:
+        return json.loads(self._one(_CATALOG))
+
+    def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        def cells(versions: Versions) -> dict[str, bytes] | None:
+            if versions[1] != expected_version:
+                return None
+            record = json.loads(self._one(_RECORD))  # of these versions, or the swap fails
+            return {
+                _CATALOG: json.dumps(catalog).encode(),
+                _HORIZON: horizon_bytes(record, catalog["version"]),
+                _VERSIONS: b"%d.%d" % (versions[0], catalog["version"]),
+            }
+
+        return self._swap(cells)
+
+    def _swap(self, cells_for: Callable[[Versions], dict[str, bytes] | None]) -> bool:
+        """Put what belongs to the versions as they are now; again where the other of the two was swapped meanwhile."""
+        for _ in range(_ATTEMPTS_MAX):
+            found = self._one(_VERSIONS)
+            cells = cells_for(_parse(found))
+            if cells is None:
+                return False
+            if self._rows.swap(STORE, _VERSIONS, found, cells):
+                return True
+        raise StoreUnavailable("others swap the epoch record or the catalog all the time", "try again")
+
+    def keep_plan(self, digest: str, plan: dict) -> None:
+        """Store a plan and empty the others but that of the epoch in flight.
+
+        A delete could hide a plan that is stored again, on a server whose clock is behind; so it is also read back.
+        """
+        value, row = json.dumps(plan).encode(), PLAN + digest.encode()
+        for _ in range(_ATTEMPTS_MAX):
+            self._rows.put(row, "plan", value)
+            if self._rows.read(row, "plan").get("plan") == value:
+                break
+        else:
+            raise StoreUnavailable(f"the plan {digest} does not stay", "look at the clocks of HBase's servers")
+        inflight = self.read_epoch_record().inflight
+        kept = {row, PLAN + inflight.plan.encode()} if inflight else {row}
+        for other in self._rows.rows_from(PLAN, PLAN + b"\xff"):
+            if other not in kept:
+                self._rows.put(other, "plan", b"")
+
+    def read_plan(self, digest: str) -> dict:
+        found = self._rows.read(PLAN + digest.encode(), "plan").get("plan")
+        if not found:
+            raise CorruptStore(f"the plan {digest} of an epoch is not there", "make a new store")
+        return json.loads(found)
+
+    def keep_note(self, name: str, note: dict) -> None:
+        self._rows.put(NOTES, name, json.dumps(note).encode())
+
+    def read_note(self, name: str) -> dict:
+        return json.loads(self._rows.read(NOTES, name).get(name, b"{}"))
+
+    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> LeasedClaim:
+        return LeasedClaim(self._rows, take_over=take_over, instead_of=instead_of)
+
+    def holder(self) -> Holder | None:
+        found = read_lease(self._rows)
+        return None if found is None else found.holder
+
+    def claimed_by(self) -> int | None:
+        found = read_lease(self._rows)
+        return found.holder.pid if found is not None and found.is_live else None
+
+    def sync_epoch_record(self) -> None:
+        """What HBase has acknowledged is as durable as its write-ahead log."""
+
+    def _one(self, name: str) -> bytes:
+        found = self._rows.read(STORE, name)
+        if name not in found:
+            raise CorruptStore(f"the store at {self._site.address.url} has no {name}", "restore its tables")
+        return found[name]
+
+
+def _record_cells(record: EpochRecord, catalog_version: int) -> dict[str, bytes]:
+    """What is swapped with an epoch record."""
+    plain = record_to_json(record)
+    return {
+        _RECORD: json.dumps(plain).encode(),
+        _HORIZON: horizon_bytes(plain, catalog_version),
+        _INFLIGHT: b"%d" % (record.inflight.epoch if record.inflight else 0),
+        _VERSIONS: b"%d.%d" % (record.version, catalog_version),
+    }
+
+
+def _parse(versions: bytes | None) -> Versions:
+    first, _, second = (versions or b"0.0").partition(b".")
+    return int(first), int(second)

@@ -1,0 +1,119 @@
+"""Reads in HBase: the port `Reads`, records as of a moment.
+
+In: a moment. Out: rows. Always: a moment is a time range of cells, so a get is one request, and a page of a scan another.
+Nothing is held: what the floor has passed may be gone at any time, and the reader looks at the horizon afterwards (R4).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from viewkeeper.errors import InputError
+from viewkeeper.model.moments import Moment, Step
+from viewkeeper.model.pairs import pairs_to_arrow, pieces
+from viewkeeper.model.writes import Image
+from viewkeeper.ports.reads import Span
+from viewkeeper.stores.asof import collect_steps
+from viewkeeper.stores.hbase.cells import (
+    VERSIONS_MAX,
+    get_of,
+    in_batches,
+    row_key,
+    times,
+    versions_in,
+    versions_needed,
+    visible,
+)
+from viewkeeper.stores.hbase.journal import written_between
+from viewkeeper.stores.hbase.scans import Look, pages, pages_reversed, span_of
+from viewkeeper.stores.hbase.site import Site
+from viewkeeper.stores.versions import chain_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_GETS_MAX = 1_000
+
+
+class ReadsPart:
+    """The port `Reads`."""
+
+    _site: Site
+
+    def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
+        return HeldCells(self._site, moment).get(partition, table, key)
+
+    def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells:
+        return HeldCells(self._site, moment)
+
+
+class HeldCells:
+    """The port `Held`: nothing but the moment is held."""
+
+    def __init__(self, site: Site, moment: Moment) -> None:
+        self._site = site
+        self._moment = moment
+        self._is_closed = False
+
+    def get(self, partition: int, table: int, key: bytes) -> Image:
+        found = self._open().ask(table, "get", get_of(row_key(partition, key), *self._as_of()))
+        return None if found is None else visible(found, self._moment.aborted)
+
+    def scan(
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        walks = [self._walk(partition, table, start, stop, reverse) for partition in partitions]
+        return walks[0] if len(walks) == 1 else heapq.merge(*walks, reverse=reverse)
+
+    def batches(
+        self, table: int, spans: Iterable[Span], *, reverse: bool = False
+    ) -> Iterator[tuple[pa.Array, pa.Array]]:
+        found = (pair for span in spans for pair in self.scan(span[0], table, *span[1:], reverse=reverse))
+        return (pairs_to_arrow(piece) for piece in pieces(found))
+
+    def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
+        indexed_from = self._moment.horizon.indexed_from
+        is_indexed = indexed_from is not None and since + 1 >= indexed_from
+        found = self._indexed(partitions, table, since) if is_indexed else self._every(partitions, table)
+        chains = sorted((result.row[1:], chain_of(versions_in(result))) for result in found if result.columnValues)
+        return collect_steps(chains, since, self._moment)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def _open(self) -> Site:
+        if self._is_closed:
+            raise InputError("the snapshot is closed", "open another one")
+        return self._site
+
+    def _as_of(self) -> tuple[Any, int]:
+        """The versions to ask for."""
+        until = self._moment.epoch
+        return times(self._site.tables.anew, until), versions_needed(until, self._moment.aborted)
+
+    def _walk(
+        self, partition: int, table: int, start: bytes, stop: bytes | None, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        walk = pages_reversed if reverse else pages
+        for page in walk(self._open(), table, span_of(partition, start, stop), Look(*self._as_of())):
+            for result in page:
+                row = visible(result, self._moment.aborted)
+                if row is not None:
+                    yield result.row[1:], row
+
+    def _every(self, partitions: Sequence[int], table: int) -> Iterator[Any]:
+        """The records of a table with all their versions."""
+        look = Look(self._as_of()[0], VERSIONS_MAX)
+        for partition in partitions:
+            for page in pages(self._open(), table, span_of(partition, b"", None), look):
+                yield from page
+
+    def _indexed(self, partitions: Sequence[int], table: int, since: int) -> Iterator[Any]:
+        """Those that the epochs after `since` wrote."""
+        written = written_between(self._open(), partitions, table, since, self._moment.epoch)
+        rows = sorted({row_key(entry.partition, entry.key) for entry in written})
+        for batch in in_batches(rows, _GETS_MAX):
+            gets = [get_of(row, self._as_of()[0], VERSIONS_MAX) for row in batch]
+            yield from self._open().ask(table, "getMultiple", gets, absent=[])

@@ -1,0 +1,289 @@
+"""Records in HBase: the port `VersionedTables` over cells (`docs/epochs.md`, section 4).
+
+In: keys and rows, by epoch. Out: rows as of the epoch before. Always: versions are put blindly, in batches, each with the
+epoch as its timestamp; the epoch record is asked what is in flight after the last read and before the first put of a batch
+(VALIDATE), and again where a put would be issued later than T after that. `applied` is never known.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.errors import ViewFailed
+from viewkeeper.model.epochs import EpochRecord, Inflight
+from viewkeeper.model.fills import Borders
+from viewkeeper.model.keys import after_prefix, placement_hash
+from viewkeeper.model.moments import EPOCH_MAX
+from viewkeeper.ports.records import StoredVersions, VersionWrite
+from viewkeeper.stores.borders import cut_in_pieces
+from viewkeeper.stores.hbase.cells import (
+    KEY_BYTES_MAX,
+    ROW_BYTES_MAX,
+    get_of,
+    in_batches,
+    put_of,
+    row_key,
+    times,
+    value_of,
+    versions_needed,
+    visible,
+)
+from viewkeeper.stores.hbase.columns import shown_of
+from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry, Purge
+from viewkeeper.stores.hbase.meta import MetaPart
+from viewkeeper.stores.hbase.metarow import STORE
+from viewkeeper.stores.hbase.rowranges import ranges_filter
+from viewkeeper.stores.hbase.scans import Look, pages, span_of
+from viewkeeper.stores.hbase.tables import JOURNAL
+
+PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
+_BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20
+_PREFIXES_MAX = 500
+_COUNTED = 50_000
+_ADMITTED = "admitted"
+
+
+class RecordsPart(MetaPart):
+    """The port `VersionedTables`."""
+
+    def __init__(self) -> None:
+        self._purge = Purge(self._site)
+        self._seen: dict[int, float] = {}  # the last epoch begun -> when a purge first saw it
+        self._catalog = (-1, Catalog())  # as last read, under its version
+
+    @property
+    def partitions(self) -> int:
+        return self._site.partitions
+
+    def partition_of(self, first_part: bytes) -> int:
+        return placement_hash(first_part) % self._site.partitions
+
+    # epochs
+
+    def admit(self, epoch: Inflight) -> None:
+        """For `written_epochs`, and to let views start anew: the epoch record decides who writes."""
+        if self.written_epochs()[1] < epoch.anew:
+            self._site.tables.start_anew(epoch.anew)
+        self._site.rows.put(STORE, _ADMITTED, b"%d" % epoch.epoch, epoch.epoch)  # of several the greatest is seen
+
+    def written_epochs(self) -> tuple[int, int]:
+        admitted = int(self._site.rows.read(STORE, _ADMITTED).get(_ADMITTED, b"0"))
+        return admitted, admitted
+
+    # reads of tasks
+
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
+        until = epoch.epoch - 1
+        time_range, versions = self._times(until, epoch.anew), versions_needed(until, epoch.aborted)
+        gets = [
+            get_of(row_key(partition, key), time_range, versions)
+            for partition, key in zip(partitions.tolist(), keys.to_pylist(), strict=True)
+        ]
+        rows: list[bytes | None] = []
+        has_cells: list[bool] = []
+        for batch in in_batches(gets, _BATCH_RECORDS):
+            found = self._site.ask(table, "getMultiple", batch)
+            rows += [None] * len(batch) if found is None else [visible(result, epoch.aborted) for result in found]
+            has_cells += [False] * len(batch) if found is None else [bool(result.columnValues) for result in found]
+        before = pa.array(rows, pa.binary())
+        return StoredVersions(keys, partitions, before, np.zeros(len(keys), bool), before, np.array(has_cells, bool))
+
+    def scan_prefixes(
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        until = epoch.epoch - 1
+        for start, group in _apart(prefixes):
+            spans = [span_of(partition, prefix, after_prefix(prefix)) for prefix in group]
+            ranges = ranges_filter(spans) if len(spans) > 1 else None
+            look = Look(self._times(until, epoch.anew), versions_needed(until, epoch.aborted), ranges)
+            for page in pages(self._site, table, (spans[0][0], spans[-1][1]), look):
+                found = [(result.row[1:], visible(result, epoch.aborted)) for result in page]
+                there = [
+                    (start + bisect_right(group, key) - 1, key, row) for key, row in found if row is not None
+                ]  # a prefix is not greater than its keys, and the next one is
+                for part in in_batches(there, rows_max or len(there) or 1):
+                    yield _batch(("prefix", "key", "row"), part)
+
+    def scan_versions(
+        self,
+        partition: int,
+        table: int,
+        epoch: int,
+        aborted: tuple[int, ...],
+        low: bytes = b"",
+        high: bytes | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        span = _after(partition, low, high)
+        for page in pages(self._site, table, span, Look(self._times(epoch), versions_needed(epoch, aborted))):
+            found = [(result.row[1:], visible(result, aborted)) for result in page]
+            yield _batch(("key", "row"), [pair for pair in found if pair[1] is not None])
+
+    def has_records(self, partition: int, table: int) -> bool:
+        return next(pages(self._site, table, span_of(partition, b"", None), self._newest(), first=1), None) is not None
+
+    def record_borders(
+        self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
+    ) -> Borders:
+        found = pages(self._site, table, _after(part, after, None), self._newest())
+        lists = ([(result.row[1:], visible(result, ()) or b"") for result in page] for page in found)
+        return cut_in_pieces(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+
+    def count_records(self, table: int) -> int:
+        """Counted, up to some ten thousand; of more, one partition after the other until there are enough to go by."""
+        counted, look = 0, self._newest(keys_only=True)
+        for partition in range(self.partitions):
+            counted += sum(map(len, pages(self._site, table, span_of(partition, b"", None), look, first=5_000)))
+            if counted >= _COUNTED:
+                return counted * self.partitions // (partition + 1)
+        return counted
+
+    # writes
+
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        validate = self._validated(epoch.epoch)
+        catalog = self._catalog_of(validate())
+        ready = [(write.table, *self._puts(write, epoch, catalog)) for write in writes if len(write.chosen)]
+        journal = [entry.put for _, entries, _ in ready for entry in entries]
+        if journal:
+            self._site.tables.name_of(JOURNAL) or self._site.tables.make(JOURNAL, shows=False)
+            self._put(JOURNAL, journal, validate)
+        for table, _, puts in ready:
+            self._put(table, puts, validate)
+
+    def _validated(self, epoch: int) -> Callable[[], int]:
+        """VALIDATE, if the last one was T ago or more; returns the catalog's version."""
+        seen, version = -PUT_SECONDS, 0
+
+        def validate() -> int:
+            nonlocal seen, version
+            while time.monotonic() >= seen + PUT_SECONDS:
+                seen = time.monotonic()
+                version = self.validate(epoch)
+            return version
+
+        return validate
+
+    def _catalog_of(self, version: int) -> Catalog:
+        if self._catalog[0] != version:
+            self._catalog = (version, Catalog.from_json(self.read_catalog()))
+        return self._catalog[1]
+
+    def _puts(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> tuple[list[Entry], list[Any]]:
+        """What is put for a write: entries of the journal, and versions; nothing for a table that was dropped."""
+        table, tables = write.table, self._site.tables
+        shown = shown_of(catalog, table)
+        name = tables.name_of(table) or tables.make(table, shows=shown is not None)
+        if name is None:
+            return [], []
+        keys, rows = write.found.keys.take(pa.array(write.chosen)), write.rows
+        places = list(zip(write.found.partitions[write.chosen].tolist(), keys.to_pylist(), strict=True))
+        images = rows.to_pylist()
+        _require_room(table, places, images)
+        is_shown = shown is not None and b":view." in name
+        columns = shown.cells(keys, rows) if shown is not None and is_shown else [()] * len(places)
+        is_older = write.found.raw[write.chosen].tolist() if table not in epoch.indexed else [True] * len(places)
+        entries = [
+            Entry(partition, GONE if image is None else WRITTEN, epoch.epoch, table, key)
+            for (partition, key), image, older in zip(places, images, is_older, strict=True)
+            if older or image is None
+        ]
+        puts = [
+            put_of(row_key(partition, key), epoch.epoch, value_of(image), cells)
+            for (partition, key), image, cells in zip(places, images, columns, strict=True)
+        ]
+        return entries, puts
+
+    def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> None:
+        for batch in _by_size(puts):
+            self._site.ask(table, "putMultiple", batch, before=validate)
+
+    # the end of versions
+
+    def purge(self, record: EpochRecord, *, records_max: int) -> int:
+        return self._purge.run(record.floor, self._settled(record.last), record.aborted, records_max)
+
+    def _settled(self, last: int) -> int:
+        """An epoch that began at least T + R ago: no put of an earlier one is under way. `last` began just now or before."""
+        now, address = time.monotonic(), self._site.address
+        self._seen.setdefault(last, now)
+        until = now - PUT_SECONDS - address.timeout_seconds - address.late_seconds
+        settled = max((last for last, seen in self._seen.items() if seen <= until), default=0)
+        self._seen = {last: seen for last, seen in self._seen.items() if last >= settled}
+        return settled
+
+    def drop_records(self, table: int) -> None:
+        self._site.tables.drop(table)
+
+    # durability is that of HBase's write-ahead log, and no power loss tears what it acknowledged
+
+    def open_views(self) -> None:
+        pass
+
+    def close_views(self, owner: str) -> None:
+        pass
+
+    def sync_views(self) -> None:
+        pass
+
+    def _times(self, until: int, anew: int = 0) -> Any:
+        return times(max(anew, self._site.tables.anew), until)
+
+    def _newest(self, *, keys_only: bool = False) -> Look:
+        return Look(self._times(EPOCH_MAX), keys_only=keys_only)
+
+
+def _after(partition: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:
+    """The row keys low < key <= high; below the first key is b""."""
+    return span_of(partition, low + b"\x00" if low else low, None if high is None else high + b"\x00")
+
+
+def _apart(prefixes: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Runs of prefixes that ascend, none within another: what one scan meets in their order; with where each begins."""
+    start = 0
+    for end in range(1, len(prefixes) + 1):
+        if end == len(prefixes) or end - start == _PREFIXES_MAX or not _is_behind(prefixes[end - 1], prefixes[end]):
+            yield start, list(prefixes[start:end])
+            start = end
+
+
+def _is_behind(prefix: bytes, other: bytes) -> bool:
+    return other > prefix and not other.startswith(prefix)
+
+
+def _batch(names: Sequence[str], rows: Sequence[tuple]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    arrays = [
+        pa.array(column, pa.int32() if name == "prefix" else pa.binary())
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return pa.record_batch(arrays, names=list(names))
+
+
+def _by_size(puts: Sequence[Any]) -> Iterator[list[Any]]:
+    """The puts in batches of bounded size, beyond one put."""
+    batch: list[Any] = []
+    size = 0
+    for put in puts:
+        batch.append(put)
+        size += sum(len(cell.value) for cell in put.columnValues) + len(put.row)
+        if len(batch) == _BATCH_RECORDS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _require_room(table: int, places: Sequence[tuple[int, bytes]], images: Sequence[bytes | None]) -> None:
+    """Raise where HBase would refuse a record: the view is stopped, and others go on."""
+    longest, largest = max(len(key) for _, key in places), max(len(image or b"") for image in images)
+    if longest > KEY_BYTES_MAX:
+        raise ViewFailed(table, f"a key of {longest:,} bytes is more than the {KEY_BYTES_MAX:,} that HBase takes")
+    if largest > ROW_BYTES_MAX:
+        raise ViewFailed(table, f"a row of {largest:,} bytes is more than the {ROW_BYTES_MAX:,} that HBase takes")

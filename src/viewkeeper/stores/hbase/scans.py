@@ -1,0 +1,87 @@
+"""Scans: records in key order, a page at a time.
+
+In: a table, a span of one partition, and the epochs to see. Out: HBase's results, in pages. Always: a page is one request
+that stands by itself, so it may be repeated, at another server too, and nothing is held open between two; pages grow and
+shrink with the size of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from viewkeeper.stores.hbase.cells import record_column, row_key
+from viewkeeper.stores.hbase.site import Site
+from viewkeeper.stores.hbase.thrift import thrift
+
+_FIRST_ROWS, _ROWS_MAX = 200, 5_000
+_PAGE_BYTES = 4 << 20
+_KEYS_ONLY = b"KeyOnlyFilter() AND FirstKeyOnlyFilter()"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What of the records a scan returns: which epochs, how many versions; `ranges` and `keys_only` are filters."""
+
+    time_range: Any
+    versions: int = 1
+    ranges: bytes | None = None
+    keys_only: bool = False
+
+
+def span_of(partition: int, start: bytes, stop: bytes | None) -> tuple[bytes, bytes]:
+    """The row keys start <= key < stop of a partition; None is its end."""
+    return row_key(partition, start), bytes((partition + 1,)) if stop is None else row_key(partition, stop)
+
+
+def pages(site: Site, table: int, span: tuple[bytes, bytes], look: Look, *, first: int = _FIRST_ROWS) -> Iterator[list]:
+    """The results of a span, ascending."""
+    (start, stop), size = span, first
+    while start < stop:
+        found = site.ask(table, "getScannerResults", _scan(start, stop, size, look), size, absent=[])
+        if found:
+            yield found
+        if len(found) < size:
+            return
+        start, size = found[-1].row + b"\x00", _next_size(found)
+
+
+def pages_reversed(site: Site, table: int, span: tuple[bytes, bytes], look: Look) -> Iterator[list]:
+    """The results of a span, descending; HBase includes the first row of such a scan and excludes the last."""
+    (start, stop), size = span, _FIRST_ROWS
+    while start < stop:
+        scan = _scan(stop, _before(start), size, look)
+        scan.reversed = True
+        found = site.ask(table, "getScannerResults", scan, size, absent=[])
+        inside = [result for result in found if start <= result.row < stop]
+        if inside:
+            yield inside
+        if len(found) < size or found[-1].row < start:
+            return
+        stop, size = found[-1].row, _next_size(found)
+
+
+def _scan(start: bytes, stop: bytes, size: int, look: Look) -> Any:
+    return thrift().TScan(
+        startRow=start,
+        stopRow=stop,
+        columns=record_column(),
+        caching=size,
+        limit=size,
+        maxVersions=look.versions,
+        timeRange=look.time_range,
+        filterBytes=look.ranges,
+        filterString=_KEYS_ONLY if look.keys_only else None,
+    )
+
+
+def _before(row: bytes) -> bytes:
+    """A row key close before another one; rows between the two are left out by whoever reads."""
+    head, last = row[:-1], row[-1]
+    return head + bytes((last - 1,)) + b"\xff" * 8 if last else head
+
+
+def _next_size(found: list) -> int:
+    size = sum(len(result.row) + sum(len(cell.value) for cell in result.columnValues) for result in found)
+    return max(2, min(_ROWS_MAX, _PAGE_BYTES * len(found) // max(size, 1)))

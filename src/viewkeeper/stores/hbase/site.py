@@ -1,0 +1,62 @@
+"""A site: what all parts of an open store in HBase share.
+
+In: an address. Out: requests to the HBase tables of a store's tables. Always: a table that was never made has no records,
+and neither has one that was dropped, whoever dropped it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from viewkeeper.stores.hbase.address import Address
+from viewkeeper.stores.hbase.connections import Connections, Refused
+from viewkeeper.stores.hbase.metarow import MetaRows
+from viewkeeper.stores.hbase.tables import Tables
+
+
+class Site:
+    """The connections of an open store, its facts and its tables."""
+
+    def __init__(self, address: Address, connections: Connections, incarnation: str, partitions: int) -> None:
+        self.address = address
+        self.connections = connections
+        self.incarnation = incarnation
+        self.partitions = partitions
+        self.rows = MetaRows(connections, address.namespace)
+        self.tables = Tables(connections, self.rows, address.namespace, partitions)
+
+    def ask(
+        self,
+        table: int,
+        request: str,
+        *arguments: object,
+        absent: Any = None,
+        before: Callable[[], object] | None = None,
+    ) -> Any:
+        """The reply to a request to a table's HBase table, repeated if need be; `absent` where there is none."""
+        name = self.tables.name_of(table)
+        if name is None:
+            return absent
+        attempts = 0
+
+        def look() -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 1 and self.tables.is_dropped(table):
+                raise _Dropped
+            if before is not None:
+                before()
+
+        try:
+            return self.connections.ask(request, name, *arguments, before=look)
+        except _Dropped:
+            return absent
+        except Refused:
+            if self.tables.is_dropped(table):
+                return absent
+            raise
+
+
+class _Dropped(Exception):
+    """The table was dropped by another process, as its first failure showed."""

@@ -1,0 +1,109 @@
+"""The store in HBase: views, epoch record and catalog in HBase tables, over Thrift 2.
+
+In: a URL. Out: an open store, made of parts: each keeps one port. Always: a store is a namespace of HBase; nothing of it is
+outside that namespace.
+"""
+
+from __future__ import annotations
+
+import time
+
+from viewkeeper.errors import InputError, StoreError, StoreUnavailable
+from viewkeeper.ports.store import Capabilities, Store
+from viewkeeper.stores.hbase.absent import LittleUpkeep, NoBaseTables, NoLog, NoNodes
+from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
+from viewkeeper.stores.hbase.connections import Connections, Refused
+from viewkeeper.stores.hbase.meta import make_facts, read_facts
+from viewkeeper.stores.hbase.metarow import FAMILY, MetaRows
+from viewkeeper.stores.hbase.reads import ReadsPart
+from viewkeeper.stores.hbase.records import RecordsPart
+from viewkeeper.stores.hbase.site import Site
+from viewkeeper.stores.hbase.tables import create_table, table_exists
+from viewkeeper.stores.hbase.thrift import thrift
+
+_POLL_SECONDS = 0.05
+
+
+class HBaseStore(RecordsPart, ReadsPart, NoLog, NoBaseTables, NoNodes, LittleUpkeep):
+    """An open store."""
+
+    def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
+        address = parse_address(url)
+        connections = Connections(address)
+        try:
+            incarnation, partitions = _facts(connections, address, create=create)
+        except BaseException:
+            connections.close()
+            raise
+        self._site = Site(address, connections, incarnation, partitions)
+        self._now = 0
+        super().__init__()
+
+    @property
+    def url(self) -> str:
+        return self._site.address.url
+
+    @property
+    def incarnation(self) -> str:
+        return self._site.incarnation
+
+    @property
+    def is_writable(self) -> bool:
+        return True
+
+    def is_current(self) -> bool:
+        """Whether it is still the store that was opened."""
+        found = read_facts(self._site.rows)
+        return found is not None and found[0] == self.incarnation
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            before_images=False,
+            atomic_group="row",
+            held_reads=False,
+            many_processes=True,
+            poll_seconds=_POLL_SECONDS,
+        )
+
+    def now(self) -> int:
+        """This machine's clock: those of all machines that use the store must agree."""
+        self._now = max(self._now, time.time_ns())
+        return self._now
+
+    def close(self) -> None:
+        self._site.connections.close()
+
+
+def _facts(connections: Connections, address: Address, *, create: bool) -> tuple[str, int]:
+    """The incarnation and the partitions of the store, which is made where there is none."""
+    rows = MetaRows(connections, address.namespace)
+    found = read_facts(rows) if table_exists(connections, rows.table) else None
+    if found is None:
+        if not create:
+            raise StoreError(f"there is no store at {address.url}", "connect without read_only to make one")
+        _make(connections, rows, address)
+        found = read_facts(rows)
+        assert found is not None
+    if address.partitions not in (None, found[1]):
+        raise InputError(
+            f"the store was made with {found[1]} partitions, not {address.partitions}",
+            "that is fixed when the store is made: leave ?partitions out",
+        )
+    return found
+
+
+def _make(connections: Connections, rows: MetaRows, address: Address) -> None:
+    if address.namespace not in connections.ask("listNamespaces"):
+        try:
+            connections.ask_once("createNamespace", thrift().TNamespaceDescriptor(name=address.namespace))
+        except (Refused, StoreUnavailable):  # another one makes it, or the reply got lost
+            if address.namespace not in connections.ask("listNamespaces"):
+                raise
+    create_table(connections, rows.table, [FAMILY], 1, 1)
+    make_facts(rows, address.partitions or PARTITIONS)
+
+
+def _as_store(store: HBaseStore) -> Store:
+    """For type checkers: no method of the ports is missing."""
+    return store

@@ -1,0 +1,124 @@
+"""Tables: which HBase table holds the records of a table, made with the first write to it.
+
+In: table ids. Out: names of HBase tables, `NAMESPACE:view.ID` for a view's own records, `NAMESPACE:vk.ID` for others. Always:
+a name is registered once its table is made, and never changes; the id of a dropped table stays registered as dropped, so
+what is written to it late is nobody's. A partition is a region of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from viewkeeper.errors import StoreUnavailable
+from viewkeeper.stores.hbase.cells import COLUMNS, FOREVER, RECORD, VERSIONS_MAX
+from viewkeeper.stores.hbase.connections import Connections, Refused
+from viewkeeper.stores.hbase.metarow import TABLES, MetaRows
+from viewkeeper.stores.hbase.thrift import thrift
+
+JOURNAL = 0  # the table of the journal; those of records have greater ids
+_DROPPED, _ANEW = b"-", "anew"
+_READY_SECONDS_MAX = 120.0
+_LOOK_SECONDS = 0.1
+
+
+class Tables:
+    """The register of a store's tables, as last read: what it lacks is read again."""
+
+    def __init__(self, connections: Connections, rows: MetaRows, namespace: str, partitions: int) -> None:
+        self._connections = connections
+        self._rows = rows
+        self._namespace = namespace
+        self._partitions = partitions
+        self._known: dict[str, bytes] = {}
+
+    @property
+    def anew(self) -> int:
+        """The epoch with which views last started anew: older versions are not read."""
+        return int(self._known.get(_ANEW, b"0"))
+
+    def name_of(self, table: int) -> bytes | None:
+        """The HBase table of a table; None where none was made yet, or it was dropped."""
+        name = self._known.get(str(table)) or self.look().get(str(table))
+        return None if name == _DROPPED else name
+
+    def look(self) -> dict[str, bytes]:
+        """Read the register."""
+        self._known = self._rows.read(TABLES)
+        return self._known
+
+    def is_dropped(self, table: int) -> bool:
+        """Whether it is now."""
+        return self.look().get(str(table)) == _DROPPED
+
+    def make(self, table: int, *, shows: bool) -> bytes | None:
+        """The HBase table of a table, made where there is none; None where the table was dropped."""
+        if str(table) in self.look():
+            return self.name_of(table)
+        name = f"{self._namespace}:{'view' if shows else 'vk'}.{table}".encode()
+        create_table(self._connections, name, [RECORD, COLUMNS] if shows else [RECORD], self._partitions, VERSIONS_MAX)
+        self._rows.swap_surely(TABLES, str(table), b"", name)
+        if self.look()[str(table)] != name:  # another one was faster, by another catalog, or dropped it
+            drop_table(self._connections, name)
+        return self.name_of(table)
+
+    def drop(self, table: int) -> None:
+        """From here on nobody finds it."""
+        while (name := self.look().get(str(table), b"")) != _DROPPED:
+            self._rows.swap_surely(TABLES, str(table), name, _DROPPED)
+        for kind in ("view", "vk"):
+            drop_table(self._connections, f"{self._namespace}:{kind}.{table}".encode())
+
+    def start_anew(self, epoch: int) -> None:
+        """Remove all records; from here on those of epochs before `epoch` are not read."""
+        self._rows.put(TABLES, _ANEW, b"%d" % epoch, epoch)
+        for name in {name for table, name in self.look().items() if table != _ANEW and name != _DROPPED}:
+            truncate_table(self._connections, name)
+
+
+def create_table(connections: Connections, name: bytes, families: list[bytes], partitions: int, versions: int) -> None:
+    """Make a table of HBase that keeps cells for ever, unless it is there."""
+    described = [
+        thrift().TColumnFamilyDescriptor(name=family, maxVersions=versions, timeToLive=FOREVER) for family in families
+    ]
+    table = thrift().TTableDescriptor(tableName=_table_name(name), columns=described)
+    borders = [bytes((partition,)) for partition in range(1, partitions)]
+    if not table_exists(connections, name):
+        try:
+            connections.ask_once("createTable", table, borders)
+        except (Refused, StoreUnavailable):  # another one makes it, or the reply got lost
+            if not table_exists(connections, name):
+                raise
+    until = time.monotonic() + _READY_SECONDS_MAX
+    while not connections.ask("isTableAvailable", _table_name(name)):
+        if time.monotonic() > until:
+            raise StoreUnavailable(f"HBase does not bring {name.decode()} into use", "look at its master")
+        time.sleep(_LOOK_SECONDS)
+
+
+def table_exists(connections: Connections, name: bytes) -> bool:
+    return connections.ask("tableExists", _table_name(name))
+
+
+def drop_table(connections: Connections, name: bytes) -> None:
+    """Remove a table, if it is there; one that another process is removing is left to it."""
+    with suppress(Refused):
+        if table_exists(connections, name):
+            _disable(connections, name)
+            connections.ask("deleteTable", _table_name(name))
+
+
+def truncate_table(connections: Connections, name: bytes) -> None:
+    _disable(connections, name)
+    connections.ask("truncateTable", _table_name(name), True)
+
+
+def _disable(connections: Connections, name: bytes) -> None:
+    with suppress(Refused):  # it is disabled already
+        connections.ask("disableTable", _table_name(name))
+
+
+def _table_name(name: bytes) -> Any:
+    namespace, _, qualifier = name.partition(b":")
+    return thrift().TTableName(ns=namespace, qualifier=qualifier)

@@ -1,0 +1,137 @@
+"""The parts of the store in HBase that need no server: addresses, filters, entries of the journal, connections that fail."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import closing
+
+import pytest
+
+from viewkeeper.errors import InputError, StoreUnavailable
+from viewkeeper.stores.hbase.address import parse_address
+from viewkeeper.stores.hbase.cells import row_of, value_of
+from viewkeeper.stores.hbase.connections import Connections
+from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry
+from viewkeeper.stores.hbase.records import _apart
+from viewkeeper.stores.hbase.rowranges import ranges_filter
+
+
+def test_a_url_names_servers_a_namespace_and_options() -> None:
+    found = parse_address("hbase://a:9090,b.example:1/shop?late=60&partitions=32&rootdir=file:///x")
+
+    assert (found.servers, found.namespace) == ((("a", 9090), ("b.example", 1)), "shop")
+    assert (found.partitions, found.late_seconds, found.timeout_seconds) == (32, 60.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("hbase://a/shop", "is not the URL of a store in HBase"),
+        ("hbase://a:1/", "is not the URL of a store in HBase"),
+        ("hbase:a:1/shop", "is not the URL of a store in HBase"),
+        ("hbase://a:1/sh-op", "is not the URL of a store in HBase"),
+        ("hbase://a:1,/shop", "is not the URL of a store in HBase"),
+        ("hbase://a:1/shop?nodes=2", "the URL option nodes is unknown"),
+        ("hbase://a:1/shop?partitions=200", "partitions=200 is not a number of partitions"),
+        ("hbase://a:1/shop?late=0", "late=0 is not a number of seconds"),
+    ],
+)
+def test_what_is_no_url_is_refused(url: str, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        parse_address(url)
+
+
+def test_a_tombstone_and_an_empty_row_are_two_values() -> None:
+    assert [row_of(value_of(row)) for row in (None, b"", b"\x00", b"row")] == [None, b"", b"\x00", b"row"]
+    assert value_of(None) != value_of(b"")
+
+
+def test_an_entry_of_the_journal_is_read_as_it_was_written_and_sorts_by_kind_and_epoch() -> None:
+    entries = [
+        Entry(partition, kind, epoch, table, key)
+        for partition in (0, 3)
+        for kind in (WRITTEN, GONE)
+        for epoch in (1, 255, 256, 1 << 40)
+        for table in (1, 700)
+        for key in (b"", b"\x00", b"\xff")
+    ]
+
+    assert [Entry.of(entry.row) for entry in entries] == entries
+    assert sorted(entry.row for entry in entries) == [entry.row for entry in entries]
+
+
+def test_a_filter_of_ranges_has_the_bytes_that_hbase_reads() -> None:
+    """Filter{1: name, 2: {1: RowRange{1: start, 2: true, 3: stop, 4: false}}}."""
+    name = b"org.apache.hadoop.hbase.filter.MultiRowRangeFilter"
+    row_range = b"\x0a\x01a\x10\x01\x1a\xc8\x01" + b"b" * 200 + b"\x20\x00"
+    body = b"\x0a\xd2\x01" + row_range
+
+    assert ranges_filter([(b"a", b"b" * 200)]) == b"\x0a\x32" + name + b"\x12\xd5\x01" + body
+
+
+def test_prefixes_are_joined_while_one_scan_meets_them_in_their_order() -> None:
+    prefixes = [b"a", b"b", b"ba", b"c", b"c", b"b", b"d"]
+
+    assert list(_apart(prefixes)) == [(0, [b"a", b"b"]), (2, [b"ba", b"c"]), (4, [b"c"]), (5, [b"b", b"d"])]
+    assert list(_apart([])) == []
+    many = [b"%05d" % number for number in range(1_200)]
+    assert [len(group) for _, group in _apart(many)] == [500, 500, 200]
+
+
+class Hanging:
+    """A server that takes connections and ends them without a reply; `count` are the connections so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                taken, _ = self.listener.accept()
+            except OSError:
+                return
+            with taken:
+                taken.recv(1 << 16)
+                self.count += 1
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def test_what_may_be_repeated_is_and_a_test_and_set_is_sent_once() -> None:
+    pytest.importorskip("thriftpy2")
+    with closing(Hanging()) as server:
+        address = parse_address(f"hbase://127.0.0.1:{server.port}/shop?patience=4")
+        with closing(Connections(address)) as connections:
+            with pytest.raises(StoreUnavailable, match="does not reply"):
+                connections.ask_once("listNamespaces")
+            once = server.count
+            with pytest.raises(StoreUnavailable):
+                connections.ask("listNamespaces")
+        with pytest.raises(InputError, match="closed"):
+            connections.ask("listNamespaces")
+
+    assert once == 1 and server.count > 2
+
+
+def test_each_attempt_is_preceded_by_what_must_be() -> None:
+    """A VALIDATE that has run out is made again before a put is repeated."""
+    pytest.importorskip("thriftpy2")
+    calls: list[int] = []
+
+    def allow() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise InputError("stop")
+
+    with closing(Hanging()) as server:
+        address = parse_address(f"hbase://127.0.0.1:{server.port}/shop")
+        with closing(Connections(address)) as connections, pytest.raises(InputError, match="stop"):
+            connections.ask("listNamespaces", before=allow)
+
+    assert (len(calls), server.count) == (3, 2)
