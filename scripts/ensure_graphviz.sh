@@ -8,16 +8,8 @@ set -euo pipefail
 quiet=no
 [ "${1:-}" = "-q" ] && quiet=yes
 
-install_graphviz() {
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-    echo "Graphviz was not found; installing it with apt-get" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq >/dev/null 2>&1 || true # the lists at hand may do
-    apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends graphviz >/dev/null 2>&1
-}
-
 command -v dot >/dev/null && exit 0
-install_graphviz && command -v dot >/dev/null && exit 0
+"$(dirname "${BASH_SOURCE[0]}")/apt_install.sh" Graphviz graphviz && command -v dot >/dev/null && exit 0
 
 if [ "$quiet" = no ]; then
     echo "Graphviz was not found: install it (Debian, Ubuntu: apt-get install graphviz)" >&2

@@ -232,7 +232,7 @@ def note_of(view: ViewStatus) -> str:
         return f"filling, {rows:,} of about {total:,} rows"
     if view.state == "rebuilding":
         return "to be filled"
-    counts = ((view.set_aside.count, "rows set aside"), (view.degraded.count, "groups degraded"))
-    told = [f"{count:,} {what}" for count, what in counts if count]
+    counts = ((view.set_aside.count, "row", "set aside"), (view.degraded.count, "group", "degraded"))
+    told = [f"{count:,} {what}{'s'[: count - 1]} {state}" for count, what, state in counts if count]
     told += [] if view.replacement is None else [view.replacement]
     return "; ".join(told)
