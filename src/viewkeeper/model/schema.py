@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
+from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.types import Encoding, SqlType, parse_type
 
 TableId = NewType("TableId", int)
@@ -47,10 +48,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column."""
+    """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column.
+
+    `key` is the encoding of the one key column, which is the row's key there. Rows that were there before are `staged` once
+    the log is read up to these positions; until then no view over the table can be filled.
+    """
 
     table: str
     cells: tuple[Cell, ...]
+    key: Encoding = "text"
+    staged: tuple[tuple[Stream, Position], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
