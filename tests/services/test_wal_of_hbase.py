@@ -28,7 +28,7 @@ class Tail:
     def __init__(self, hbase: Cluster, table: str) -> None:
         self.folder = WalFolder.at(f"file://{hbase.layout.root}")
         self.table = table
-        self.positions: Positions = WalReader(self.folder, ()).ends({})
+        self.positions: Positions = WalReader(self.folder, ()).last_entries()
         self.cells: list[tuple[int, Logged]] = []
         self.markers: list[Marker] = []
 

@@ -7,7 +7,7 @@ views share one namespace, names are case-insensitive and keep their spelling, a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
 from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.plain import fields_to_plain, from_plain, remembered
-from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.positions import Positions
+from viewkeeper.model.schema import Column, Foreign, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
 
 _SWAPS_KEPT = 8
@@ -314,6 +315,31 @@ class Catalog:
         wider = replace(table, columns=(*table.columns, *added))
         tables = tuple(wider if other.id == table.id else other for other in self.tables)
         return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=tables)
+
+    def with_staged(self, table: TableId, staging: int, ends: Positions) -> Catalog:
+        """The log has the rows of a foreign table's staging up to these positions; the same if it is staged anew."""
+        return self._with_foreign(
+            lambda one, foreign: (
+                replace(foreign, staged=tuple(sorted(ends.items())))
+                if one == table and foreign.staging == staging and foreign.staged is None
+                else foreign
+            )
+        )
+
+    def with_all_staged(self, tables: Collection[int]) -> Catalog:
+        """All that was staged of these tables is committed; the same where there are none."""
+        return self._with_foreign(lambda one, foreign: replace(foreign, staged=()) if one in tables else foreign)
+
+    def with_staging_anew(self) -> Catalog:
+        """All foreign tables are staged again; the same where there are none."""
+        return self._with_foreign(lambda _, foreign: replace(foreign, staging=foreign.staging + 1, staged=None))
+
+    def _with_foreign(self, change: Callable[[TableId, Foreign], Foreign]) -> Catalog:
+        tables = tuple(
+            table if table.foreign is None else replace(table, foreign=change(table.id, table.foreign))
+            for table in self.tables
+        )
+        return self if tables == self.tables else replace(self, version=self.version + 1, tables=tables)
 
     def without_table(self, name: str, epoch: int) -> Catalog:
         table = self.table(name)

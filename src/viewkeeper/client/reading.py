@@ -14,7 +14,7 @@ from viewkeeper.client.arguments import take_seconds
 from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import EPOCH_MAX, Moment
-from viewkeeper.model.positions import covers
+from viewkeeper.model.positions import Positions
 from viewkeeper.model.reads import LATEST, SNAPSHOT, Bounded
 from viewkeeper.model.token import Token
 
@@ -46,7 +46,7 @@ def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
     if isinstance(mode, Bounded):
         return _within(store, mode, timeout)
     if isinstance(mode, Token):
-        return _wait(store, lambda h: mode.is_covered_by(store.incarnation, h.positions), timeout, "at the token")
+        return _wait(store, lambda horizon: is_at(store, mode, horizon.positions), timeout, "at the token")
     if isinstance(mode, Reaching):
         moment = _wait(store, mode.reaches, timeout, "at the session's writes")
         mode.saw(moment.epoch)
@@ -58,7 +58,14 @@ def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
 
 def wait_for(store: Store, token: Token, timeout: float) -> None:
     """Return once the views include the token's writes."""
-    _wait(store, lambda horizon: token.is_covered_by(store.incarnation, horizon.positions), timeout, "at the token")
+    _wait(store, lambda horizon: is_at(store, token, horizon.positions), timeout, "at the token")
+
+
+def is_at(store: Store, token: Token, positions: Positions) -> bool:
+    """Whether a state at `positions` includes the token's writes."""
+    if token.is_covered_by(store.incarnation, positions):
+        return True
+    return not store.has_changes(positions, token.positions)
 
 
 def _snapshot(horizon: Horizon) -> Moment:
@@ -70,7 +77,7 @@ def _within(store: Store, bound: Bounded, timeout: float) -> Moment:
     oldest = store.now() - int(bound.seconds * 1e9)
 
     def is_there(horizon: Horizon) -> bool:
-        return horizon.stamp >= oldest or covers(horizon.positions, store.ends())
+        return horizon.stamp >= oldest or not store.has_changes(horizon.positions, store.ends())
 
     return _wait(store, is_there, timeout, f"within {bound.seconds} s")
 

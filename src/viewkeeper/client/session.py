@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.reading import moment_of
+from viewkeeper.client.reading import is_at, moment_of
 from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError
@@ -52,8 +52,7 @@ class Session:
 
     def reaches(self, horizon: Horizon) -> bool:
         """Whether a committed state holds all that this session wrote and saw."""
-        covered = self.token.is_covered_by(self._database.store.incarnation, horizon.positions)
-        return covered and horizon.committed >= self._epoch
+        return horizon.committed >= self._epoch and is_at(self._database.store, self.token, horizon.positions)
 
     def saw(self, epoch: int) -> None:
         self._epoch = max(self._epoch, epoch)

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator.swaps import swap_record
+from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.ports.store import Store
 
-_ALL = 1 << 62
 _ROWS, _BYTES = 1_000, 8 << 20  # of a transaction, about
 
 
 def start_views_anew(store: Store) -> EpochRecord:
     """Give up the epoch in flight and all that waits in the log; views are filled from the base, by the next epochs.
 
-    A DELTA is made from the log alone, so every row of a table that has one is logged again.
+    A DELTA is made from the log alone, so every row of a table that has one is logged again; foreign tables are staged.
     """
-    behind = store.read_epoch_record().positions | store.ends()
-    start = store.cut(behind, changes_max=_ALL, bytes_max=_ALL)
+    start = store.skip_log(store.read_epoch_record().positions)
     # after the cut: it has every table that has a row before the cut
-    stored = [table for table in Catalog.from_json(store.read_catalog()).tables if table.delta is not None]
+    catalog = swap_catalog(store, lambda catalog: catalog.with_staging_anew())
+    stored = [table for table in catalog.tables if table.delta is not None and table.foreign is None]
     for table in stored:
         for keys in _keys(store, table.id):
             for chosen in store.together(keys):

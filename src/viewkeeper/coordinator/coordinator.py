@@ -17,6 +17,7 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.scaling import Scaling
+from viewkeeper.coordinator.staging import late_backfills, stage_tables, tables_staged
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
 from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, PositionLost, RowsMoved, StoreError, ViewFailed
@@ -111,7 +112,7 @@ class Coordinator:
         is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
         is_asked = due_repair(catalog, record) is not None or due_aside(catalog, record) is not None
         is_done = record.inflight is None and not is_asked
-        return is_done and is_filled and covers(record.positions, goal)
+        return is_done and is_filled and not self._store.has_changes(record.positions, goal)
 
     def close(self) -> None:
         """Shut down in order after the last step; recovery from a crash does not need this."""
@@ -178,6 +179,7 @@ class Coordinator:
         self._require_same_log(record)
         if (asked := self._plan_repair(record)) is not None:
             return asked
+        stage_tables(self._store, Catalog.from_json(self._store.read_catalog()), rows_max=limits.rows)
         is_read, known = True, None
         while True:
             # what nobody reads can be skipped at once
@@ -195,6 +197,9 @@ class Coordinator:
                 break
             is_read = not is_read
         has_work = bool(chunks) or not covers(record.positions, stop.positions)
+        if not has_work and record.filling:  # a view may have lacked nothing but that its tables be staged
+            late = late_backfills(self._store, catalog, plan, record.positions)
+            has_work = any(fill.is_done and backfill not in late for backfill, fill in record.filling.items())
         if has_work:
             failpoint("begin.cut")
             self._keep_plan(plan)
@@ -267,8 +272,10 @@ class Coordinator:
         plan = self._plan_of(epoch)
         repaired = _repaired(catalog, plan.repairs, epoch, ran.counts, self._store.now()) if plan.repairs else {}
         aside = plan.aside.id if plan.aside else 0
+        late = late_backfills(self._store, catalog, plan, epoch.stop.positions)
         record = swap_record(
-            self._store, lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired, aside)
+            self._store,
+            lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired, aside, late),
         )
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
@@ -295,9 +302,11 @@ class Coordinator:
         def change(catalog: Catalog) -> Catalog:
             changed = catalog.with_replaced(record.filled, record.committed)
             changed = changed.without_twins(done_with(changed, record), record.committed)
-            return changed.without_asides(asides_done_with(changed, record))
+            changed = changed.without_asides(asides_done_with(changed, record))
+            return changed.with_all_staged(staged)
 
         catalog = Catalog.from_json(self._store.read_catalog())
+        staged = tables_staged(self._store, catalog, record.positions)
         if change(catalog) is not catalog:
             failpoint("replace.ready")
             swap_catalog(self._store, change)

@@ -133,10 +133,12 @@ def commit(
     tables: frozenset[int],
     repaired: Mapping[int, Repaired] = MappingProxyType({}),
     aside: int = 0,
+    late: frozenset[int] = frozenset(),
 ) -> EpochRecord:
     """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist.
 
-    `repaired`: what it did in the views that it put right. `aside`: the request for rows set aside that it did.
+    `repaired`: what it did in the views that it put right. `aside`: the request for rows set aside that it did. `late`:
+    backfills that lack rows, even if they are through with what their tables had.
     """
     _require_owner(record, owner)
     inflight = record.inflight
@@ -147,7 +149,7 @@ def commit(
     for chunk in inflight.chunks:
         for table in tables.intersection(chunk.tables):
             filling[table] = advance(filling.get(table), chunk)
-    done = [table for table, fill in filling.items() if fill.is_done]
+    done = [table for table, fill in filling.items() if fill.is_done and table not in late]
     if covers(inflight.stop.positions, record.rebuilt):
         filled |= {table: epoch for table in done}
         filling = {table: fill for table, fill in filling.items() if table not in filled}

@@ -50,13 +50,15 @@ class Cell:
 class Foreign:
     """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column.
 
-    `key` is the encoding of the one key column, which is the row's key there. Rows that were there before are `staged` once
-    the log is read up to these positions; until then no view over the table can be filled.
+    `key` is the encoding of the one key column, which is the row's key there. Rows that were there before are copied to the
+    log, by the staging of that number, and no view is readable before it has them: `staged` is None while they are copied,
+    then the positions up to which the log has them, and empty when these are committed.
     """
 
     table: str
     cells: tuple[Cell, ...]
     key: Encoding = "text"
+    staging: int = 1
     staged: tuple[tuple[Stream, Position], ...] | None = None
 
 

@@ -31,12 +31,20 @@ class LogSource(Protocol):
         """The last position of every stream now; no lock is taken, so the streams are not cut at one instant."""
         ...
 
+    def has_changes(self, start: Positions, stop: Positions) -> bool:
+        """Whether there is a change in (start, stop]; a log may also hold what is none, such as the writes of views."""
+        ...
+
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         """One state of the whole base (R17) after `start`: for each stream the last position up to one instant.
 
         Never cuts a base transaction; the last transaction before the cut is at most the one that reaches `changes_max`
         or `bytes_max`. Everything up to the cut is durable when this returns (R10.1).
         """
+        ...
+
+    def skip_log(self, start: Positions) -> Cut:
+        """A cut at the end of the log, whatever lies after `start`, or was lost after it."""
         ...
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Positions, Stream
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Image, RowWrites
 
 
@@ -92,6 +93,13 @@ class BaseTables(Protocol):
         """The next rows of a part after `after`, in about equal pieces.
 
         They end with the row that reaches `rows_max` or `bytes_max`.
+        """
+        ...
+
+    def stage(self, table: TableSchema, *, rows_max: int) -> bool:
+        """Copy about so many rows more of a foreign table, which were there before us, to the log; whether all of them are.
+
+        Each row is copied once, whoever goes on with it; see `Foreign.staged`.
         """
         ...
 

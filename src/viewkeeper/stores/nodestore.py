@@ -16,7 +16,8 @@ from viewkeeper.errors import LogDiverged, PositionLost, RowsMoved
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.keys import placement_hash
-from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting, covers
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Image, RowWrites
 from viewkeeper.stores.logformat import count_between, even_pieces
 from viewkeeper.stores.placement import Misplaced, Placement, fills_from, slot_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from viewkeeper.stores.versionwrites import Written
 
 _POLL_SECONDS = 0.005
+_ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +239,10 @@ class NodeStore(Protocol):
     ) -> Borders:
         return self.node(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
+    def stage(self, table: TableSchema, *, rows_max: int) -> bool:
+        """All rows of a table are in the log from the first on."""
+        return True
+
     def count_rows(self, table: int) -> int:
         return sum(node.count_rows(table) for node in self.nodes)
 
@@ -287,6 +293,12 @@ class NodeStore(Protocol):
             if is_same and placement.intent is None and not placement.is_apart(stamp):
                 return nodes, stamp, placement
             self.settle()
+
+    def has_changes(self, start: Positions, stop: Positions) -> bool:
+        return not covers(start, stop)
+
+    def skip_log(self, start: Positions) -> Cut:
+        return self.cut(start | self.ends(), changes_max=_ALL, bytes_max=_ALL)
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:
         return sum(node.bytes_between(start.get(node.stream, 0), end) for node, end in self._in(stop))

@@ -349,11 +349,11 @@ def test_a_stream_has_ended_when_its_server_is_gone_and_all_is_archived(server: 
 
 def test_the_ends_are_those_of_the_last_whole_entries(server: Server) -> None:
     server.write(entry(1))
-    end = reader(server).ends({})
+    end = reader(server).last_entries()
     server.write(entry(2).encoded()[:-1])
-    assert reader(server).ends({}) == reader(server).ends(end) == end
+    assert reader(server).last_entries() == end
     server.write(entry(2).encoded()[-1:])
-    (position,) = reader(server).ends(end).values()
+    (position,) = reader(server).last_entries().values()
     assert position == end[Stream(server.name)] + len(entry(2).encoded())
 
 

@@ -68,6 +68,18 @@ def decode_cells(data: bytes, entries: Entries, start: Position, file: str) -> t
     return _batch(raw, entries, parts, owner, start), markers
 
 
+def decode_markers(data: bytes, entries: Entries, start: Position, file: str) -> list[Marker]:
+    """The markers alone: HBase logs each as the first cell of an entry."""
+    if not len(entries.counts):
+        return []
+    raw = np.frombuffer(data, np.uint8)
+    filled = np.flatnonzero(entries.counts)
+    first = (np.cumsum(entries.counts) - entries.counts)[filled]
+    parts = _parts(raw, entries.cells[first], file)
+    marks = np.flatnonzero(_are_markers(raw, parts)).tolist()
+    return [_marker(data, entries, parts, int(filled[mark]), mark, start) for mark in marks]
+
+
 def _parts(raw: np.ndarray, cells: np.ndarray, file: str) -> _Parts:
     """The layout of every cell; each length is checked before what lies at its end is looked at."""
     length = _big_endian(raw, cells, 4)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from viewkeeper.errors import CorruptStore, PositionLost, StoreUnavailable
-from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells
+from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells, decode_markers
 from viewkeeper.logs.hbase.entries import DAMAGED, TRAILER, Entries, scan_entries
 from viewkeeper.logs.hbase.files import WalFile, WalFolder
 from viewkeeper.logs.hbase.header import HEADER_BYTES_MAX, read_header
@@ -24,7 +24,7 @@ from viewkeeper.model.positions import Position, Positions, Stream
 
 BLOCK_BYTES = 8 << 20
 _NO_CELLS = pa.RecordBatch.from_pylist([], CELLS_SCHEMA)
-_RETENTION = "raise hbase.master.logcleaner.ttl; viewkeeper rebuild fills views anew"
+RETENTION = "raise hbase.master.logcleaner.ttl; viewkeeper rebuild fills views anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,16 @@ class Block:
     """Cells (CELLS_SCHEMA) and markers of some entries; everything up to `position` has been seen, wanted or not."""
 
     cells: pa.RecordBatch
+    markers: list[Marker]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Entries without their cells, which begin at `start`; everything up to `position` has been seen, wanted or not."""
+
+    start: Position
+    entries: Entries | None
     markers: list[Marker]
     position: Position
 
@@ -45,15 +55,17 @@ class WalReader:
     block_bytes: int = BLOCK_BYTES
     _headers: dict[str, int] = field(default_factory=dict)  # where the entries of a file begin
 
-    def ends(self, start: Positions) -> Positions:
-        """The last position of every stream that has files; those of `start` are known to be whole entries' ends."""
-        skipping = replace(self, tables=())
-        ends: Positions = {}
-        for stream in self.folder.files():
-            ends[stream] = start.get(stream, Position(0))
-            for block in skipping.read(stream, ends[stream]):
-                ends[stream] = block.position
-        return ends
+    def ends(self) -> Positions:
+        """Where the files of every stream end now; in the middle of an entry, if one is just being written."""
+        return {stream: Position(files[-1].first + files[-1].size) for stream, files in self.folder.files().items()}
+
+    def last_entries(self) -> Positions:
+        """Where the last whole entry of every stream ends."""
+        found = {stream: files[-1].first for stream, files in self.folder.files().items()}
+        for stream in found:
+            for outline in self.outline(stream, found[stream]):
+                found[stream] = outline.position
+        return found
 
     def read(self, stream: Stream, start: Position, stop: Position | None = None) -> Iterator[Block]:
         """The blocks of (start, stop], all of them or an error; without `stop`, of all that is there.
@@ -61,22 +73,31 @@ class WalReader:
         Position 0 is before everything; others are those of blocks.
         """
         reached = start
-        for block in self._read_on(stream, start, stop):
-            yield block
-            reached = block.position
+        for piece in self._pieces(stream, start, stop):
+            cells, markers = piece.decode()
+            yield Block(cells, markers, piece.position)
+            reached = piece.position
         if stop is not None and reached < stop:
             raise StoreUnavailable(f"the WAL of {stream} cannot be read up to {stop}: it ends at {reached}")
 
-    def _read_on(self, stream: Stream, start: Position, stop: Position | None) -> Iterator[Block]:
+    def outline(self, stream: Stream, start: Position) -> Iterator[Outline]:
+        """What is there after `start`, without the cells."""
+        for piece in self._pieces(stream, start, None):
+            yield Outline(piece.start, piece.entries, piece.markers(), piece.position)
+
+    def _pieces(self, stream: Stream, start: Position, stop: Position | None) -> Iterator[_Piece]:
         files = self.folder.files().get(stream, [])
         index, offset = locate(files, start, stream)
         while index < len(files):
             reading = _Reading(self, files[index], offset)
-            yield from reading.blocks(stop)
+            yield from reading.pieces(stop)
             following = files[index + 1] if index + 1 < len(files) else None
-            if following is None or (stop is not None and stop < following.first) or not reading.is_done(following):
+            if following is None:
+                yield from reading.rest(stop)
                 return
-            yield from reading.blocks(stop)  # what came between the last look and the one that found it done
+            if (stop is not None and stop < following.first) or not reading.is_done(following):
+                return
+            yield from reading.pieces(stop)  # what came between the last look and the one that found it done
             if (
                 not following.archived
             ):  # a folder that grows while it is listed may show a new file and not the one before
@@ -84,7 +105,7 @@ class WalReader:
                 index = bisect_right(files, reading.file.first, key=lambda file: file.first) - 1
                 following = files[index + 1]
             reading.check_end(following)
-            yield Block(_NO_CELLS, [], following.first)
+            yield _Piece(following.name, following.first, following.first)
             index, offset = index + 1, 0
 
     def is_wanted(self, table: str) -> bool:
@@ -107,8 +128,27 @@ def locate(files: list[WalFile], position: Position, stream: Stream) -> tuple[in
         return 0, 0
     index = bisect_right(files, position, key=lambda file: file.first) - 1
     if index < 0 or position - files[index].first > files[index].size:
-        raise PositionLost(f"the WAL of {stream} that was being read is gone", _RETENTION)
+        raise PositionLost(f"the WAL of {stream} that was being read is gone", RETENTION)
     return index, position - files[index].first
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some bytes of a file, from `start` to `position`, and the entries in them; none where there is nothing to read."""
+
+    file: str
+    start: Position
+    position: Position
+    data: bytes = b""
+    entries: Entries | None = None
+
+    def decode(self) -> tuple[pa.RecordBatch, list[Marker]]:
+        if self.entries is None:
+            return _NO_CELLS, []
+        return decode_cells(self.data, self.entries, self.start, self.file)
+
+    def markers(self) -> list[Marker]:
+        return [] if self.entries is None else decode_markers(self.data, self.entries, self.start, self.file)
 
 
 @dataclass(slots=True)
@@ -120,7 +160,7 @@ class _Reading:
     offset: int
     closed: bool = False
 
-    def blocks(self, stop: Position | None) -> Iterator[Block]:
+    def pieces(self, stop: Position | None) -> Iterator[_Piece]:
         """What is there after `offset`, up to the position `stop`."""
         first = self.reader.first_entry(self.file)
         if first is None:
@@ -133,12 +173,18 @@ class _Reading:
             at_end = self.offset + len(data) >= self.file.size or left < size
             entries = scan_entries(data, self.reader.is_wanted, file=self.file.name, offset=self.offset)
             if entries.stop:
-                yield self._block(data, entries)
+                yield self._piece(data, entries)
             elif data[:1] == b"\0":
                 at_end = True
             else:
                 size *= 2  # an entry that is larger than a block
             self.closed = entries.closed
+
+    def rest(self, stop: Position | None) -> Iterator[_Piece]:
+        """What follows the last entry of an archived file: a trailer, or what a crash left. Nothing will come after it."""
+        end = Position(self.file.first + self.file.size)
+        if self.file.archived and self.file.first + self.offset < end and (stop is None or end <= stop):
+            yield _Piece(self.file.name, end, end)
 
     def is_done(self, following: WalFile) -> bool:
         """Whether nothing more can come: the next file gets its first entry when this one has its last."""
@@ -158,7 +204,7 @@ class _Reading:
             if end == TRAILER:
                 raise CorruptStore(f"the WAL {self.file.name} has no entry at {self.offset}", DAMAGED)
 
-    def _block(self, data: bytes, entries: Entries) -> Block:
-        cells, markers = decode_cells(data, entries, Position(self.file.first + self.offset), self.file.name)
+    def _piece(self, data: bytes, entries: Entries) -> _Piece:
+        start = Position(self.file.first + self.offset)
         self.offset += entries.stop
-        return Block(cells, markers, Position(self.file.first + self.offset))
+        return _Piece(self.file.name, start, Position(self.file.first + self.offset), data, entries)

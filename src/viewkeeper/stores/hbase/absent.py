@@ -18,42 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from viewkeeper.model.fills import Borders
-    from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+    from viewkeeper.model.positions import Positions, Stream
     from viewkeeper.model.writes import Image, RowWrites
     from viewkeeper.ports.nodes import Altered, NodeFacts
     from viewkeeper.ports.tables import HeldRows
     from viewkeeper.ports.upkeep import Backup, Progress
-
-
-class NoLog:
-    """The port `LogSource`."""
-
-    def ends(self) -> Positions:
-        _refuse_log()
-
-    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
-        _refuse_log()
-
-    def log_bytes(self, start: Positions, stop: Positions) -> int:
-        _refuse_log()
-
-    def waiting(self, start: Positions) -> Waiting:
-        _refuse_log()
-
-    def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
-        _refuse_log()
-
-    def log_entries(self) -> int:
-        _refuse_log()
-
-    def checksums(self, positions: Positions) -> dict[Stream, int]:
-        _refuse_log()
-
-    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
-        _refuse_log()
-
-    def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
-        _refuse_log()
 
 
 class NoBaseTables:
@@ -144,10 +113,6 @@ class LittleUpkeep:
 
     def compact(self, progress: Progress | None = None) -> None:
         _refuse("a store in HBase is not compacted from here", "HBase compacts its tables by itself")
-
-
-def _refuse_log() -> NoReturn:
-    _refuse("changes of a store in HBase are not read yet", "use a store at embedded:PATH")
 
 
 def _refuse_rows() -> NoReturn:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from viewkeeper.errors import InputError
 from viewkeeper.stores.urls import split_url
 
-OPTIONS = ("partitions", "timeout", "patience", "late", "rootdir")
+OPTIONS = ("partitions", "timeout", "patience", "late", "rootdir", "retention")
 PARTITIONS = 8
 _WHERE = re.compile(r"//([^/,:]+:\d{1,5}(?:,[^/,:]+:\d{1,5})*)/([A-Za-z0-9_]+)")
 
@@ -22,6 +22,7 @@ class Address:
     """`timeout_seconds`: of a request; `patience_seconds`: for how long one is repeated.
 
     `late_seconds` is R of `docs/epochs.md`, section 4: for how long a Thrift server may go on with a request by itself.
+    `rootdir` is where HBase keeps its logs, and `retention_seconds` for how long at least.
     """
 
     url: str
@@ -31,6 +32,8 @@ class Address:
     timeout_seconds: float
     patience_seconds: float
     late_seconds: float
+    rootdir: str | None = None
+    retention_seconds: float = 600.0
 
 
 def parse_address(url: str) -> Address:
@@ -49,4 +52,6 @@ def parse_address(url: str) -> Address:
         float(options.get("timeout", 60)),
         float(options.get("patience", 90)),
         float(options.get("late", 1_200)),  # hbase.client.operation.timeout, if nobody has set it
+        options.get("rootdir"),
+        float(options.get("retention", 600)),  # hbase.master.logcleaner.ttl, if nobody has set it
     )

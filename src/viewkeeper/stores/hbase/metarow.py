@@ -13,7 +13,8 @@ from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.thrift import thrift
 
 FAMILY = b"m"
-STORE, TABLES, NOTES, PLAN = b"store", b"tables", b"notes", b"plan/"  # row keys, and how those of plans begin
+STORE, TABLES, NOTES, LOG = b"store", b"tables", b"notes", b"log"  # row keys
+PLAN = b"plan/"  # how those of plans begin
 
 
 class MetaRows:

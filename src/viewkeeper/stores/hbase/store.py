@@ -10,9 +10,10 @@ import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.ports.store import Capabilities, Store
-from viewkeeper.stores.hbase.absent import LittleUpkeep, NoBaseTables, NoLog, NoNodes
+from viewkeeper.stores.hbase.absent import LittleUpkeep, NoBaseTables, NoNodes
 from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
 from viewkeeper.stores.hbase.connections import Connections, Refused
+from viewkeeper.stores.hbase.logpart import LogPart
 from viewkeeper.stores.hbase.meta import make_facts, read_facts
 from viewkeeper.stores.hbase.metarow import FAMILY, MetaRows
 from viewkeeper.stores.hbase.reads import ReadsPart
@@ -24,7 +25,7 @@ from viewkeeper.stores.hbase.thrift import thrift
 _POLL_SECONDS = 0.05
 
 
-class HBaseStore(RecordsPart, ReadsPart, NoLog, NoBaseTables, NoNodes, LittleUpkeep):
+class HBaseStore(RecordsPart, ReadsPart, LogPart, NoBaseTables, NoNodes, LittleUpkeep):
     """An open store."""
 
     def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:

@@ -1,0 +1,236 @@
+"""The WALs of an HBase as a log source: a stream for each start of a region server.
+
+In: the folder of the WALs, which tables matter, and a few facts that the store keeps. Out: cells of these tables, by ranges
+of positions. Always: a range gives the same cells each time. What others write, views among it, is skipped: where there is
+nothing else, a cut stays where it is, until a file is done with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import PositionLost
+from viewkeeper.logs.hbase.cutting import part_of
+from viewkeeper.logs.hbase.files import WalFolder
+from viewkeeper.logs.hbase.mapped import MappedTables
+from viewkeeper.logs.hbase.reader import RETENTION, WalReader
+from viewkeeper.logs.hbase.tail import Tail
+from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+
+_ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 33 bytes each
+_LOOKS_MAX = 20
+_TIMES_NOTED = 20  # within the time for which HBase keeps its logs
+_MS = 1_000_000
+STAGED = "staged,"  # how names of streams begin that are none of HBase's
+
+
+class LogFacts(Protocol):
+    """What the store remembers of its log, durably."""
+
+    def began(self) -> Positions | None:
+        """Where reading began; None if nobody has read yet."""
+        ...
+
+    def begin(self, now: Positions) -> Positions:
+        """Begin at `now`, unless somebody else did before; returns where reading began."""
+        ...
+
+    def looked(self) -> int | None:
+        """When somebody last looked at the log (ns); None if nobody has."""
+        ...
+
+    def look(self, now: int) -> None: ...
+
+    def ended(self) -> Positions:
+        """The streams that were read to their ends, and these."""
+        ...
+
+    def end(self, streams: Positions) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """The tails of all streams; `known`: those looked at to their ends. All that was written before `stamp` is in them."""
+
+    tails: tuple[Tail, ...]
+    known: tuple[Tail, ...]
+    stamp: int
+
+
+class WalLog:
+    """The port `LogSource`, and of the streams of HBase alone."""
+
+    def __init__(
+        self,
+        folder: WalFolder,
+        mapped: Callable[[], MappedTables],
+        facts: LogFacts,
+        *,
+        now: Callable[[], int],
+        kept_seconds: float,
+    ) -> None:
+        self._folder, self._mapped, self._facts, self._now = folder, mapped, facts, now
+        self._kept = int(kept_seconds * 1e9)
+        self._lock = threading.RLock()
+        self._noted: int | None = None
+        self._names: frozenset[str] = frozenset()
+        self._tails: dict[Stream, Tail] = {}
+
+    def owns(self, stream: Stream) -> bool:
+        return not stream.startswith(STAGED)
+
+    def ends(self) -> Positions:
+        return WalReader(self._folder, ()).ends()
+
+    def has_changes(self, start: Positions, stop: Positions) -> bool:
+        behind = {stream: position for stream, position in stop.items() if start.get(stream, 0) < position}
+        began = self._facts.began() if behind else None
+        if began is None:
+            return bool(behind)
+        with self._lock:
+            tails = {tail.stream: tail for tail in self._look(began | start).tails}
+        return any(
+            tails[stream].between(start.get(stream, Position(0)), at)["cells"].any()
+            for stream, at in behind.items()
+            if stream in tails
+        )
+
+    def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
+        with self._lock:
+            self._guard()
+            looked = self._look(
+                (self._facts.began() or self._facts.begin(WalReader(self._folder, ()).last_entries())) | start
+            )
+            tails = looked.tails
+            for tail in tails:
+                tail.begin_at(max(tail.start, start.get(tail.stream, Position(0))))
+            self._end(tails, start)
+            changes, size = (sum(int(tail.entries[name].sum()) for tail in tails) for name in ("cells", "bytes"))
+            if changes <= changes_max and size <= bytes_max and len(looked.known) == len(tails):
+                positions, stamp = {tail.stream: tail.end for tail in tails}, looked.stamp
+            else:
+                positions, until = part_of(tails, looked.known, changes_max=changes_max, bytes_max=bytes_max)
+                changes = sum(int(tail.upto(positions[tail.stream])["cells"].sum()) for tail in tails)
+                stamp = min(looked.stamp, until * _MS)
+            if not changes:
+                positions = {tail.stream: _settled(tail, positions[tail.stream]) for tail in tails}
+            return Cut({stream: at for stream, at in positions.items() if at}, stamp, changes)
+
+    def _end(self, tails: Sequence[Tail], start: Positions) -> None:
+        """Remember which streams have ended and are read: HBase may delete their files. Others may not be missing."""
+        there = {tail.stream: tail.end for tail in tails}
+        known = self._facts.ended()
+        lost = {stream for stream, at in start.items() if stream not in there and known.get(stream) != at}
+        if lost:
+            raise PositionLost(f"the WAL of {min(lost)} is gone, and was not read to its end", RETENTION)
+        done = {stream: at for stream, at in start.items() if there.get(stream) == at and stream not in known}
+        if done and (ended := {stream: at for stream, at in done.items() if stream in self._folder.ended()}):
+            self._facts.end(ended)
+
+    def _guard(self) -> None:
+        """Nobody can tell what was in files that HBase deleted while nobody looked."""
+        now = self._now()
+        if self._noted is None:
+            self._noted = self._facts.looked()
+        if self._noted is not None and now - self._noted > self._kept:
+            away, kept = (now - self._noted) / 1e9, self._kept / 1e9
+            raise PositionLost(
+                f"nobody has read HBase's logs for {away:.0f} s, and they are kept for {kept:.0f} s",
+                "rebuild the views; if hbase.master.logcleaner.ttl is longer, add retention=SECONDS to the URL",
+            )
+        if self._noted is None or now - self._noted > self._kept // _TIMES_NOTED:
+            self._facts.look(now)
+            self._noted = now
+
+    def _look(self, start: Positions) -> _Looked:
+        """Look at all streams, until no region was opened between two looks."""
+        names = self._mapped().names
+        if names != self._names:
+            self._names, self._tails = names, {}
+        reader = WalReader(self._folder, names)
+        for _ in range(_LOOKS_MAX):
+            stamp, streams = self._now(), self._folder.files()
+            self._tails = {stream: self._tail(reader, stream, start.get(stream, Position(0))) for stream in streams}
+            found = [(tail, *tail.look(_ENTRIES_MAX)) for tail in self._tails.values()]
+            if not any(opened for _, _, opened in found):
+                break
+        tails = tuple(tail for tail, _, _ in found)
+        return _Looked(tails, tuple(tail for tail, is_all, _ in found if is_all), stamp)
+
+    def _tail(self, reader: WalReader, stream: Stream, start: Position) -> Tail:
+        known = self._tails.get(stream)
+        return known if known and known.start <= start <= known.end else Tail.at(reader, stream, start)
+
+    def skip_log(self, start: Positions) -> Cut:
+        with self._lock:
+            self._noted, self._tails = self._now(), {}
+            self._facts.look(self._noted)
+            return Cut(WalReader(self._folder, ()).last_entries(), self._noted, 0)
+
+    def log_bytes(self, start: Positions, stop: Positions) -> int:
+        with self._lock:
+            tails = self._look((self._facts.began() or {}) | start).tails
+        ends = ((tail, start.get(tail.stream, Position(0)), stop.get(tail.stream, Position(0))) for tail in tails)
+        return sum(int(tail.between(low, high)["bytes"].sum()) for tail, low, high in ends)
+
+    def waiting(self, start: Positions) -> Waiting:
+        began = self._facts.began()
+        if began is None:
+            return Waiting(0, None)
+        with self._lock:
+            ahead = [
+                tail.between(start.get(tail.stream, Position(0)), tail.end) for tail in self._look(began | start).tails
+            ]
+        found = [entries[entries["cells"] > 0] for entries in ahead]
+        oldest = min((int(entries["written"].min()) for entries in found if len(entries)), default=None)
+        return Waiting(sum(int(entries["cells"].sum()) for entries in found), None if oldest is None else oldest * _MS)
+
+    def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
+        with self._lock:
+            tail = self._tails.get(stream)
+            if tail is None or not tail.start <= start <= stop <= tail.end:
+                tail = Tail.at(WalReader(self._folder, self._mapped().names), stream, start)
+                tail.look(_ENTRIES_MAX)
+            entries = tail.between(start, stop)
+        total = np.cumsum(entries["cells"])
+        inner = []
+        if len(total) and total[-1]:
+            shares = np.searchsorted(total, total[-1] * np.arange(1, count) / count)
+            inner = np.unique(entries["position"][np.minimum(shares, len(total) - 1)]).tolist()
+        return [start, *(Position(at) for at in inner if start < at < stop), stop]
+
+    def log_entries(self) -> int:
+        """Those that matter and wait to be read, as last looked at: the rest of the log is HBase's own."""
+        with self._lock:
+            return sum(len(tail.entries) for tail in self._tails.values())
+
+    def checksums(self, positions: Positions) -> dict[Stream, int]:
+        """None: a stream's name is never used again, so its log cannot be another one."""
+        return {}
+
+    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
+        mapped = self._mapped()
+        for cells in self.read_cells(stream, start, stop, mapped):
+            yield from mapped.writes(cells)
+
+    def read_cells(
+        self, stream: Stream, start: Position, stop: Position, mapped: MappedTables
+    ) -> Iterator[pa.RecordBatch]:
+        """The cells of these tables as HBase logged them."""
+        for block in WalReader(self._folder, mapped.names).read(stream, start, stop):
+            yield block.cells
+
+    def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
+        """HBase deletes its logs by itself."""
+        return 0
+
+
+def _settled(tail: Tail, stop: Position) -> Position:
+    """Where a stream without changes is taken to be: at its start, unless files have been finished since."""
+    return stop if tail.has_rolled(stop) else tail.start

@@ -1,0 +1,73 @@
+"""The log of a store in HBase: the region servers' own logs, and what was staged of users' tables.
+
+In: positions. Out: changes of mapped tables. Always: the logs are read where HBase keeps them, at the URL's `rootdir`, so a
+store without one can be read, but not kept fresh.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.errors import InputError
+from viewkeeper.logs.hbase.files import WalFolder
+from viewkeeper.logs.hbase.mapped import MappedTables
+from viewkeeper.logs.hbase.source import WalLog
+from viewkeeper.logs.joined import JoinedLog, OwnLog
+from viewkeeper.model.positions import Position, Stream
+from viewkeeper.model.schema import TableSchema
+from viewkeeper.stores.hbase.logfacts import HBaseLogFacts
+from viewkeeper.stores.hbase.meta import MetaPart
+from viewkeeper.stores.hbase.staged import StagedLog
+from viewkeeper.stores.hbase.staging import Staging
+
+
+class LogPart(JoinedLog, MetaPart):
+    """The port `LogSource`."""
+
+    @abstractmethod
+    def now(self) -> int: ...
+
+    @property
+    def _sources(self) -> Sequence[OwnLog]:
+        return (self._staged, self._wals)
+
+    @cached_property
+    def _staged(self) -> StagedLog:
+        return StagedLog(self._site.connections, self._site.address.namespace, self.now)
+
+    @cached_property
+    def _wals(self) -> WalLog:
+        address = self._site.address
+        if address.rootdir is None:
+            raise InputError(
+                "the URL does not tell where HBase keeps its logs",
+                "add ?rootdir=URL with the value of hbase.rootdir, such as file:///var/hbase or hdfs://host:8020/hbase",
+            )
+        facts = HBaseLogFacts(self._site.rows)
+        folder = WalFolder.at(address.rootdir)
+        return WalLog(folder, self._mapped, facts, now=self.now, kept_seconds=address.retention_seconds)
+
+    def _mapped(self) -> MappedTables:
+        return MappedTables.among(Catalog.from_json(self.read_catalog()).tables)
+
+    @property
+    def _staging(self) -> Staging:
+        return Staging(self._site.connections, self._site.rows, self._staged)
+
+    def stage(self, table: TableSchema, *, rows_max: int) -> bool:
+        return self._staging.stage(table, rows_max=rows_max)
+
+    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not self._wals.owns(stream):
+            yield from self._staged.read_log(stream, start, stop)
+            return
+        mapped = self._mapped()
+        for cells in self._wals.read_cells(stream, start, stop, mapped):
+            yield from mapped.writes(cells)
+            for table, deletes in mapped.uncovering(cells):
+                self._staging.stage_again(table, deletes)

@@ -1,0 +1,143 @@
+"""Staging: copies the rows that a user's table has already to a staged stream, part by part.
+
+In: a mapped table. Out: chunks of cells with the timestamps they have in the base. Always: a scan of the base cannot be
+repeated with the same answer, so an epoch never reads it, but what was staged; whoever goes on starts after the last row that
+was staged. Writes that come meanwhile are in the log: δ merges both, in any order. The cells have no place in the log's
+order, and count as older than any of it with their timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.logs.hbase.cells import DELETE_VERSION
+from viewkeeper.model.cellrows import HIDE, PUT
+from viewkeeper.model.foreignkeys import keys_of_rows
+from viewkeeper.model.schema import Foreign, TableSchema
+from viewkeeper.ports.log import CELLS_SCHEMA
+from viewkeeper.stores.hbase.connections import Connections
+from viewkeeper.stores.hbase.metarow import LOG, MetaRows
+from viewkeeper.stores.hbase.staged import AGAIN, StagedLog
+from viewkeeper.stores.hbase.thrift import thrift
+
+_CHUNK_ROWS = 2_000
+_PARTS_MAX = 256
+_AT_ONCE = 4
+_BEFORE_ALL = 0  # in the log's order
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Stages tables of one store."""
+
+    connections: Connections
+    rows: MetaRows
+    staged: StagedLog
+
+    def stage(self, table: TableSchema, *, rows_max: int) -> bool:
+        """Stage about so many rows more, of all parts; whether that were the last ones."""
+        self.staged.make()
+        borders = self._borders(table)
+        share = max(_CHUNK_ROWS, rows_max // (len(borders) - 1))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            parts = range(len(borders) - 1)
+            return all(list(pool.map(lambda part: self._stage_part(table, part, borders, share), parts)))
+
+    def _borders(self, table: TableSchema) -> list[bytes]:
+        """Where the parts of a table begin, and b"" at the end: regions as they were when its staging began."""
+        name = f"borders/{table.id}/{_of(table).staging}"
+        found = self.rows.read(LOG, name).get(name)
+        if found is None:
+            regions = self.connections.ask("getAllRegionLocations", _of(table).table.encode())
+            starts = sorted(region.regionInfo.startKey or b"" for region in regions)
+            step = -(-len(starts) // _PARTS_MAX)
+            text = ",".join(start.hex() for start in starts[::step])
+            self.rows.swap_surely(LOG, name, b"", f"{text},".encode())
+            found = self.rows.read(LOG, name)[name]
+        return [bytes.fromhex(start) for start in found.decode().split(",")]
+
+    def _stage_part(self, table: TableSchema, part: int, borders: Sequence[bytes], rows_max: int) -> bool:
+        place = (table.id, _of(table).staging, part)
+        chunk, rows = self.staged.last(place), 0
+        while rows < rows_max and not (chunk and chunk.is_done):
+            start = chunk.last + b"\x00" if chunk else borders[part]
+            found = self.connections.ask(
+                "getScannerResults", _of(table).table.encode(), _scan(table, start, borders[part + 1]), _CHUNK_ROWS
+            )
+            is_done = len(found) < _CHUNK_ROWS
+            last = found[-1].row if found else start
+            chunk = self.staged.append(place, chunk, cells_of(table, found), last, is_done=is_done)
+            rows += len(found)
+        return bool(chunk and chunk.is_done)
+
+    def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
+        """Stage what single deleted versions have uncovered: the value below, as if it were put in place of the delete."""
+        found = [
+            write
+            for delete in deletes.to_pylist()
+            for number, cell in enumerate(_of(table).cells)
+            if cell.family.encode() == delete["family"]
+            and (delete["kind"] != DELETE_VERSION or cell.qualifier.encode() == delete["qualifier"])
+            for write in [self._uncovered(table, delete, number)]
+        ]
+        keys, wrong = keys_of_rows(table, pa.array([write["key"] for write in found], pa.binary()))
+        cells = pa.Table.from_pylist(found, CELLS_SCHEMA).set_column(1, CELLS_SCHEMA.field(1), keys)
+        self.staged.make()
+        place = (table.id, _of(table).staging, AGAIN)
+        self._append(place, cells.filter(pa.array(~wrong)))
+
+    def _append(self, place: tuple[int, int, int], cells: pa.Table) -> None:
+        """Others append too: try until the chunk is ours."""
+        last = self.staged.last(place)
+        nonce = b"%d" % np.random.default_rng().integers(1 << 62)
+        while (chunk := self.staged.append(place, last, cells, nonce, is_done=False)).last != nonce:
+            last = chunk
+
+    def _uncovered(self, table: TableSchema, delete: dict[str, Any], number: int) -> dict[str, Any]:
+        cell, stamp = _of(table).cells[number], delete["timestamp"]
+        get = thrift().TGet(
+            row=delete["row"],
+            columns=[thrift().TColumn(cell.family.encode(), cell.qualifier.encode())],
+            timeRange=thrift().TTimeRange(0, stamp + 1),
+        )
+        found = self.connections.ask("get", _of(table).table.encode(), get).columnValues
+        return {
+            **{"position": 0, "key": delete["row"], "column": number, "kind": PUT if found else HIDE},
+            **{"stamp": stamp, "order": delete["sequence"], "value": found[0].value if found else None},
+        }
+
+
+def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
+    """The mapped cells of rows as they were read, as writes."""
+    numbers = {(cell.family.encode(), cell.qualifier.encode()): n for n, cell in enumerate(_of(table).cells)}
+    found = [
+        (result.row, numbers[cell.family, cell.qualifier], cell.timestamp, cell.value)
+        for result in results
+        for cell in result.columnValues
+    ]
+    rows, columns, stamps, values = zip(*found, strict=True) if found else ((), (), (), ())
+    keys, wrong = keys_of_rows(table, pa.array(rows, pa.binary()))
+    zeros = np.zeros(len(found), np.int64)
+    arrays = [
+        *(pa.array(zeros), keys, pa.array(columns, pa.int32()), pa.array(zeros.astype(np.int8) + PUT)),
+        *(pa.array(stamps, pa.int64()), pa.array(zeros + _BEFORE_ALL), pa.array(values, pa.binary())),
+    ]
+    return pa.table(arrays, schema=CELLS_SCHEMA).filter(pa.array(~wrong))
+
+
+def _scan(table: TableSchema, start: bytes, stop: bytes) -> Any:
+    columns = [thrift().TColumn(cell.family.encode(), cell.qualifier.encode()) for cell in _of(table).cells]
+    return thrift().TScan(
+        startRow=start, stopRow=stop or None, columns=columns, caching=_CHUNK_ROWS, limit=_CHUNK_ROWS, maxVersions=1
+    )
+
+
+def _of(table: TableSchema) -> Foreign:
+    assert table.foreign is not None
+    return table.foreign
