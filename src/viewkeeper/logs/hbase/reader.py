@@ -95,7 +95,7 @@ class WalReader:
             if following is None:
                 yield from reading.rest(stop)
                 return
-            if (stop is not None and stop < following.first) or not reading.is_done(following):
+            if (stop is not None and stop < following.first) or not reading.is_done(files[index + 1 :]):
                 return
             yield from reading.pieces(stop)  # what came between the last look and the one that found it done
             if (
@@ -186,15 +186,16 @@ class _Reading:
         if self.file.archived and self.file.first + self.offset < end and (stop is None or end <= stop):
             yield _Piece(self.file.name, end, end)
 
-    def is_done(self, following: WalFile) -> bool:
-        """Whether nothing more can come: the next file gets its first entry when this one has its last."""
-        if self.closed or self.file.archived:
-            return True
-        begin = self.reader.first_entry(following)
+    def is_done(self, following: list[WalFile]) -> bool:
+        """Whether nothing more can come: a later file gets its first entry when this one has its last."""
+        return self.closed or self.file.archived or any(map(self._has_entries, following))
+
+    def _has_entries(self, file: WalFile) -> bool:
+        begin = self.reader.first_entry(file)
         if begin is None:
             return False
-        data, _ = self.reader.folder.read(following, begin, self.reader.block_bytes)
-        return scan_entries(data, lambda table: False, file=following.name, offset=begin).stop > 0
+        data, _ = self.reader.folder.read(file, begin, self.reader.block_bytes)
+        return scan_entries(data, lambda table: False, file=file.name, offset=begin).stop > 0
 
     def check_end(self, following: WalFile) -> None:
         """A file with a trailer has been read up to it, and all its positions are before the next file's."""

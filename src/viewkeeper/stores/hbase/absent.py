@@ -96,9 +96,6 @@ class NoNodes:
 class LittleUpkeep:
     """Of the port `Upkeep` what HBase does with its own tools."""
 
-    def bytes_used(self) -> int:
-        _refuse("the size of a store in HBase is not measured", "ask HBase for the sizes of its tables")
-
     def clear_stale_readers(self) -> int:
         return 0
 

@@ -52,6 +52,10 @@ class LogPart(JoinedLog, MetaPart):
         folder = WalFolder.at(address.rootdir)
         return WalLog(folder, self._mapped, facts, now=self.now, kept_seconds=address.retention_seconds)
 
+    def bytes_used(self) -> int:
+        """What HBase has flushed of the store's tables; its latest writes are in the logs only."""
+        return self._wals.folder.bytes_in(f"data/{self._site.address.namespace}")
+
     def _mapped(self) -> MappedTables:
         return MappedTables.among(Catalog.from_json(self.read_catalog()).tables)
 
