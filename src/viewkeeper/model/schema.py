@@ -50,14 +50,16 @@ class Cell:
 class Foreign:
     """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column.
 
-    `key` is the encoding of the one key column, which is the row's key there. Rows that were there before are `staged` once
-    the log is read up to these positions; until then no view over the table can be filled.
+    `using` is the word of its CREATE TABLE, `key` the encoding of the one key column, which is the row's key there. Rows that
+    were there before are `staged` once the log is read up to these positions; until then no view over the table can be
+    filled.
     """
 
     table: str
     cells: tuple[Cell, ...]
     key: Encoding = "text"
     staged: tuple[tuple[Stream, Position], ...] | None = None
+    using: str = "hbase"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.ports.store import Capabilities, Store
-from viewkeeper.stores.hbase.absent import LittleUpkeep, NoBaseTables, NoLog, NoNodes
+from viewkeeper.stores.hbase.absent import LittleUpkeep, NoLog, NoNodes
 from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
+from viewkeeper.stores.hbase.basewrites import BaseWrites
 from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.meta import make_facts, read_facts
 from viewkeeper.stores.hbase.metarow import FAMILY, MetaRows
 from viewkeeper.stores.hbase.reads import ReadsPart
-from viewkeeper.stores.hbase.records import RecordsPart
 from viewkeeper.stores.hbase.site import Site
 from viewkeeper.stores.hbase.tables import create_table, table_exists
 from viewkeeper.stores.hbase.thrift import thrift
@@ -24,7 +24,7 @@ from viewkeeper.stores.hbase.thrift import thrift
 _POLL_SECONDS = 0.05
 
 
-class HBaseStore(RecordsPart, ReadsPart, NoLog, NoBaseTables, NoNodes, LittleUpkeep):
+class HBaseStore(BaseWrites, ReadsPart, NoLog, NoNodes, LittleUpkeep):
     """An open store."""
 
     def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
