@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viewkeeper.errors import InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
-from viewkeeper.model.schema import Cell, TableSchema
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.hbase.baserows import BaseRows, Found
 from viewkeeper.stores.hbase.cells import BATCH_RECORDS, by_size, in_batches
@@ -90,15 +90,11 @@ class BaseWrites(BaseRows):
         _wait_for_clock(changes, read)
 
     def _change_if(self, schema: TableSchema, found: Found, guarded: int | None, change: RowChange) -> bool:
-        """Change a row if the guarded cell is as it was found; without one, a cell that the row has."""
-        cells = foreign_of(schema).cells
-        if guarded is None:  # to HBase's test an empty value is the same as none
-            guarded = max(range(len(cells)), key=lambda i: len(_value(found.cells[i][0])))
-        cell, value = cells[guarded], _value(found.cells[guarded][0])
+        """Change a row if the guarded cell is as it was found; without one, if a cell that the row had is still there."""
+        test = _is_as_found(schema, found, guarded) if guarded is not None else _is_there(schema, found)
+        table = foreign_of(schema).table.encode()
         try:
-            return self._site.connections.ask_once(
-                "checkAndMutate", *_test(foreign_of(schema).table, change.row, cell, value), change.mutations
-            )
+            return self._site.connections.ask_once("checkAndMutate", table, change.row, *test, change.mutations)
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"whether the row was written is not known: {error.fact}", "read the row, and decide by what it is"
@@ -135,9 +131,22 @@ def _guarded(schema: TableSchema, expected: Expected) -> int | None:
     return names.index(expected.columns[0]) if expected.columns else None
 
 
-def _test(table: str, row: bytes, cell: Cell, value: bytes) -> tuple[Any, ...]:
-    place = cell.family.encode(), cell.qualifier.encode()
-    return table.encode(), row, *place, thrift().TCompareOp.EQUAL, value
+def _is_as_found(schema: TableSchema, found: Found, column: int) -> tuple[Any, ...]:
+    """To HBase's test an empty value is the same as none."""
+    return *_place(schema, column), thrift().TCompareOp.EQUAL, _value(found.cells[column][0])
+
+
+def _is_there(schema: TableSchema, found: Found) -> tuple[Any, ...]:
+    """NOT_EQUAL to an empty value is true of a cell that has another one, whatever that is."""
+    column = max(range(len(found.cells)), key=lambda i: len(_value(found.cells[i][0])))
+    if not _value(found.cells[column][0]):
+        return _is_as_found(schema, found, column)
+    return *_place(schema, column), thrift().TCompareOp.NOT_EQUAL, b""
+
+
+def _place(schema: TableSchema, column: int) -> tuple[bytes, bytes]:
+    cell = foreign_of(schema).cells[column]
+    return cell.family.encode(), cell.qualifier.encode()
 
 
 def _value(cell: Any) -> bytes:
