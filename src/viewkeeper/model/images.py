@@ -6,6 +6,8 @@ a row with a cell that does not decode is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,15 +26,20 @@ def cell_rows(table: TableSchema, rows: pa.Array) -> CellRows:
 
 def images(table: TableSchema, rows: CellRows) -> pa.Array:
     """The rows; NULL where there is none."""
+    return rows_of_cells(table, rows.seen, len(rows))
+
+
+def rows_of_cells(table: TableSchema, cells: Sequence[pa.Array], count: int) -> pa.Array:
+    """The rows that cells make, of which there is an array for each value column; NULL where there is none."""
     if table.foreign is None:
         raise InvariantBroken(f"table {table.name} has no cells")
-    arrays, there, wrong = [], np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-    for column, cell, seen in zip(table.value_columns, table.foreign.cells, rows.seen, strict=True):
+    arrays, there, wrong = [], np.zeros(count, bool), np.zeros(count, bool)
+    for column, cell, seen in zip(table.value_columns, table.foreign.cells, cells, strict=True):
         values, failed = decode_cells(seen, column.type, cell.encoding)
         arrays.append(values)
         there |= np.asarray(seen.is_valid())
         wrong |= failed
-    encoded = encode_rows(table.value_columns, arrays, len(rows))
+    encoded = encode_rows(table.value_columns, arrays, count)
     return pc.if_else(pa.array(there & ~wrong), encoded, pa.scalar(None, encoded.type))
 
 

@@ -50,9 +50,10 @@ class Cell:
 class Foreign:
     """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column.
 
-    `key` is the encoding of the one key column, which is the row's key there. Rows that were there before are copied to the
-    log, by the staging of that number, and no view is readable before it has them: `staged` is None while they are copied,
-    then the positions up to which the log has them, and empty when these are committed.
+    `using` is the word of its CREATE TABLE, `key` the encoding of the one key column, which is the row's key there. Rows that
+    were there before are copied to the log, by the staging of that number, and no view is readable before it has them:
+    `staged` is None while they are copied, then the positions up to which the log has them, and empty when these are
+    committed.
     """
 
     table: str
@@ -60,6 +61,7 @@ class Foreign:
     key: Encoding = "text"
     staging: int = 1
     staged: tuple[tuple[Stream, Position], ...] | None = None
+    using: str = "hbase"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,13 +50,13 @@ class LogPart(JoinedLog, MetaPart):
             )
         facts = HBaseLogFacts(self._site.rows)
         folder = WalFolder.at(address.rootdir)
-        return WalLog(folder, self._mapped, facts, now=self.now, kept_seconds=address.retention_seconds)
+        return WalLog(folder, self._tables_mapped, facts, now=self.now, kept_seconds=address.retention_seconds)
 
     def bytes_used(self) -> int:
         """What HBase has flushed of the store's tables; its latest writes are in the logs only."""
         return self._wals.folder.bytes_in(f"data/{self._site.address.namespace}")
 
-    def _mapped(self) -> MappedTables:
+    def _tables_mapped(self) -> MappedTables:
         return MappedTables.among(Catalog.from_json(self.read_catalog()).tables)
 
     @property
@@ -70,7 +70,7 @@ class LogPart(JoinedLog, MetaPart):
         if not self._wals.owns(stream):
             yield from self._staged.read_log(stream, start, stop)
             return
-        mapped = self._mapped()
+        mapped = self._tables_mapped()
         for cells in self._wals.read_cells(stream, start, stop, mapped):
             yield from mapped.writes(cells)
             for table, deletes in mapped.uncovering(cells):
