@@ -100,7 +100,8 @@ def _create_table(database: Connection, statement: sql.CreateTable) -> Result:
         if mapped is None:
             return catalog.with_table(table)
         told = f"; {mapped.told}"
-        return catalog.with_table(replace(table, delta=TableId(number + 1), foreign=mapped.foreign))
+        foreign = replace(mapped.foreign, aside=TableId(number + 2))
+        return catalog.with_table(replace(table, delta=TableId(number + 1), foreign=foreign))
 
     database.change_catalog(change)
     return Result(message=f"table {statement.name} " + ("is there already" if there else f"created{told}"))

@@ -32,6 +32,9 @@ class JoinedLog(ABC):
     def ends(self) -> Positions:
         return {stream: end for source in self._sources for stream, end in source.ends().items()}
 
+    def last_entries(self) -> Positions:
+        return {stream: end for source in self._sources for stream, end in source.last_entries().items()}
+
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         return any(source.has_changes(_own(source, start), _own(source, stop)) for source in self._sources)
 

@@ -31,16 +31,25 @@ def images(table: TableSchema, rows: CellRows) -> pa.Array:
 
 def rows_of_cells(table: TableSchema, cells: Sequence[pa.Array], count: int) -> pa.Array:
     """The rows that cells make, of which there is an array for each value column; NULL where there is none."""
+    return rows_and_reasons(table, cells, count)[0]
+
+
+def rows_and_reasons(table: TableSchema, cells: Sequence[pa.Array], count: int) -> tuple[pa.Array, pa.Array]:
+    """The rows; and why there is none where a cell does not decode."""
     if table.foreign is None:
         raise InvariantBroken(f"table {table.name} has no cells")
-    arrays, there, wrong = [], np.zeros(count, bool), np.zeros(count, bool)
+    arrays, there = [], np.zeros(count, bool)
+    reasons = pa.nulls(count, pa.binary())
     for column, cell, seen in zip(table.value_columns, table.foreign.cells, cells, strict=True):
         values, failed = decode_cells(seen, column.type, cell.encoding)
         arrays.append(values)
         there |= np.asarray(seen.is_valid())
-        wrong |= failed
+        if failed.any():
+            reason = f"the cell of {column.name} is no {column.type}".encode()
+            reasons = pc.if_else(pa.array(failed), pa.scalar(reason, pa.binary()), reasons)
     encoded = encode_rows(table.value_columns, arrays, count)
-    return pc.if_else(pa.array(there & ~wrong), encoded, pa.scalar(None, encoded.type))
+    there &= np.asarray(reasons.is_null())
+    return pc.if_else(pa.array(there), encoded, pa.scalar(None, encoded.type)), reasons
 
 
 def image_batch(table: TableSchema, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -53,7 +53,7 @@ class Foreign:
     `using` is the word of its CREATE TABLE, `key` the encoding of the one key column, which is the row's key there. Rows that
     were there before are copied to the log, by the staging of that number, and no view is readable before it has them:
     `staged` is None while they are copied, then the positions up to which the log has them, and empty when these are
-    committed.
+    committed. `aside` is the table that lists the rows with a cell that does not decode, each with the reason.
     """
 
     table: str
@@ -62,6 +62,7 @@ class Foreign:
     staging: int = 1
     staged: tuple[tuple[Stream, Position], ...] | None = None
     using: str = "hbase"
+    aside: TableId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ class TableSchema:
     @property
     def tables(self) -> tuple[TableId, ...]:
         """The ids that the table takes."""
-        return (self.id,) if self.delta is None else (self.id, self.delta)
+        aside = None if self.foreign is None else self.foreign.aside
+        return tuple(number for number in (self.id, self.delta, aside) if number is not None)
 
     def position(self, name: str) -> int:
         """Index of the column named `name` (any case) among `columns`."""

@@ -298,6 +298,9 @@ class NodeStore(Protocol):
                 return nodes, stamp, placement
             self.settle()
 
+    def last_entries(self) -> Positions:
+        return self.ends()
+
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         return not covers(start, stop)
 

@@ -88,6 +88,9 @@ class WalLog:
     def ends(self) -> Positions:
         return WalReader(self.folder, ()).ends()
 
+    def last_entries(self) -> Positions:
+        return WalReader(self.folder, ()).last_entries()
+
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         behind = {stream: position for stream, position in stop.items() if start.get(stream, 0) < position}
         began = self._facts.began() if behind else None
@@ -106,7 +109,7 @@ class WalLog:
             self._guard()
             began = self._facts.began()
             if began is None:
-                began = self._facts.begin(WalReader(self.folder, ()).last_entries())
+                began = self._facts.begin(self.last_entries())
             looked = self._look(began | start)
             tails = looked.tails
             for tail in tails:
@@ -174,7 +177,7 @@ class WalLog:
         with self._lock:
             self._noted, self._tails = self._now(), {}
             self._facts.look(self._noted)
-            return Cut(WalReader(self.folder, ()).last_entries(), self._noted, 0)
+            return Cut(self.last_entries(), self._noted, 0)
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:
         with self._lock:
