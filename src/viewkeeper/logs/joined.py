@@ -1,7 +1,7 @@
 """Joined logs: several log sources behind one.
 
 In: log sources, each with streams of its own. Out: one log source. Always: a stream belongs to the source that claims its
-name; the one that is asked first gets as many changes of an epoch as it has, the next ones what is left.
+name; the one that is asked first gets as many changes of an epoch as it has, the next ones what is left, or a share.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class JoinedLog(ABC):
         positions: Positions = {}
         changes, stamps = 0, []
         for source in self._sources:
-            left = max(1, changes_max - changes)
+            left = max(1, changes_max // 4, changes_max - changes)
             found = source.cut(_own(source, start), changes_max=left, bytes_max=bytes_max)
             positions |= found.positions
             changes += found.changes

@@ -41,6 +41,7 @@ class Facts:
     begun: Positions | None = field(default_factory=dict)
     looked_at: int | None = None
     ends: Positions = field(default_factory=dict)
+    uncovered: list[int] = field(default_factory=list)  # the sequence numbers of deletes of single versions
 
     def began(self) -> Positions | None:
         return self.begun
@@ -64,7 +65,11 @@ class Facts:
 
 def log_of(root: Path, facts: Facts, *, now: Callable[[], int] = lambda: 1, folder: WalFolder | None = None) -> WalLog:
     mapped = MappedTables((table_of(),))
-    return WalLog(folder or WalFolder.at(str(root)), lambda: mapped, facts, now=now, kept_seconds=600)
+
+    def uncover(_: TableSchema, deletes: pa.RecordBatch) -> None:
+        facts.uncovered += deletes["sequence"].to_pylist()
+
+    return WalLog(folder or WalFolder.at(str(root)), lambda: mapped, facts, uncover=uncover, now=now, kept_seconds=600)
 
 
 def server(root: Path, number: int = 0) -> Server:
@@ -255,9 +260,17 @@ def test_cells_of_every_kind_become_writes_to_mapped_columns(tmp_path: Path) -> 
     told = [(row["key"], row["column"], row["kind"], row["value"]) for row in found]
     assert sorted(told, key=repr) == sorted(puts + hidden, key=repr)
     assert {(row["stamp"], row["order"]) for row in found} == {(7, 3)}
-    uncovering = [
-        (deletes["family"].to_pylist(), deletes["kind"].to_pylist())
-        for batch in log.read_cells(stream, 0, end, MappedTables((table_of(),)))
-        for _, deletes in MappedTables((table_of(),)).uncovering(batch)
-    ]
-    assert sum(len(kinds) for _, kinds in uncovering) == 2 * 3 * 3 * 2
+
+
+def test_deletes_of_single_versions_are_told_once_before_a_cut_has_them(tmp_path: Path) -> None:
+    one, facts = server(tmp_path), Facts()
+    log = log_of(tmp_path, facts)
+    positions: Positions = {}
+    for sequence in range(1, 9):
+        kind = (wal.PUT, wal.DELETE, wal.DELETE_FAMILY_VERSION, wal.DELETE_COLUMN)[sequence % 4]
+        one.write(wal.Entry("r", "orders", sequence, START_MS, (wal.Cell(b"k", b"f", b"a", 5, kind, b""),)))
+        if sequence % 3 == 0:
+            positions = log.cut(positions, changes_max=1, bytes_max=ALL).positions
+    for _ in range(8):
+        positions = log.cut(positions, changes_max=1, bytes_max=ALL).positions
+    assert facts.uncovered == [1, 2, 5, 6]

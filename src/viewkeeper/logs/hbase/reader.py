@@ -11,10 +11,11 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import CorruptStore, PositionLost, StoreUnavailable
-from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells, decode_markers
+from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells, outline_cells
 from viewkeeper.logs.hbase.entries import DAMAGED, TRAILER, Entries, scan_entries
 from viewkeeper.logs.hbase.files import WalFile, WalFolder
 from viewkeeper.logs.hbase.header import HEADER_BYTES_MAX, read_header
@@ -38,11 +39,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Entries without their cells, which begin at `start`; everything up to `position` has been seen, wanted or not."""
+    """Entries without their cells, which begin at `start`; everything up to `position` has been seen, wanted or not.
+
+    `uncovering`: those of them that delete single versions.
+    """
 
     start: Position
     entries: Entries | None
     markers: list[Marker]
+    uncovering: np.ndarray
     position: Position
 
 
@@ -83,7 +88,7 @@ class WalReader:
     def outline(self, stream: Stream, start: Position) -> Iterator[Outline]:
         """What is there after `start`, without the cells."""
         for piece in self._pieces(stream, start, None):
-            yield Outline(piece.start, piece.entries, piece.markers(), piece.position)
+            yield Outline(piece.start, piece.entries, *piece.outline(), piece.position)
 
     def _pieces(self, stream: Stream, start: Position, stop: Position | None) -> Iterator[_Piece]:
         files = self.folder.files().get(stream, [])
@@ -147,8 +152,10 @@ class _Piece:
             return _NO_CELLS, []
         return decode_cells(self.data, self.entries, self.start, self.file)
 
-    def markers(self) -> list[Marker]:
-        return [] if self.entries is None else decode_markers(self.data, self.entries, self.start, self.file)
+    def outline(self) -> tuple[list[Marker], np.ndarray]:
+        if self.entries is None:
+            return [], np.empty(0, np.int64)
+        return outline_cells(self.data, self.entries, self.start, self.file)
 
 
 @dataclass(slots=True)

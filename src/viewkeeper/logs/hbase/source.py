@@ -22,6 +22,7 @@ from viewkeeper.logs.hbase.mapped import MappedTables
 from viewkeeper.logs.hbase.reader import RETENTION, WalReader
 from viewkeeper.logs.hbase.tail import Tail
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+from viewkeeper.model.schema import TableSchema
 
 _ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 33 bytes each
 _LOOKS_MAX = 20
@@ -72,12 +73,16 @@ class WalLog:
         mapped: Callable[[], MappedTables],
         facts: LogFacts,
         *,
+        uncover: Callable[[TableSchema, pa.RecordBatch], None],
         now: Callable[[], int],
         kept_seconds: float,
     ) -> None:
+        """`uncover` is called with deletes of single versions, before a cut has them."""
         self.folder, self._mapped, self._facts, self._now = folder, mapped, facts, now
         self._kept = int(kept_seconds * 1e9)
         self._lock = threading.RLock()
+        self._uncover = uncover
+        self._uncovered: Positions = {}  # up to where that was done
         self._noted: int | None = None
         self._names: frozenset[str] = frozenset()
         self._tails: dict[Stream, Tail] = {}
@@ -115,6 +120,7 @@ class WalLog:
             for tail in tails:
                 tail.begin_at(max(tail.start, start.get(tail.stream, Position(0))))
             self._end(tails, start)
+            self._uncover_all(tails)
             changes, size = (sum(int(tail.entries[name].sum()) for tail in tails) for name in ("cells", "bytes"))
             if changes <= changes_max and size <= bytes_max and len(looked.known) == len(tails):
                 positions, stamp = {tail.stream: tail.end for tail in tails}, looked.stamp
@@ -136,6 +142,16 @@ class WalLog:
         done = {stream: at for stream, at in start.items() if there.get(stream) == at and stream not in known}
         if done and (ended := {stream: at for stream, at in done.items() if stream in self.folder.ended()}):
             self._facts.end(ended)
+
+    def _uncover_all(self, tails: Sequence[Tail]) -> None:
+        mapped = self._mapped()
+        for tail in tails:
+            start = max(tail.start, self._uncovered.get(tail.stream, Position(0)))
+            if tail.between(start, tail.end)["uncovers"].any():
+                for cells in self.read_cells(tail.stream, start, tail.end, mapped):
+                    for table, deletes in mapped.uncovering(cells):
+                        self._uncover(table, deletes)
+            self._uncovered[tail.stream] = tail.end
 
     def _guard(self) -> None:
         """Nobody can tell what was in files that HBase deleted while nobody looked."""
