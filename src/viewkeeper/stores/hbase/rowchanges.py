@@ -17,11 +17,11 @@ import pyarrow as pa
 from viewkeeper.errors import BadRow
 from viewkeeper.model.encodings import decode_cells, encode_cells
 from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.rowkeys import foreign_of
 from viewkeeper.model.schema import Cell, TableSchema
 from viewkeeper.model.writes import Image
 from viewkeeper.stores.hbase.baserows import ROW_KEY_BYTES_MAX, Found
 from viewkeeper.stores.hbase.cells import ROW_BYTES_MAX
-from viewkeeper.stores.hbase.mapping import foreign_of
 from viewkeeper.stores.hbase.thrift import thrift
 
 
