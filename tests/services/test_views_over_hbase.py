@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -18,10 +19,11 @@ from tests.support.oracle import bag_of
 from tests.support.running import ManagersRunner
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
+from tests.support.spark_local import start_local
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreError
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EngineSettings, EpochLimits
 
 TEXTS = {
     "everything": "SELECT k, g, x FROM t",
@@ -40,12 +42,14 @@ TEXTS = {
 
 
 @contextmanager
-def connected(url: str) -> Iterator[vk.Database]:
+def connected(url: str, *, direct: str = "") -> Iterator[vk.Database]:
+    """`direct`: the same store past a proxy."""
     try:
+        vk.connect(direct or url).close()
         with vk.connect(url) as db:
             yield db
     finally:
-        drop_namespace(url.replace("{", "").replace("}", ""))
+        drop_namespace(direct or url)
 
 
 def url_of(hbase: Cluster, **more: object) -> str:
@@ -151,7 +155,7 @@ def test_views_are_right_though_replies_are_lost_and_late(hbase: Cluster) -> Non
     (port,) = hbase.layout.thrift_ports()[:1]
     with faulty_proxy(port, seed=3, lost=0.03, late=0.03, late_seconds=1.5) as proxy:
         url = url_of(hbase, timeout=1).replace(f":{port}", f":{proxy.port}")
-        with connected(url) as db:
+        with connected(url, direct=url.replace(f":{proxy.port}", f":{port}")) as db:
             for name in "tu":
                 insist(lambda name=name: db.execute(clients.ddl(name).replace("TABLE", "TABLE IF NOT EXISTS", 1)))
             for name, text in list(TEXTS.items())[:6]:
@@ -198,3 +202,27 @@ def test_a_deleted_version_uncovers_the_one_below(hbase: Cluster, kind: str) -> 
             catch_up(db, draw)
             found = db.view("everything").get("r")
             assert (found and found["x"]) == left
+
+
+def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(hbase: Cluster, tmp_path: Path) -> None:
+    clients, types = Clients(hbase, seed=5), hbase.types
+    clients.write(200)
+    session = start_local(tmp_path / "failpoints", tmp_path / "warehouse")
+    with connected(url_of(hbase)) as db, db.pipeline(spark=session, view_managers=3) as pipeline:
+        pipeline._runner.settings = EngineSettings(small_work_max=0)
+        for name in "tu":
+            db.execute(clients.ddl(name))
+        for name, text in TEXTS.items():
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+        for seed in range(3):
+            clients.write(100, seed=seed)
+            pipeline.run_available()
+            compare(db, clients)
+        assert not db.check(spark=session).findings
+        value = [types.TColumnValue(b"f", b"x", b"1")]
+        with hbase.client() as client:
+            put = types.TPut(row=b"z", columnValues=value, durability=types.TDurability.SKIP_WAL)
+            client.put(clients.tables["t"].encode(), put)
+        pipeline.run_available()
+        assert {finding.key for finding in db.check(spark=session).findings} == {("z",)}
+    session.stop()
