@@ -15,7 +15,6 @@ from viewkeeper.model.positions import Positions
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 
-
 _ROWS_AT_ONCE = 50_000  # some seconds, in which other views wait
 
 
