@@ -160,7 +160,7 @@ def test_views_are_right_though_replies_are_lost_and_late(hbase: Cluster) -> Non
         with connected(direct.replace(f":{port}", f":{proxy.port}"), direct=direct) as db:
             for name in "tu":
                 insist(lambda name=name: db.execute(clients.ddl(name).replace("TABLE", "TABLE IF NOT EXISTS", 1)))
-            for name, text in TEXTS.items():
+            for name, text in list(TEXTS.items())[::2]:
                 insist(lambda name=name, text=text: db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS {text}"))
             while proxy.counts.total() < FAULTS:
                 with clients.writing(1):

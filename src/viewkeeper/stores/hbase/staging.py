@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.logs.hbase.cells import DELETE_VERSION
-from viewkeeper.model.cellrows import HIDE, PUT
+from viewkeeper.model.cellrows import PUT, READ, READ_NONE
 from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.log import CELLS_SCHEMA
@@ -32,6 +32,7 @@ _PARTS_MAX = 256
 _AT_ONCE = 4
 _BEFORE_ALL = 0  # in the log's order
 _LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
+_VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class Staging:
         return bool(chunk and chunk.is_done)
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
-        """Stage what single deleted versions have uncovered: the value below, as if it were put in place of the delete."""
+        """Stage what single deleted versions have uncovered: what is there now, read in place of the delete."""
+        time.sleep(_VISIBLE_SECONDS)
         found = [
             write
             for delete in deletes.to_pylist()
@@ -109,16 +111,16 @@ class Staging:
         get = thrift().TGet(
             row=delete["row"],
             columns=[thrift().TColumn(cell.family.encode(), cell.qualifier.encode())],
-            timeRange=thrift().TTimeRange(0, stamp + 1),
         )
         for _ in range(_LOOKS_MAX):
             found = self.connections.ask("get", foreign_of(table).table.encode(), get).columnValues
             if not found or found[0].timestamp != stamp:
                 break
-            time.sleep(_LOOK_SECONDS)  # HBase logs a delete before its readers see it
+            time.sleep(_LOOK_SECONDS)
         return {
-            **{"position": 0, "key": delete["row"], "column": number, "kind": PUT if found else HIDE},
-            **{"stamp": stamp, "order": delete["sequence"], "value": found[0].value if found else None},
+            **{"position": 0, "key": delete["row"], "column": number, "kind": READ if found else READ_NONE},
+            **{"stamp": found[0].timestamp if found else stamp, "order": delete["sequence"]},
+            **{"value": found[0].value if found else None},
         }
 
 
