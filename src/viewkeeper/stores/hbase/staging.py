@@ -1,9 +1,9 @@
 """Staging: copies the rows that a user's table has already to a staged stream, part by part.
 
-In: a mapped table. Out: chunks of cells, deletes among them, with the timestamps they have in the base. Always: a scan of the base cannot be
-repeated with the same answer, so an epoch never reads it, but what was staged; whoever goes on starts after the last row that
-was staged. Writes that come meanwhile are in the log: δ merges both, in any order. The cells have no place in the log's
-order, and count as older than any of it with their timestamp.
+In: a mapped table. Out: chunks of cells, deletes among them, with the timestamps they have in the base. Always: a scan of
+the base cannot be repeated with the same answer, so an epoch never reads it, but what was staged; whoever goes on starts
+after the last row that was staged. Writes that come meanwhile are in the log: δ merges both, in any order. The cells have
+no place in the log's order, and count as older than any of it with their timestamp.
 """
 
 from __future__ import annotations
