@@ -146,5 +146,8 @@ def _is_pending(database: Connection, backfill: int) -> bool:
     for twin in twins:
         if (reason := why_stopped(twin, record)) is not None:
             database.change_catalog(lambda catalog: catalog.without_twins({backfill}, record.committed))
-            raise EpochFailed(f"view {twin.name} cannot be filled anew: {reason}", "its records are as they were")
+            way_out = f": viewkeeper rebuild URL {twin.name}" if twin.twin == "repair" else ""
+            raise EpochFailed(
+                f"view {twin.name} cannot be filled anew: {reason}", f"its records are as they were{way_out}"
+            )
     return bool(twins)

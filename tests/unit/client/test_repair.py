@@ -26,7 +26,7 @@ from viewkeeper.check.report import RepairReport
 from viewkeeper.client import checking, repairing
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.versions import versions_of
+from viewkeeper.stores.versions import chain_of, versions_of
 
 SHAPES = BELOW | TEXTS | {
     "ends": "SELECT g, MIN(x) AS lo, MAX(f) AS hi, COUNT(DISTINCT x) AS n, SUM(DISTINCT f) AS s FROM t GROUP BY g",
@@ -306,6 +306,24 @@ def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk
     db.table("t").put("later", {"g": "a"})
     keep_up(db)
     assert (db.status().views[0].checked, db.status().views[0].repaired) == (None, None)
+
+
+def test_a_record_of_an_epoch_that_never_was_stops_its_view_alone_and_rebuild_is_the_way_out(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    key = view_keys(db, "plain")[0]
+    change_record(db, "plain", key, chain_of([(1 << 40, b"no row at all")]))
+    with pytest.raises(vk.EpochFailed, match="its bytes were changed") as told:
+        repair(db, "plain")
+    assert told.value.hint == "its records are as they were: viewkeeper rebuild URL plain"
+    db.table("t").put(key[0], {"g": "new", "x": 1})
+    keep_up(db)
+    views = {view.name: view for view in db.status().views}
+    assert (views["plain"].state, views["sums"].state) == ("stopped", "fresh")
+    assert "its bytes were changed" in views["plain"].stopped
+    assert db.view("sums").get("new") is not None
+    assert db.rebuild("plain") == ("plain",)
+    assert checking.check_views(db, None, "no Spark at all").ok
 
 
 def test_a_view_that_is_not_filled_is_not_repaired_and_the_error_says_what_fills_it(db: vk.Database) -> None:
