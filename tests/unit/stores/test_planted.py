@@ -86,6 +86,16 @@ def test_json_of_another_shape_is_damage_too(path: Path, key: bytes, planted: st
         use(path)
 
 
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+def test_an_identity_that_is_none_is_damage(path: Path, planted: bytes) -> None:
+    environment = lmdb.open(str(path / "partition-0"), map_size=1 << 30, max_dbs=8)
+    with environment.begin(write=True) as transaction:
+        transaction.put(b"identity", planted)
+    environment.close()
+    with pytest.raises(vk.CorruptStore):
+        use(path)
+
+
 def test_a_pickle_in_a_view_is_not_run(path: Path) -> None:
     """It may not be noticed: records have no checksum (docs/decisions/0018); `check` finds the record wrong or missing."""
     mark = path.parent / "it ran"
