@@ -177,7 +177,7 @@ class WalLog:
         for _ in range(_LOOKS_MAX):
             stamp, streams = self._now(), self.folder.files()
             self._tails = {stream: self._tail(reader, stream, start.get(stream, Position(0))) for stream in streams}
-            found = [(tail, *tail.look(_ENTRIES_MAX)) for tail in self._tails.values()]
+            found = [(tail, *tail.look(_ENTRIES_MAX, streams[tail.stream])) for tail in self._tails.values()]
             if not any(opened for _, _, opened in found):
                 break
         else:
