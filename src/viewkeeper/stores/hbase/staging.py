@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.logs.hbase.cells import DELETE_VERSION
+from viewkeeper.logs.hbase.mapped import order_after
 from viewkeeper.model.cellrows import HIDE, PUT
 from viewkeeper.model.foreignkeys import keys_of_rows
 from viewkeeper.model.schema import Foreign, TableSchema
@@ -109,7 +110,7 @@ class Staging:
         found = self.connections.ask("get", _of(table).table.encode(), get).columnValues
         return {
             **{"position": 0, "key": delete["row"], "column": number, "kind": PUT if found else HIDE},
-            **{"stamp": stamp, "order": delete["sequence"], "value": found[0].value if found else None},
+            **{"stamp": stamp, "order": order_after(delete["sequence"]), "value": found[0].value if found else None},
         }
 
 
