@@ -151,6 +151,6 @@ def test_a_store_is_opened_as_it_was_made(store: HBaseStore) -> None:
     with pytest.raises(StoreError, match="there is no store at"):
         open_store(f"{url}_other", create=False)
     assert store.is_current()
-    for refused in (store.ends, store.bytes_used, lambda: store.get(1, b"k"), store.alone):
+    for refused in (store.log_entries, store.bytes_used, store.alone):
         with pytest.raises(NotOffered):
             refused()

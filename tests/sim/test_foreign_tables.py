@@ -13,8 +13,10 @@ import viewkeeper as vk
 from tests.support.foreign import ForeignTables
 from tests.support.oracle import bag_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
+from viewkeeper.client.set_aside import Listed
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.errors import NotOffered
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.settings import EpochLimits
 
@@ -99,6 +101,12 @@ def test_a_row_with_a_cell_that_does_not_decode_is_no_row_until_the_cell_is_put_
         foreign.write(table, "b", 1, 1, "seven")
         keep_up(db)
         assert [row["k"] for row in db.view("everything").scan()] == ["a"]
+        (status,) = db.status().views
+        assert status.set_aside == Listed(1, (("b",),), ("the cell of x is no INT",)) and status.state == "degraded"
+        for ending in (db.retry_set_aside, db.drop_set_aside):
+            with pytest.raises(NotOffered, match="does not decode"):
+                ending("everything")
         foreign.write(table, "b", 1, 2, "8")
         keep_up(db)
+        assert db.status().views[0].set_aside.count == 0
         assert [tuple(row.values()) for row in db.view("everything").scan()] == [("a", None, 7), ("b", None, 8)]

@@ -17,7 +17,7 @@ import viewkeeper as vk
 from viewkeeper.model.cellrows import HIDE, PUT
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Position, Positions, Stream
-from viewkeeper.model.schema import Cell, Foreign, TableSchema
+from viewkeeper.model.schema import Cell, Foreign, TableId, TableSchema
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.ports.log import CELLS_SCHEMA
 
@@ -49,7 +49,11 @@ class ForeignTables:
             lambda catalog: replace(
                 catalog,
                 version=catalog.version + 1,
-                tables=tuple(_mapped(table) if table.name == name else table for table in catalog.tables),
+                next_id=catalog.next_id + 1,
+                tables=tuple(
+                    _mapped(table, TableId(catalog.next_id)) if table.name == name else table
+                    for table in catalog.tables
+                ),
             )
         )
         table = self._db.catalog().table(name)
@@ -97,9 +101,9 @@ class ForeignTables:
         return pa.RecordBatch.from_pylist(rows, CELLS_SCHEMA)
 
 
-def _mapped(table: TableSchema) -> TableSchema:
+def _mapped(table: TableSchema, aside: TableId) -> TableSchema:
     cells = tuple(Cell("f", column.name, "text") for column in table.value_columns)
-    return replace(table, foreign=Foreign(table.name, cells))
+    return replace(table, foreign=Foreign(table.name, cells, aside=aside))
 
 
 def _seen(writes: list[Write]) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from viewkeeper.catalog.sharings import Sharing, Source
-from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName
+from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.plain import fields_to_plain, from_plain, remembered
 from viewkeeper.model.positions import Positions
@@ -305,6 +305,11 @@ class Catalog:
     def with_columns(self, name: str, columns: tuple[Column, ...]) -> Catalog:
         """Add columns to a table, after all it has. The change takes an id, so that views made before keep theirs."""
         table = self.table(name)
+        if table.foreign is not None:
+            raise UnsupportedSql(
+                f"table {table.name} is mapped, and its columns stay as they are",
+                "make another table over it with all columns",
+            )
         taken = {column.name.lower(): column.name for column in table.columns}
         for column in columns:
             if column.name.lower() in taken:

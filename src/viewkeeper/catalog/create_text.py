@@ -15,6 +15,7 @@ from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.sql.queries import parse_query
 from viewkeeper.sql.statements import parse_statements
 from viewkeeper.sql.syntax import CreateIndex
+from viewkeeper.sql.table_options import using_text
 from viewkeeper.sql.tokens import quoted
 
 
@@ -30,7 +31,8 @@ def create_text(catalog: Catalog, entry: TableSchema | ViewDefinition) -> str:
 def _table_text(table: TableSchema) -> str:
     lines = [_column_text(column, is_key=column.name in table.key) for column in table.columns]
     lines.append(f"PRIMARY KEY ({_listed(table.key)})")
-    return f"CREATE TABLE {quoted(table.name)} (\n  " + ",\n  ".join(lines) + "\n)"
+    using = "" if table.foreign is None else f" {using_text(table, table.foreign)}"
+    return f"CREATE TABLE {quoted(table.name)} (\n  " + ",\n  ".join(lines) + f"\n){using}"
 
 
 def _column_text(column: Column, *, is_key: bool) -> str:

@@ -14,7 +14,7 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.finishing import finish
 from viewkeeper.client.row_values import key_bytes
 from viewkeeper.client.session import Snapshot
-from viewkeeper.client.set_aside import exceptions_of, listed_rows
+from viewkeeper.client.set_aside import exceptions_of, listed_rows, undecoded_of
 from viewkeeper.client.views import why_stopped
 from viewkeeper.errors import EpochFailed, InputError, NotOffered, NotReady, ViewKeeperError
 from viewkeeper.model.asides import AsideRequest
@@ -39,6 +39,7 @@ def settle(
     with Snapshot(database) as snapshot:
         lists = exceptions_of(snapshot.catalog, view, "aside")
         wanted = _all(snapshot, lists) if keys is None else _named(snapshot, view, lists, keys)
+        _refuse_undecoded(snapshot.catalog, view, wanted)
         if ending == "retry":
             _refuse_rows_of_joins(snapshot.catalog, view, wanted)
         else:
@@ -100,6 +101,15 @@ def _encoded(view: ViewDefinition, listed: Exceptions, key: Sequence[object]) ->
         return key_bytes(f"view {view.name}", listed.key, key)
     except ViewKeeperError:
         return None
+
+
+def _refuse_undecoded(catalog: Catalog, view: ViewDefinition, wanted: Wanted) -> None:
+    """A cell that does not decode is no matter of the view: its row comes back by itself."""
+    if any(listed.table in wanted for listed in undecoded_of(catalog, view)):
+        raise NotOffered(
+            f"a row that view {view.name} sets aside has a cell that does not decode",
+            "write that cell anew, or delete it, in the store's own table; the view follows",
+        )
 
 
 def _refuse_rows_of_joins(catalog: Catalog, view: ViewDefinition, wanted: Wanted) -> None:

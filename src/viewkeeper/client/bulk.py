@@ -55,7 +55,7 @@ def put_rows(
     written = 0
     for keys, merge in _batches(schema, rows):
         try:
-            for chosen in database.store.together(keys):
+            for chosen in database.store.together(keys, apart=True):
                 token |= _write(database, schema, keys, chosen, partial(_distinct_groups, schema, keys, merge), wrote)
                 written += len(chosen)
         except InputError as error:
@@ -77,7 +77,7 @@ def delete_rows(database: Connection, schema: TableSchema, keys: Iterable[object
 
     parts: Iterable[list[bytes]] = (encode(part) for _, part in _chunks(keys))
     for part in list(parts) if isinstance(keys, Sequence) else parts:
-        for chosen in database.store.together(part):
+        for chosen in database.store.together(part, apart=True):
             token |= _write(database, schema, part, chosen, partial(_removals, schema, part), wrote)
     return token
 
@@ -93,7 +93,7 @@ def _write(
             raise
         parts = [chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :]]
     except RowsApart:  # some have moved to another node since
-        parts = [chosen[some] for some in database.store.together([keys[i] for i in chosen.tolist()])]
+        parts = [chosen[some] for some in database.store.together([keys[i] for i in chosen.tolist()], apart=True)]
     else:
         wrote(part)
         return part.token
@@ -115,7 +115,7 @@ def _write_at_once(database: Connection, schema: TableSchema, groups: Sequence[R
 
         return RowWrites(group.table, group.keys, merge)
 
-    token = database.write_rows([counted(group) for group in groups], (schema,))
+    token = database.write_rows([counted(group) for group in groups], (schema,), apart=True)
     return Part(token, sum(len(group.keys) for group in groups), added)
 
 

@@ -138,7 +138,7 @@ class CheckFiles:
                 return
 
     def _changed_keys(self, table: TableSchema) -> pa.Array:
-        changes = self._changes(table, self._snapshot.horizon.positions, self._store.ends())
+        changes = self._changes(table, self._snapshot.horizon.positions, self._store.last_entries())
         return pa.chunked_array([pa.array([], pa.binary()), *(batch["key"] for batch in changes)]).unique()
 
     def _changes(self, table: TableSchema, start: Positions, stop: Positions) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from viewkeeper.coordinator.swaps import swap_catalog
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
-from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.model.writes import Expected, Image, RowWrites
 
 if TYPE_CHECKING:
     from viewkeeper.ports.store import Store
@@ -93,16 +93,16 @@ class Connection:
             self._catalog = Catalog.from_json(self.store.read_catalog())
         return self._catalog
 
-    def write_rows(self, writes: Sequence[RowWrites], tables: Sequence[TableSchema]) -> Token:
-        """Write a group of rows, all or none; every base write goes through here or `write_row_if`."""
+    def write_rows(self, writes: Sequence[RowWrites], tables: Sequence[TableSchema], *, apart: bool = False) -> Token:
+        """Write a group of rows, all or none unless `apart`; every base write goes through here or `write_row_if`."""
         self.require_writable()
         guarded = [self._guarded(writes[0], tables), *writes[1:]]
-        return Token(self.store.incarnation, self.store.write(guarded))
+        return Token(self.store.incarnation, self.store.write(guarded, apart=apart))
 
-    def write_row_if(self, writes: RowWrites, table: TableSchema, is_expected: Callable[[Image], bool]) -> Token | None:
+    def write_row_if(self, writes: RowWrites, table: TableSchema, expected: Expected) -> Token | None:
         """Write a row if it is as expected; None when it is not."""
         self.require_writable()
-        reached = self.store.write_if(self._guarded(writes, (table,)), is_expected)
+        reached = self.store.write_if(self._guarded(writes, (table,)), expected)
         return None if reached is None else Token(self.store.incarnation, reached)
 
     def _guarded(self, writes: RowWrites, tables: Sequence[TableSchema]) -> RowWrites:

@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from viewkeeper.catalog.define import lower
 from viewkeeper.client.connection import Connection
+from viewkeeper.client.set_aside import undecoded_of
 from viewkeeper.codegen.causes import known_cause
 from viewkeeper.codegen.expression_sql import unguarded
+from viewkeeper.model.moments import Moment
 from viewkeeper.operators.delta_rows import delta_of_rows
 from viewkeeper.operators.duck import forget_relations, run_sql
 from viewkeeper.plan.assign import placed_nodes
@@ -32,6 +34,8 @@ _TYPES = {"INT32": "INT", "INT64": "BIGINT", "INT128": "BIGINT", "VARCHAR": "STR
 def reason_of(database: Connection, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
     """Why the row under `key`, which one of a view's lists holds as set aside, fails."""
     catalog = database.catalog()
+    if any(one.table == listed for one in undecoded_of(catalog, view)):
+        return _kept_reason(database, listed, key)
     nodes = placed_nodes(lower(catalog, view), catalog.stored(view))
     edge = next(edge for node in nodes for edge in node.edges if edge.aside == listed)
     schema = next((table for table in catalog.tables if table.id == edge.source), None)
@@ -46,6 +50,14 @@ def reason_of(database: Connection, view: ViewDefinition, listed: TableId, key: 
     finally:
         forget_relations()
     return None
+
+
+def _kept_reason(database: Connection, listed: TableId, key: bytes) -> str | None:
+    """The reason that the list itself holds."""
+    horizon = database.store.read_horizon()
+    moment = Moment(horizon.committed, horizon.aborted, horizon)
+    found = database.store.get_record(database.store.partition_of(key), listed, key, moment)
+    return None if found is None else found.decode()
 
 
 def _in_words(error: duckdb.Error) -> str:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from viewkeeper.catalog.catalog import Exceptions
 from viewkeeper.model.asides import DROPPED
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.values import from_stored
 
 if TYPE_CHECKING:
-    from viewkeeper.catalog.catalog import Catalog, Exceptions, ViewDefinition
+    from viewkeeper.catalog.catalog import Catalog, ViewDefinition
     from viewkeeper.client.session import Snapshot
     from viewkeeper.model.schema import TableId
 
@@ -99,7 +100,17 @@ def listed_rows(snapshot: Snapshot, table: int, *, with_dropped: bool = False) -
 
 
 def exceptions_of(catalog: Catalog, view: ViewDefinition, kind: str) -> list[Exceptions]:
-    return [listed for node in catalog.stored(view) for listed in node.exceptions if listed.kind == kind]
+    """The lists of a view, and those of the foreign tables that it reads."""
+    nodes = catalog.stored(view)
+    found = [listed for node in nodes for listed in node.exceptions if listed.kind == kind]
+    return found + (undecoded_of(catalog, view) if kind == "aside" else [])
+
+
+def undecoded_of(catalog: Catalog, view: ViewDefinition) -> list[Exceptions]:
+    """The lists of rows with a cell that does not decode, of the foreign tables that a view reads."""
+    read = {source for node in catalog.stored(view) for source in node.reads}
+    foreign = [(table, table.foreign) for table in catalog.tables if table.id in read and table.foreign is not None]
+    return [Exceptions("aside", one.aside, table.key_columns) for table, one in foreign if one.aside is not None]
 
 
 def _together(lists: Iterable[Listed]) -> Listed:

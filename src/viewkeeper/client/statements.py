@@ -7,6 +7,7 @@ in full before it writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
@@ -83,10 +84,10 @@ def _run(database: Connection, statement: sql.Statement) -> Result:
 
 
 def _create_table(database: Connection, statement: sql.CreateTable) -> Result:
-    there = False
+    there, told = False, ""
 
     def change(catalog: Catalog) -> Catalog:
-        nonlocal there
+        nonlocal there, told
         there = catalog.has(statement.name)
         if statement.if_not_exists and there:
             _require_same_kind(catalog, statement.name, "table")
@@ -94,10 +95,16 @@ def _create_table(database: Connection, statement: sql.CreateTable) -> Result:
         number = TableId(catalog.next_id)
         # a log without before-images needs DELTA, and DELTA needs every change from the table's first on
         delta = None if database.store.capabilities.before_images else TableId(number + 1)
-        return catalog.with_table(TableSchema(number, statement.name, statement.columns, statement.key, delta))
+        table = TableSchema(number, statement.name, statement.columns, statement.key, delta)
+        mapped = database.store.map_table(table, statement.using, dict(statement.options))
+        if mapped is None:
+            return catalog.with_table(table)
+        told = f"; {mapped.told}"
+        foreign = replace(mapped.foreign, aside=TableId(number + 2))
+        return catalog.with_table(replace(table, delta=TableId(number + 1), foreign=foreign))
 
     database.change_catalog(change)
-    return Result(message=f"table {statement.name} {'is there already' if there else 'created'}")
+    return Result(message=f"table {statement.name} " + ("is there already" if there else f"created{told}"))
 
 
 def _add_columns(database: Connection, statement: sql.AddColumns) -> Result:

@@ -29,7 +29,7 @@ from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.values import Stored, to_stored
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.model.writes import Expected, RowWrites
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,7 +188,9 @@ class Table:
         """Write if the row is as wanted at the time of the write; returns whether it was."""
         schema = self._schema
         writes = RowWrites(schema.id, [key], lambda befores: [merge(befores[0])])
-        token = self._database.write_row_if(writes, schema, lambda before: _is_as_expected(schema, key, before, wanted))
+        compared = None if wanted is None else tuple(name for name in wanted if name not in schema.key)
+        expected = Expected(compared, lambda before: _is_as_expected(schema, key, before, wanted))
+        token = self._database.write_row_if(writes, schema, expected)
         if token is not None:
             self._written(token)
         return token is not None

@@ -1,7 +1,7 @@
 """Joined logs: several log sources behind one.
 
 In: log sources, each with streams of its own. Out: one log source. Always: a stream belongs to the source that claims its
-name; the one that is asked first gets as many changes of an epoch as it has, the next ones what is left.
+name; the one that is asked first gets as many changes of an epoch as it has, the next ones what is left, or a share.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ class JoinedLog(ABC):
     def ends(self) -> Positions:
         return {stream: end for source in self._sources for stream, end in source.ends().items()}
 
+    def last_entries(self) -> Positions:
+        return {stream: end for source in self._sources for stream, end in source.last_entries().items()}
+
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         return any(source.has_changes(_own(source, start), _own(source, stop)) for source in self._sources)
 
@@ -39,7 +42,7 @@ class JoinedLog(ABC):
         positions: Positions = {}
         changes, stamps = 0, []
         for source in self._sources:
-            left = max(1, changes_max - changes)
+            left = max(1, changes_max // 4, changes_max - changes)
             found = source.cut(_own(source, start), changes_max=left, bytes_max=bytes_max)
             positions |= found.positions
             changes += found.changes

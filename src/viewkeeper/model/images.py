@@ -6,6 +6,8 @@ a row with a cell that does not decode is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,16 +26,30 @@ def cell_rows(table: TableSchema, rows: pa.Array) -> CellRows:
 
 def images(table: TableSchema, rows: CellRows) -> pa.Array:
     """The rows; NULL where there is none."""
+    return rows_of_cells(table, rows.seen, len(rows))
+
+
+def rows_of_cells(table: TableSchema, cells: Sequence[pa.Array], count: int) -> pa.Array:
+    """The rows that cells make, of which there is an array for each value column; NULL where there is none."""
+    return rows_and_reasons(table, cells, count)[0]
+
+
+def rows_and_reasons(table: TableSchema, cells: Sequence[pa.Array], count: int) -> tuple[pa.Array, pa.Array]:
+    """The rows; and why there is none where a cell does not decode."""
     if table.foreign is None:
         raise InvariantBroken(f"table {table.name} has no cells")
-    arrays, there, wrong = [], np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-    for column, cell, seen in zip(table.value_columns, table.foreign.cells, rows.seen, strict=True):
+    arrays, there = [], np.zeros(count, bool)
+    reasons = pa.nulls(count, pa.binary())
+    for column, cell, seen in zip(table.value_columns, table.foreign.cells, cells, strict=True):
         values, failed = decode_cells(seen, column.type, cell.encoding)
         arrays.append(values)
         there |= np.asarray(seen.is_valid())
-        wrong |= failed
-    encoded = encode_rows(table.value_columns, arrays, len(rows))
-    return pc.if_else(pa.array(there & ~wrong), encoded, pa.scalar(None, encoded.type))
+        if failed.any():
+            reason = f"the cell of {column.name} is no {column.type}".encode()
+            reasons = pc.if_else(pa.array(failed), pa.scalar(reason, pa.binary()), reasons)
+    encoded = encode_rows(table.value_columns, arrays, count)
+    there &= np.asarray(reasons.is_null())
+    return pc.if_else(pa.array(there), encoded, pa.scalar(None, encoded.type)), reasons
 
 
 def image_batch(table: TableSchema, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -50,9 +50,10 @@ class Cell:
 class Foreign:
     """A table of the store's own users, whose log tells of cells: its name there, and a cell for each value column.
 
-    `key` is the encoding of the one key column, which is the row's key there. Rows that were there before are copied to the
-    log, by the staging of that number, and no view is readable before it has them: `staged` is None while they are copied,
-    then the positions up to which the log has them, and empty when these are committed.
+    `using` is the word of its CREATE TABLE, `key` the encoding of the one key column, which is the row's key there. Rows that
+    were there before are copied to the log, by the staging of that number, and no view is readable before it has them:
+    `staged` is None while they are copied, then the positions up to which the log has them, and empty when these are
+    committed. `aside` is the table that lists the rows with a cell that does not decode, each with the reason.
     """
 
     table: str
@@ -60,6 +61,8 @@ class Foreign:
     key: Encoding = "text"
     staging: int = 1
     staged: tuple[tuple[Stream, Position], ...] | None = None
+    using: str = "hbase"
+    aside: TableId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class TableSchema:
     @property
     def tables(self) -> tuple[TableId, ...]:
         """The ids that the table takes."""
-        return (self.id,) if self.delta is None else (self.id, self.delta)
+        aside = None if self.foreign is None else self.foreign.aside
+        return tuple(number for number in (self.id, self.delta, aside) if number is not None)
 
     def position(self, name: str) -> int:
         """Index of the column named `name` (any case) among `columns`."""

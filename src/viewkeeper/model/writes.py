@@ -20,3 +20,14 @@ class RowWrites:
     keys: Sequence[bytes]
     merge: Callable[[list[Image]], list[Image]]
     repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a row has to be for a write: `is_met` by the row found.
+
+    `columns` are the value columns that it compares; it expects that there is no row if they are None.
+    """
+
+    columns: tuple[str, ...] | None
+    is_met: Callable[[Image], bool]

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.model.cellrows import CellRows, merge_by_key
-from viewkeeper.model.images import cell_rows, images
+from viewkeeper.model.images import cell_rows, rows_and_reasons
 from viewkeeper.model.keybatches import hashes_of_keys
-from viewkeeper.operators.apply import Applier, Changes
+from viewkeeper.operators.apply import Applier, Changes, Found, differs
 from viewkeeper.operators.channels import ROWS, Channel
 from viewkeeper.operators.operator import Operator
 from viewkeeper.plan.nodes import CellDeltaNode
@@ -39,7 +40,19 @@ class CellDeltaOperator(Operator[CellDeltaNode]):
         known, said = (cell_rows(node.source, rows) for rows in (found.rows, found.input["row"]))
         both = known.merged_with(said)
         applier.put(found, both.encode())
-        yield Changes(found, images(node.source, known), images(node.source, both))
+        (before, failed), (after, fails) = (
+            rows_and_reasons(node.source, rows.seen, len(rows)) for rows in (known, both)
+        )
+        _list_reasons(applier, node, found, failed, fails)
+        yield Changes(found, before, after)
+
+
+def _list_reasons(applier: Applier, node: CellDeltaNode, found: Found, before: pa.Array, after: pa.Array) -> None:
+    """List the rows of which a cell does not decode any more, and take those off the list that do again."""
+    aside = None if node.source.foreign is None else node.source.foreign.aside
+    changed = pa.array(differs(before, after))
+    if aside is not None and pc.any(changed).as_py():
+        applier.put(applier.find(aside, found.input.filter(changed)), after.filter(changed))
 
 
 def cell_events(node: CellDeltaNode, cells: pa.RecordBatch) -> pa.Table:

@@ -28,7 +28,14 @@ class LogSource(Protocol):
     """The changes of a store, stream by stream."""
 
     def ends(self) -> Positions:
-        """The last position of every stream now; no lock is taken, so the streams are not cut at one instant."""
+        """A position of every stream that nothing written before this call lies after.
+
+        No lock is taken, so the streams are not cut at one instant; an entry that is just being written may be cut.
+        """
+        ...
+
+    def last_entries(self) -> Positions:
+        """Where the last whole entry of every stream ends: a range up to there can be read."""
         ...
 
     def has_changes(self, start: Positions, stop: Positions) -> bool:

@@ -6,7 +6,8 @@ to the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,8 +15,16 @@ import pyarrow as pa
 
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.positions import Positions, Stream
-from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.model.schema import Foreign, TableSchema
+from viewkeeper.model.writes import Expected, Image, RowWrites
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A table of the store's users, as one of ours; `told` is what someone who maps it should know."""
+
+    foreign: Foreign
+    told: str
 
 
 class HeldRows(Protocol):
@@ -33,19 +42,30 @@ class HeldRows(Protocol):
 class BaseTables(Protocol):
     """The rows that clients write."""
 
-    def write(self, writes: Sequence[RowWrites]) -> Positions:
-        """One atomic group of writes, each applied after those before it; returns positions that cover them in the log.
+    def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> Mapped | None:
+        """What CREATE TABLE … USING … OPTIONS means of a table that is to be made; None: the store keeps its rows itself.
 
-        InputError where the rows cannot be one group: see `Capabilities.atomic_group`.
+        InputError where the clause does not fit the store, or the store's table does not fit the columns.
         """
         ...
 
-    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
-        """Write one row only if it is as expected at that moment; None when it is not."""
+    def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
+        """One atomic group of writes, each applied after those before it; returns positions that cover them in the log.
+
+        InputError where the rows cannot be one group: see `Capabilities.atomic_group`. With `apart` each row may be a
+        group of its own; after an error any of them may have been written.
+        """
         ...
 
-    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        """Which of many rows may be written as one group: their indexes in `keys`, group by group."""
+    def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
+        """Write one row only if it is as expected at that moment; None when it is not.
+
+        InputError where the store cannot compare so much at once.
+        """
+        ...
+
+    def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
+        """Which of many rows one `write` takes, with the same `apart`: their indexes in `keys`, write by write."""
         ...
 
     def get(self, table: int, key: bytes) -> Image:

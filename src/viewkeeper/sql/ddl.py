@@ -6,10 +6,13 @@ distinct legal names.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType, parse_type
 from viewkeeper.sql.syntax import AddColumns, AddNode, CreateIndex, CreateTable, CreateView, Drop, RemoveNode, Rename
+from viewkeeper.sql.table_options import parse_using
 from viewkeeper.sql.tokens import Cursor, refuse_duplicates
 
 _COLUMN_CLAUSES = {
@@ -187,9 +190,11 @@ def _create_table(cursor: Cursor) -> CreateTable:
         if not cursor.take(","):
             break
     cursor.expect(")")
+    using, options = parse_using(cursor)
     if not cursor.done:
         raise UnsupportedSql(f"{cursor.found.upper()} is not supported in CREATE TABLE", "end it after the columns")
-    return _checked(name, columns, keys, if_not_exists=if_not_exists)
+    made = _checked(name, columns, keys, if_not_exists=if_not_exists)
+    return replace(made, using=using, options=options)
 
 
 def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, if_not_exists: bool) -> CreateTable:

@@ -19,10 +19,14 @@ WRITTEN = "written"
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
+    """`using` and `options` map the table to one of the store's users: see `table_options`."""
+
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     if_not_exists: bool
+    using: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ adapter has its own. Arrow and numpy are imported where they are needed: reads a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -18,10 +18,10 @@ from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.keys import placement_hash
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting, covers
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.logformat import count_between, even_pieces
 from viewkeeper.stores.placement import Misplaced, Placement, fills_from, slot_of
-from viewkeeper.stores.rowgroups import by_node, node_of_group, write_if
+from viewkeeper.stores.rowgroups import by_node, node_of_group, refuse_mapping, write_if
 from viewkeeper.stores.storenode import StoreNode
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from viewkeeper.model.fills import Borders
     from viewkeeper.model.moments import Moment
+    from viewkeeper.model.schema import TableSchema
     from viewkeeper.ports.records import StoredVersions, VersionWrite
     from viewkeeper.ports.store import Capabilities
     from viewkeeper.ports.tables import HeldRows
@@ -168,7 +169,10 @@ class NodeStore(Protocol):
         placement = self.placement
         return placement.slots[slot_of(key)] if placement.only is None else placement.only
 
-    def write(self, writes: Sequence[RowWrites]) -> Positions:
+    def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> None:
+        refuse_mapping(using)
+
+    def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
         while True:
             number, slots = node_of_group(writes, self.placement)
             node = self.node(number)
@@ -177,10 +181,10 @@ class NodeStore(Protocol):
             except Misplaced:
                 self.settle()
 
-    def write_if(self, writes: RowWrites, is_expected: Callable[[Image], bool]) -> Positions | None:
-        return write_if(self.write, writes, is_expected)
+    def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
+        return write_if(self.write, writes, expected)
 
-    def together(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+    def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
         return by_node(keys, self.placement)
 
     def get(self, table: int, key: bytes) -> Image:
@@ -293,6 +297,9 @@ class NodeStore(Protocol):
             if is_same and placement.intent is None and not placement.is_apart(stamp):
                 return nodes, stamp, placement
             self.settle()
+
+    def last_entries(self) -> Positions:
+        return self.ends()
 
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         return not covers(start, stop)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from viewkeeper.errors import RowsApart
+from viewkeeper.errors import RowsApart, UnsupportedSql
 from viewkeeper.model.positions import Positions
-from viewkeeper.model.writes import Image, RowWrites
+from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.placement import SLOTS, Placement, listed, slots_of
 
 if TYPE_CHECKING:
@@ -43,17 +43,25 @@ def by_node(keys: Sequence[bytes], placement: Placement) -> list[np.ndarray]:
     return [np.flatnonzero(placed == node) for node in np.unique(placed)]
 
 
+def refuse_mapping(using: str | None) -> None:
+    """Raise where a table is to be mapped, in a store that keeps all rows itself."""
+    if using is not None:
+        raise UnsupportedSql(
+            f"USING {using} is not for tables of this store", "leave it out; USING hbase is for a store at hbase://…"
+        )
+
+
 class _Unexpected(Exception):
     """The row that was found is not the expected one."""
 
 
 def write_if(
-    write: Callable[[Sequence[RowWrites]], Positions], writes: RowWrites, is_expected: Callable[[Image], bool]
+    write: Callable[[Sequence[RowWrites]], Positions], writes: RowWrites, expected: Expected
 ) -> Positions | None:
     """Write only if the row found is as expected."""
 
     def merge(befores: list[Image]) -> list[Image]:
-        if not is_expected(befores[0]):
+        if not expected.is_met(befores[0]):
             raise _Unexpected
         return writes.merge(befores)
 

@@ -68,16 +68,15 @@ def decode_cells(data: bytes, entries: Entries, start: Position, file: str) -> t
     return _batch(raw, entries, parts, owner, start), markers
 
 
-def decode_markers(data: bytes, entries: Entries, start: Position, file: str) -> list[Marker]:
-    """The markers alone: HBase logs each as the first cell of an entry."""
-    if not len(entries.counts):
-        return []
+def outline_cells(data: bytes, entries: Entries, start: Position, file: str) -> tuple[list[Marker], np.ndarray]:
+    """The markers alone; and which entries delete single versions."""
     raw = np.frombuffer(data, np.uint8)
-    filled = np.flatnonzero(entries.counts)
-    first = (np.cumsum(entries.counts) - entries.counts)[filled]
-    parts = _parts(raw, entries.cells[first], file)
+    parts = _parts(raw, entries.cells, file)
+    owner = np.repeat(np.arange(len(entries.counts)), entries.counts)
     marks = np.flatnonzero(_are_markers(raw, parts)).tolist()
-    return [_marker(data, entries, parts, int(filled[mark]), mark, start) for mark in marks]
+    markers = [_marker(data, entries, parts, int(owner[mark]), mark, start) for mark in marks]
+    kinds = raw[parts.value - 1]
+    return markers, np.unique(owner[(kinds == DELETE_VERSION) | (kinds == DELETE_FAMILY_VERSION)])
 
 
 def _parts(raw: np.ndarray, cells: np.ndarray, file: str) -> _Parts:

@@ -70,6 +70,11 @@ class WalFolder:
             if all(file.archived for file in files) and files[0].server not in servers
         }
 
+    def bytes_in(self, folder: str) -> int:
+        """The size of all files in a folder of the same HBase."""
+        selector = fs.FileSelector(f"{self.root}/{folder}", allow_not_found=True, recursive=True)
+        return sum(info.size or 0 for info in self.filesystem.get_file_info(selector))
+
     def read(self, file: WalFile, offset: int, size: int) -> tuple[bytes, WalFile]:
         """Up to `size` bytes of the file from `offset` on, and the file as it was when they were read."""
         for _ in range(_TRIES):

@@ -11,10 +11,11 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import CorruptStore, PositionLost, StoreUnavailable
-from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells, decode_markers
+from viewkeeper.logs.hbase.cells import CELLS_SCHEMA, decode_cells, outline_cells
 from viewkeeper.logs.hbase.entries import DAMAGED, TRAILER, Entries, scan_entries
 from viewkeeper.logs.hbase.files import WalFile, WalFolder
 from viewkeeper.logs.hbase.header import HEADER_BYTES_MAX, read_header
@@ -38,11 +39,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Entries without their cells, which begin at `start`; everything up to `position` has been seen, wanted or not."""
+    """Entries without their cells, which begin at `start`; everything up to `position` has been seen, wanted or not.
+
+    `uncovering`: those of them that delete single versions.
+    """
 
     start: Position
     entries: Entries | None
     markers: list[Marker]
+    uncovering: np.ndarray
     position: Position
 
 
@@ -83,7 +88,7 @@ class WalReader:
     def outline(self, stream: Stream, start: Position) -> Iterator[Outline]:
         """What is there after `start`, without the cells."""
         for piece in self._pieces(stream, start, None):
-            yield Outline(piece.start, piece.entries, piece.markers(), piece.position)
+            yield Outline(piece.start, piece.entries, *piece.outline(), piece.position)
 
     def _pieces(self, stream: Stream, start: Position, stop: Position | None) -> Iterator[_Piece]:
         files = self.folder.files().get(stream, [])
@@ -95,7 +100,7 @@ class WalReader:
             if following is None:
                 yield from reading.rest(stop)
                 return
-            if (stop is not None and stop < following.first) or not reading.is_done(following):
+            if (stop is not None and stop < following.first) or not reading.is_done(files[index + 1 :]):
                 return
             yield from reading.pieces(stop)  # what came between the last look and the one that found it done
             if (
@@ -147,8 +152,10 @@ class _Piece:
             return _NO_CELLS, []
         return decode_cells(self.data, self.entries, self.start, self.file)
 
-    def markers(self) -> list[Marker]:
-        return [] if self.entries is None else decode_markers(self.data, self.entries, self.start, self.file)
+    def outline(self) -> tuple[list[Marker], np.ndarray]:
+        if self.entries is None:
+            return [], np.empty(0, np.int64)
+        return outline_cells(self.data, self.entries, self.start, self.file)
 
 
 @dataclass(slots=True)
@@ -186,15 +193,16 @@ class _Reading:
         if self.file.archived and self.file.first + self.offset < end and (stop is None or end <= stop):
             yield _Piece(self.file.name, end, end)
 
-    def is_done(self, following: WalFile) -> bool:
-        """Whether nothing more can come: the next file gets its first entry when this one has its last."""
-        if self.closed or self.file.archived:
-            return True
-        begin = self.reader.first_entry(following)
+    def is_done(self, following: list[WalFile]) -> bool:
+        """Whether nothing more can come: a later file gets its first entry when this one has its last."""
+        return self.closed or self.file.archived or any(map(self._has_entries, following))
+
+    def _has_entries(self, file: WalFile) -> bool:
+        begin = self.reader.first_entry(file)
         if begin is None:
             return False
-        data, _ = self.reader.folder.read(following, begin, self.reader.block_bytes)
-        return scan_entries(data, lambda table: False, file=following.name, offset=begin).stop > 0
+        data, _ = self.reader.folder.read(file, begin, self.reader.block_bytes)
+        return scan_entries(data, lambda table: False, file=file.name, offset=begin).stop > 0
 
     def check_end(self, following: WalFile) -> None:
         """A file with a trailer has been read up to it, and all its positions are before the next file's."""

@@ -15,13 +15,14 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.errors import PositionLost
+from viewkeeper.errors import PositionLost, StoreUnavailable
 from viewkeeper.logs.hbase.cutting import part_of
 from viewkeeper.logs.hbase.files import WalFolder
 from viewkeeper.logs.hbase.mapped import MappedTables
 from viewkeeper.logs.hbase.reader import RETENTION, WalReader
 from viewkeeper.logs.hbase.tail import Tail
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
+from viewkeeper.model.schema import TableSchema
 
 _ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 33 bytes each
 _LOOKS_MAX = 20
@@ -72,12 +73,16 @@ class WalLog:
         mapped: Callable[[], MappedTables],
         facts: LogFacts,
         *,
+        uncover: Callable[[TableSchema, pa.RecordBatch], None],
         now: Callable[[], int],
         kept_seconds: float,
     ) -> None:
-        self._folder, self._mapped, self._facts, self._now = folder, mapped, facts, now
+        """`uncover` is called with deletes of single versions, before a cut has them."""
+        self.folder, self._mapped, self._facts, self._now = folder, mapped, facts, now
         self._kept = int(kept_seconds * 1e9)
         self._lock = threading.RLock()
+        self._uncover = uncover
+        self._uncovered: Positions = {}  # up to where that was done
         self._noted: int | None = None
         self._names: frozenset[str] = frozenset()
         self._tails: dict[Stream, Tail] = {}
@@ -86,7 +91,10 @@ class WalLog:
         return not stream.startswith(STAGED)
 
     def ends(self) -> Positions:
-        return WalReader(self._folder, ()).ends()
+        return WalReader(self.folder, ()).ends()
+
+    def last_entries(self) -> Positions:
+        return WalReader(self.folder, ()).last_entries()
 
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         behind = {stream: position for stream, position in stop.items() if start.get(stream, 0) < position}
@@ -104,13 +112,15 @@ class WalLog:
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         with self._lock:
             self._guard()
-            looked = self._look(
-                (self._facts.began() or self._facts.begin(WalReader(self._folder, ()).last_entries())) | start
-            )
+            began = self._facts.began()
+            if began is None:
+                began = self._facts.begin(self.last_entries())
+            looked = self._look(began | start)
             tails = looked.tails
             for tail in tails:
                 tail.begin_at(max(tail.start, start.get(tail.stream, Position(0))))
             self._end(tails, start)
+            self._uncover_all(tails)
             changes, size = (sum(int(tail.entries[name].sum()) for tail in tails) for name in ("cells", "bytes"))
             if changes <= changes_max and size <= bytes_max and len(looked.known) == len(tails):
                 positions, stamp = {tail.stream: tail.end for tail in tails}, looked.stamp
@@ -130,8 +140,18 @@ class WalLog:
         if lost:
             raise PositionLost(f"the WAL of {min(lost)} is gone, and was not read to its end", RETENTION)
         done = {stream: at for stream, at in start.items() if there.get(stream) == at and stream not in known}
-        if done and (ended := {stream: at for stream, at in done.items() if stream in self._folder.ended()}):
+        if done and (ended := {stream: at for stream, at in done.items() if stream in self.folder.ended()}):
             self._facts.end(ended)
+
+    def _uncover_all(self, tails: Sequence[Tail]) -> None:
+        mapped = self._mapped()
+        for tail in tails:
+            start = max(tail.start, self._uncovered.get(tail.stream, Position(0)))
+            if tail.between(start, tail.end)["uncovers"].any():
+                for cells in self.read_cells(tail.stream, start, tail.end, mapped):
+                    for table, deletes in mapped.uncovering(cells):
+                        self._uncover(table, deletes)
+            self._uncovered[tail.stream] = tail.end
 
     def _guard(self) -> None:
         """Nobody can tell what was in files that HBase deleted while nobody looked."""
@@ -153,13 +173,15 @@ class WalLog:
         names = self._mapped().names
         if names != self._names:
             self._names, self._tails = names, {}
-        reader = WalReader(self._folder, names)
+        reader = WalReader(self.folder, names)
         for _ in range(_LOOKS_MAX):
-            stamp, streams = self._now(), self._folder.files()
+            stamp, streams = self._now(), self.folder.files()
             self._tails = {stream: self._tail(reader, stream, start.get(stream, Position(0))) for stream in streams}
             found = [(tail, *tail.look(_ENTRIES_MAX)) for tail in self._tails.values()]
             if not any(opened for _, _, opened in found):
                 break
+        else:
+            raise StoreUnavailable("regions are opened faster than their logs can be looked at")
         tails = tuple(tail for tail, _, _ in found)
         return _Looked(tails, tuple(tail for tail, is_all, _ in found if is_all), stamp)
 
@@ -171,7 +193,7 @@ class WalLog:
         with self._lock:
             self._noted, self._tails = self._now(), {}
             self._facts.look(self._noted)
-            return Cut(WalReader(self._folder, ()).last_entries(), self._noted, 0)
+            return Cut(self.last_entries(), self._noted, 0)
 
     def log_bytes(self, start: Positions, stop: Positions) -> int:
         with self._lock:
@@ -192,10 +214,11 @@ class WalLog:
         return Waiting(sum(int(entries["cells"].sum()) for entries in found), None if oldest is None else oldest * _MS)
 
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
+        start = self._from(stream, start)
         with self._lock:
             tail = self._tails.get(stream)
             if tail is None or not tail.start <= start <= stop <= tail.end:
-                tail = Tail.at(WalReader(self._folder, self._mapped().names), stream, start)
+                tail = Tail.at(WalReader(self.folder, self._mapped().names), stream, start)
                 tail.look(_ENTRIES_MAX)
             entries = tail.between(start, stop)
         total = np.cumsum(entries["cells"])
@@ -223,8 +246,12 @@ class WalLog:
         self, stream: Stream, start: Position, stop: Position, mapped: MappedTables
     ) -> Iterator[pa.RecordBatch]:
         """The cells of these tables as HBase logged them."""
-        for block in WalReader(self._folder, mapped.names).read(stream, start, stop):
+        for block in WalReader(self.folder, mapped.names).read(stream, self._from(stream, start), stop):
             yield block.cells
+
+    def _from(self, stream: Stream, start: Position) -> Position:
+        """Where to read from: not before reading began."""
+        return max(start, (self._facts.began() or {}).get(stream, Position(0)))
 
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         """HBase deletes its logs by itself."""

@@ -1,8 +1,8 @@
 """A tail: what lies ahead in one stream, as far as it has been looked at.
 
 In: a reader of the tables that matter, and a position. Out: where entries of these tables end, how large they are, when they
-were written, and which regions were opened between them. Always: cells are not read; every byte is looked at once. A
-tail of a long backlog is looked at in parts.
+were written, which regions were opened between them, and where single versions are deleted. Always: cells are not read;
+every byte is looked at once. A tail of a long backlog is looked at in parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from viewkeeper.logs.hbase.markers import Marker
 from viewkeeper.logs.hbase.reader import Outline, WalReader
 from viewkeeper.model.positions import Position, Stream
 
-ENTRY = np.dtype([("position", "i8"), ("cells", "i8"), ("bytes", "i8"), ("written", "i8"), ("opens", "?")])
+ENTRY = np.dtype(
+    [("position", "i8"), ("cells", "i8"), ("bytes", "i8"), ("written", "i8"), ("opens", "?"), ("uncovers", "?")]
+)
 _NONE = np.empty(0, ENTRY)
 _REGION_OPEN = "REGION_OPEN"
 
@@ -86,6 +88,8 @@ def _entries(outline: Outline) -> np.ndarray:
     found["written"] = entries.written_ms
     found["opens"] = np.isin(found["position"], _positions(m for m in outline.markers if m.kind == _REGION_OPEN))
     found["cells"][np.isin(found["position"], _positions(outline.markers))] = 0
+    found["uncovers"] = False
+    found["uncovers"][outline.uncovering] = True
     return found
 
 

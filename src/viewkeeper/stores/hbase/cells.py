@@ -16,6 +16,7 @@ RECORD, COLUMNS = b"r", b"c"  # families: of records, and of the columns that pe
 VERSIONS_MAX = FOREVER = (1 << 31) - 1
 KEY_BYTES_MAX = (1 << 15) - 1 - 14  # HBase's limit of a row key, without what the journal puts before ours
 ROW_BYTES_MAX = (10 << 20) - (64 << 10)  # hbase.client.keyvalue.maxsize, without the cell's own head
+BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20  # of one request
 _ROW, _GONE = b"\x01", b""
 _One = TypeVar("_One")
 
@@ -78,3 +79,17 @@ def versions_needed(until: int, aborted: Collection[int]) -> int:
 
 def in_batches(values: Sequence[_One], most: int) -> Iterator[Sequence[_One]]:
     return (values[start : start + most] for start in range(0, len(values), most))
+
+
+def by_size(puts: Sequence[Any]) -> Iterator[list[Any]]:
+    """The puts in batches of bounded size, beyond one put."""
+    batch: list[Any] = []
+    size = 0
+    for put in puts:
+        batch.append(put)
+        size += sum(len(cell.value) for cell in put.columnValues) + len(put.row)
+        if len(batch) == BATCH_RECORDS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -7,10 +7,8 @@ store without one can be read, but not kept fresh.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-
-import pyarrow as pa
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import InputError
@@ -18,7 +16,6 @@ from viewkeeper.logs.hbase.files import WalFolder
 from viewkeeper.logs.hbase.mapped import MappedTables
 from viewkeeper.logs.hbase.source import WalLog
 from viewkeeper.logs.joined import JoinedLog, OwnLog
-from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.stores.hbase.logfacts import HBaseLogFacts
 from viewkeeper.stores.hbase.meta import MetaPart
@@ -34,7 +31,8 @@ class LogPart(JoinedLog, MetaPart):
 
     @property
     def _sources(self) -> Sequence[OwnLog]:
-        return (self._staged, self._wals)
+        """The servers' logs first: a cut of these may stage rows again."""
+        return (self._wals, self._staged)
 
     @cached_property
     def _staged(self) -> StagedLog:
@@ -50,9 +48,20 @@ class LogPart(JoinedLog, MetaPart):
             )
         facts = HBaseLogFacts(self._site.rows)
         folder = WalFolder.at(address.rootdir)
-        return WalLog(folder, self._mapped, facts, now=self.now, kept_seconds=address.retention_seconds)
+        return WalLog(
+            folder,
+            self._tables_mapped,
+            facts,
+            uncover=self._staging.stage_again,
+            now=self.now,
+            kept_seconds=address.retention_seconds,
+        )
 
-    def _mapped(self) -> MappedTables:
+    def bytes_used(self) -> int:
+        """What HBase has flushed of the store's tables; its latest writes are in the logs only."""
+        return self._wals.folder.bytes_in(f"data/{self._site.address.namespace}")
+
+    def _tables_mapped(self) -> MappedTables:
         return MappedTables.among(Catalog.from_json(self.read_catalog()).tables)
 
     @property
@@ -61,13 +70,3 @@ class LogPart(JoinedLog, MetaPart):
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
         return self._staging.stage(table, rows_max=rows_max)
-
-    def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if not self._wals.owns(stream):
-            yield from self._staged.read_log(stream, start, stop)
-            return
-        mapped = self._mapped()
-        for cells in self._wals.read_cells(stream, start, stop, mapped):
-            yield from mapped.writes(cells)
-            for table, deletes in mapped.uncovering(cells):
-                self._staging.stage_again(table, deletes)

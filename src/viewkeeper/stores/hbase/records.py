@@ -24,8 +24,10 @@ from viewkeeper.model.moments import EPOCH_MAX
 from viewkeeper.ports.records import StoredVersions, VersionWrite
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.hbase.cells import (
+    BATCH_RECORDS,
     KEY_BYTES_MAX,
     ROW_BYTES_MAX,
+    by_size,
     get_of,
     in_batches,
     put_of,
@@ -44,7 +46,6 @@ from viewkeeper.stores.hbase.scans import Look, pages, span_of
 from viewkeeper.stores.hbase.tables import JOURNAL
 
 PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
-_BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20
 _PREFIXES_MAX = 500
 _COUNTED = 50_000
 _ADMITTED = "admitted"
@@ -88,7 +89,7 @@ class RecordsPart(MetaPart):
         ]
         rows: list[bytes | None] = []
         has_cells: list[bool] = []
-        for batch in in_batches(gets, _BATCH_RECORDS):
+        for batch in in_batches(gets, BATCH_RECORDS):
             found = self._site.ask(table, "getMultiple", batch)
             rows += [None] * len(batch) if found is None else [visible(result, epoch.aborted) for result in found]
             has_cells += [False] * len(batch) if found is None else [bool(result.columnValues) for result in found]
@@ -201,7 +202,7 @@ class RecordsPart(MetaPart):
         return entries, puts
 
     def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> None:
-        for batch in _by_size(puts):
+        for batch in by_size(puts):
             self._site.ask(table, "putMultiple", batch, before=validate)
 
     # the end of versions
@@ -264,20 +265,6 @@ def _batch(names: Sequence[str], rows: Sequence[tuple]) -> pa.RecordBatch:
         for name, column in zip(names, columns, strict=True)
     ]
     return pa.record_batch(arrays, names=list(names))
-
-
-def _by_size(puts: Sequence[Any]) -> Iterator[list[Any]]:
-    """The puts in batches of bounded size, beyond one put."""
-    batch: list[Any] = []
-    size = 0
-    for put in puts:
-        batch.append(put)
-        size += sum(len(cell.value) for cell in put.columnValues) + len(put.row)
-        if len(batch) == _BATCH_RECORDS or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _require_room(table: int, places: Sequence[tuple[int, bytes]], images: Sequence[bytes | None]) -> None:

@@ -7,7 +7,7 @@ shrink with the size of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from viewkeeper.stores.hbase.thrift import thrift
 
 _FIRST_ROWS, _ROWS_MAX = 200, 5_000
 _PAGE_BYTES = 4 << 20
-_KEYS_ONLY = b"KeyOnlyFilter() AND FirstKeyOnlyFilter()"
+KEYS_ONLY = b"KeyOnlyFilter() AND FirstKeyOnlyFilter()"
+Ask = Callable[[Any], list]  # the results of one scan, which has bounds and a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,19 @@ def span_of(partition: int, start: bytes, stop: bytes | None) -> tuple[bytes, by
 
 def pages(site: Site, table: int, span: tuple[bytes, bytes], look: Look, *, first: int = _FIRST_ROWS) -> Iterator[list]:
     """The results of a span, ascending."""
+    return walk(_asked(site, table, look), span, first=first)
+
+
+def pages_reversed(site: Site, table: int, span: tuple[bytes, bytes], look: Look) -> Iterator[list]:
+    """The results of a span, descending."""
+    return walk_back(_asked(site, table, look), span)
+
+
+def walk(ask: Ask, span: tuple[bytes, bytes | None], *, first: int = _FIRST_ROWS) -> Iterator[list]:
+    """Pages of start <= row < stop, ascending; a stop of None is the end of the table."""
     (start, stop), size = span, first
-    while start < stop:
-        found = site.ask(table, "getScannerResults", _scan(start, stop, size, look), size, absent=[])
+    while stop is None or start < stop:
+        found = ask(thrift().TScan(startRow=start, stopRow=stop, caching=size, limit=size))
         if found:
             yield found
         if len(found) < size:
@@ -47,14 +58,13 @@ def pages(site: Site, table: int, span: tuple[bytes, bytes], look: Look, *, firs
         start, size = found[-1].row + b"\x00", _next_size(found)
 
 
-def pages_reversed(site: Site, table: int, span: tuple[bytes, bytes], look: Look) -> Iterator[list]:
-    """The results of a span, descending; HBase includes the first row of such a scan and excludes the last."""
+def walk_back(ask: Ask, span: tuple[bytes, bytes | None]) -> Iterator[list]:
+    """The same descending; HBase includes the first row of such a scan and excludes the last."""
     (start, stop), size = span, _FIRST_ROWS
-    while start < stop:
-        scan = _scan(stop, _before(start), size, look)
-        scan.reversed = True
-        found = site.ask(table, "getScannerResults", scan, size, absent=[])
-        inside = [result for result in found if start <= result.row < stop]
+    while stop is None or start < stop:
+        last = _before(start) if start else None
+        found = ask(thrift().TScan(startRow=stop, stopRow=last, caching=size, limit=size, reversed=True))
+        inside = [result for result in found if start <= result.row and (stop is None or result.row < stop)]
         if inside:
             yield inside
         if len(found) < size or found[-1].row < start:
@@ -62,18 +72,15 @@ def pages_reversed(site: Site, table: int, span: tuple[bytes, bytes], look: Look
         stop, size = found[-1].row, _next_size(found)
 
 
-def _scan(start: bytes, stop: bytes, size: int, look: Look) -> Any:
-    return thrift().TScan(
-        startRow=start,
-        stopRow=stop,
-        columns=record_column(),
-        caching=size,
-        limit=size,
-        maxVersions=look.versions,
-        timeRange=look.time_range,
-        filterBytes=look.ranges,
-        filterString=_KEYS_ONLY if look.keys_only else None,
-    )
+def _asked(site: Site, table: int, look: Look) -> Ask:
+    """Of a scan's bounds the records between them, as `look` says."""
+
+    def ask(scan: Any) -> list:
+        scan.columns, scan.maxVersions, scan.timeRange = record_column(), look.versions, look.time_range
+        scan.filterBytes, scan.filterString = look.ranges, KEYS_ONLY if look.keys_only else None
+        return site.ask(table, "getScannerResults", scan, scan.limit, absent=[])
+
+    return ask
 
 
 def _before(row: bytes) -> bytes:

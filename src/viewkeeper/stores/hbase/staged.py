@@ -102,6 +102,9 @@ class StagedLog:
     def ends(self) -> Positions:
         return {stream: Position(chunks[-1].number) for stream, chunks in self._streams().items()}
 
+    def last_entries(self) -> Positions:
+        return self.ends()
+
     def has_changes(self, start: Positions, stop: Positions) -> bool:
         return not covers(start, stop)
 

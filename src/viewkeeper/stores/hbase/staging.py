@@ -8,6 +8,7 @@ order, and count as older than any of it with their timestamp.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _CHUNK_ROWS = 2_000
 _PARTS_MAX = 256
 _AT_ONCE = 4
 _BEFORE_ALL = 0  # in the log's order
+_LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,11 @@ class Staging:
             columns=[thrift().TColumn(cell.family.encode(), cell.qualifier.encode())],
             timeRange=thrift().TTimeRange(0, stamp + 1),
         )
-        found = self.connections.ask("get", _of(table).table.encode(), get).columnValues
+        for _ in range(_LOOKS_MAX):
+            found = self.connections.ask("get", _of(table).table.encode(), get).columnValues
+            if not found or found[0].timestamp != stamp:
+                break
+            time.sleep(_LOOK_SECONDS)  # HBase logs a delete before its readers see it
         return {
             **{"position": 0, "key": delete["row"], "column": number, "kind": PUT if found else HIDE},
             **{"stamp": stamp, "order": order_after(delete["sequence"]), "value": found[0].value if found else None},

@@ -10,14 +10,14 @@ import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.ports.store import Capabilities, Store
-from viewkeeper.stores.hbase.absent import LittleUpkeep, NoBaseTables, NoNodes
+from viewkeeper.stores.hbase.absent import LittleUpkeep, NoNodes
 from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
+from viewkeeper.stores.hbase.basewrites import BaseWrites
 from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.logpart import LogPart
 from viewkeeper.stores.hbase.meta import make_facts, read_facts
 from viewkeeper.stores.hbase.metarow import FAMILY, MetaRows
 from viewkeeper.stores.hbase.reads import ReadsPart
-from viewkeeper.stores.hbase.records import RecordsPart
 from viewkeeper.stores.hbase.site import Site
 from viewkeeper.stores.hbase.tables import create_table, table_exists
 from viewkeeper.stores.hbase.thrift import thrift
@@ -25,7 +25,7 @@ from viewkeeper.stores.hbase.thrift import thrift
 _POLL_SECONDS = 0.05
 
 
-class HBaseStore(RecordsPart, ReadsPart, LogPart, NoBaseTables, NoNodes, LittleUpkeep):
+class HBaseStore(BaseWrites, ReadsPart, LogPart, NoNodes, LittleUpkeep):
     """An open store."""
 
     def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:

@@ -101,6 +101,11 @@ def table_exists(connections: Connections, name: bytes) -> bool:
     return connections.ask("tableExists", _table_name(name))
 
 
+def describe_table(connections: Connections, name: bytes) -> Any:
+    """The description of a table that exists."""
+    return connections.ask("getTableDescriptor", _table_name(name))
+
+
 def drop_table(connections: Connections, name: bytes) -> None:
     """Remove a table, if it is there; one that another process is removing is left to it."""
     with suppress(Refused):
@@ -120,5 +125,5 @@ def _disable(connections: Connections, name: bytes) -> None:
 
 
 def _table_name(name: bytes) -> Any:
-    namespace, _, qualifier = name.partition(b":")
-    return thrift().TTableName(ns=namespace, qualifier=qualifier)
+    namespace, _, qualifier = name.rpartition(b":")
+    return thrift().TTableName(ns=namespace or b"default", qualifier=qualifier)

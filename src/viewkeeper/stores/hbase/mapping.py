@@ -1,0 +1,48 @@
+"""Mapping: a table of HBase's users as one of ours: row keys as keys, cells as rows.
+
+In: row keys and cells as HBase holds them, or keys and rows as we do. Out: the others. Always: a row key and a key say the
+same, both ways: a row key that is written otherwise ("07") or that does not decode is nobody's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model import keybatches
+from viewkeeper.model.encodings import decode_cells, encode_cells
+from viewkeeper.model.schema import Foreign, TableSchema
+
+_AS_THEY_ARE = ("STRING", "BINARY")  # the value is the row key, byte for byte
+
+
+def foreign_of(schema: TableSchema) -> Foreign:
+    if schema.foreign is None:
+        raise InvariantBroken(f"table {schema.name} is not mapped to a table of HBase")
+    return schema.foreign
+
+
+def decode_keys(schema: TableSchema, row_keys: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Our keys, NULL where a row key is none; and where it is none."""
+    (column,) = schema.key_columns
+    values, wrong = decode_cells(row_keys, column.type, foreign_of(schema).key)
+    keys, _ = keybatches.encode_keys((column,), [values], len(row_keys))
+    if column.type.kind not in _AS_THEY_ARE:
+        same = pc.equal(_row_keys(schema, keys), row_keys).fill_null(False)
+        wrong = wrong | ~np.asarray(same)
+    return pc.if_else(pa.array(~wrong), keys, pa.scalar(None, keys.type)), wrong
+
+
+def encode_keys(schema: TableSchema, keys: Sequence[bytes]) -> list[bytes]:
+    """The row keys of our keys."""
+    return _row_keys(schema, pa.array(keys, pa.binary())).to_pylist()
+
+
+def _row_keys(schema: TableSchema, keys: pa.Array) -> pa.Array:
+    (column,) = schema.key_columns
+    (values,) = keybatches.decode_keys((column,), keys)
+    return encode_cells(values, column.type, foreign_of(schema).key)

@@ -1,0 +1,53 @@
+"""Users' tables: those that others made in HBase, before one is mapped.
+
+In: the name of a table. Out: how HBase describes it, and what to tell someone who maps it. Always: they are only looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.schema import Foreign, TableSchema
+from viewkeeper.ports.tables import Mapped
+from viewkeeper.stores.hbase.cells import FOREVER
+from viewkeeper.stores.hbase.connections import Connections, Refused
+from viewkeeper.stores.hbase.mapoptions import foreign_of_options, named_table
+from viewkeeper.stores.hbase.tables import describe_table, table_exists
+from viewkeeper.stores.hbase.thrift import thrift
+
+
+def map_table(
+    connections: Connections, own: str, schema: TableSchema, using: str | None, options: Mapping[str, str]
+) -> Mapped:
+    """The table that CREATE TABLE … USING hbase OPTIONS (…) names; `own` is the namespace of the store itself."""
+    table = named_table(schema, using, options)
+    if table.startswith(f"{own}:"):
+        raise InputError(f"table {table} of HBase is ViewKeeper's own", "map a table of another namespace")
+    described = _described(connections, table)
+    if described.durability == thrift().TDurability.SKIP_WAL:
+        raise InputError(f"table {table} of HBase has no log (SKIP_WAL)", "set its DURABILITY to SYNC_WAL")
+    families = {family.name.decode(): family for family in described.columns}
+    foreign = foreign_of_options(schema, table, options, list(families))
+    return Mapped(foreign, _told(foreign, families))
+
+
+def _described(connections: Connections, table: str) -> Any:
+    try:
+        if table_exists(connections, table.encode()):
+            return describe_table(connections, table.encode())
+    except Refused as error:  # no name of a table, or no such namespace
+        raise UnknownName(f"HBase has no table {table}: {error.fact}", "make it in HBase first") from None
+    raise UnknownName(f"HBase has no table {table}", "make it in HBase first, or name another one")
+
+
+def _told(foreign: Foreign, families: Mapping[str, Any]) -> str:
+    used = sorted({cell.family for cell in foreign.cells})
+    short = [f"{name} after {families[name].timeToLive:,} s" for name in used if _expires(families[name])]
+    ends = f", nor that HBase lets cells expire: of {', '.join(short)}" if short else ""
+    return f"its log does not tell of bulk loads and of writes with SKIP_WAL{ends}"
+
+
+def _expires(family: Any) -> bool:
+    return family.timeToLive is not None and family.timeToLive != FOREVER

@@ -1,0 +1,200 @@
+"""Views over tables of a real HBase, whose clients go on writing: every view equals its recomputation."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pytest
+
+import viewkeeper as vk
+from tests.support.faulty_proxy import faulty_proxy
+from tests.support.hbase_clients import Clients
+from tests.support.hbase_stores import drop_namespace, new_url
+from tests.support.oracle import bag_of
+from tests.support.running import ManagersRunner
+from tests.support.services.admin import Admin
+from tests.support.services.hbase import Cluster
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.errors import StoreError
+from viewkeeper.settings import EpochLimits
+
+TEXTS = {
+    "everything": "SELECT k, g, x FROM t",
+    "some": "SELECT k, x + 1 AS y FROM t WHERE x > 3",
+    "by_x": "SELECT x, k, g FROM t WHERE x IS NOT NULL",
+    "sums": "SELECT g, COUNT(*) AS n, SUM(x) AS s, AVG(x) AS a FROM t GROUP BY g",
+    "ends": "SELECT g, MIN(x) AS lo, MAX(x) AS hi FROM t GROUP BY g",
+    "total": "SELECT COUNT(*) AS n, SUM(x) AS s FROM t",
+    "kinds": "SELECT DISTINCT g FROM u",
+    "pairs": "SELECT t.k, u.k AS o, u.x FROM t JOIN u ON t.g = u.g WHERE u.x > 5",
+    "left_pairs": "SELECT t.k, u.k AS o FROM t LEFT JOIN u ON t.x = u.x AND u.g = 'a'",
+    "grouped": "SELECT t.g, COUNT(*) AS n, SUM(u.x) AS s FROM t JOIN u ON t.k = u.k GROUP BY t.g",
+    "alone": "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.g = t.g)",
+    "both": "SELECT k FROM t WHERE x > 5 UNION ALL SELECT k FROM u WHERE x > 5",
+}
+
+
+@contextmanager
+def connected(url: str) -> Iterator[vk.Database]:
+    try:
+        with vk.connect(url) as db:
+            yield db
+    finally:
+        drop_namespace(url.replace("{", "").replace("}", ""))
+
+
+def url_of(hbase: Cluster, **more: object) -> str:
+    options = "&".join(f"{name}={value}" for name, value in more.items())
+    return new_url(hbase, f"partitions=4&late=60&rootdir=file://{hbase.layout.root}&{options}".rstrip("&"))
+
+
+def work(db: vk.Database, draw: random.Random, *, steps: int) -> None:
+    """Some epochs, of any size, by any number of managers; each may find the store troubled, and is tried again."""
+    for _ in range(steps):
+        runner = ManagersRunner(db.store, draw.choice((1, 3)), seed=draw.random())
+        limits = EpochLimits(changes=draw.choice((5, 200, 100_000)), rows=draw.choice((3, 1_000)))
+        Coordinator(db.store, runner, limits=limits).step()
+        if draw.random() < 0.3:
+            collect_garbage(db.store)
+
+
+def catch_up(db: vk.Database, draw: random.Random) -> None:
+    Coordinator(db.store, ManagersRunner(db.store, 2, seed=draw.random())).catch_up()
+
+
+def compare(db: vk.Database, clients: Clients) -> None:
+    """Every view with what DuckDB makes of the rows that clients see."""
+    rows = {name: clients.rows(name) for name in "tu"}
+    for view in db.catalog().views:
+        found = bag_of(tuple(row.values()) for row in db.view(view.name).scan())
+        assert found == recomputed(TEXTS[view.name], rows), view.name
+
+
+def recomputed(text: str, tables: dict[str, list[tuple[str | None, ...]]]) -> Counter:
+    with duckdb.connect() as judge:
+        for name, rows in tables.items():
+            judge.execute(f"CREATE TABLE {name} (k VARCHAR, g VARCHAR, x INT)")
+            if rows:
+                judge.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
+        return bag_of(judge.execute(text).fetchall())
+
+
+def test_every_view_equals_its_recomputation_while_clients_write_during_fill_and_upkeep(hbase: Cluster) -> None:
+    draw = random.Random(1)
+    clients = Clients(hbase, seed=1)
+    clients.write(300)
+    with connected(url_of(hbase)) as db:
+        for name in "tu":
+            db.execute(clients.ddl(name))
+        waiting = draw.sample(sorted(TEXTS.items()), len(TEXTS))
+        while waiting:
+            with clients.writing():
+                for name, text in [waiting.pop() for _ in range(3)]:
+                    db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+                    work(db, draw, steps=4)
+            catch_up(db, draw)
+            compare(db, clients)
+        assert clients.writes > 500
+
+
+def test_views_are_right_after_servers_die_regions_move_and_split_and_logs_roll(hbase: Cluster, admin: Admin) -> None:
+    """Paper 1, table 1, on a live cluster: each event comes in the midst of writes and epochs."""
+    draw, clients = random.Random(2), Clients(hbase, seed=2)
+    table = clients.tables["t"]
+
+    def move() -> None:
+        for region in admin.regions(table):
+            admin.move(region, draw.choice(admin.servers()))
+
+    def kill() -> None:
+        hbase.kill("regionserver-1")
+        hbase.run("regionserver-1")
+
+    def split() -> None:
+        admin.split(table, b"d")
+
+    def roll() -> None:
+        for server in admin.servers():
+            admin.roll(server)
+
+    def restart_thrift() -> None:
+        hbase.kill("thrift-1")
+        hbase.run("thrift-1")
+        hbase.wait_until_serving()
+
+    events = [move, roll, split, kill, lambda: admin.flush(table), restart_thrift, move]
+    with connected(url_of(hbase)) as db:
+        clients.write(100)
+        for name in "tu":
+            db.execute(clients.ddl(name))
+        for name, text in TEXTS.items():
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+        catch_up(db, draw)
+        for event in events:
+            with clients.writing():
+                work(db, draw, steps=1)
+                event()
+                hbase.wait_until_serving()
+                work(db, draw, steps=3)
+            catch_up(db, draw)
+            compare(db, clients)
+
+
+def test_views_are_right_though_replies_are_lost_and_late(hbase: Cluster) -> None:
+    draw, clients = random.Random(3), Clients(hbase, seed=3)
+    clients.write(100)
+    (port,) = hbase.layout.thrift_ports()[:1]
+    with faulty_proxy(port, seed=3, lost=0.03, late=0.03, late_seconds=1.5) as proxy:
+        url = url_of(hbase, timeout=1).replace(f":{port}", f":{proxy.port}")
+        with connected(url) as db:
+            for name in "tu":
+                insist(lambda name=name: db.execute(clients.ddl(name).replace("TABLE", "TABLE IF NOT EXISTS", 1)))
+            for name, text in list(TEXTS.items())[:6]:
+                insist(lambda name=name, text=text: db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS {text}"))
+            for _ in range(3):
+                with clients.writing(1):
+                    for _ in range(6):
+                        insist(lambda: work(db, draw, steps=1))
+                insist(lambda: catch_up(db, draw))
+                insist(lambda: compare(db, clients))
+        assert proxy.lost + proxy.late > 100
+
+
+def insist(step: object, attempts: int = 20) -> None:
+    """What an operator, or `viewkeeper run`, does when the store was not reached: the same again."""
+    for attempt in range(attempts):
+        try:
+            step()
+        except StoreError:
+            if attempt == attempts - 1:
+                raise
+        else:
+            return
+
+
+@pytest.mark.parametrize("kind", ["DELETE_COLUMN", "DELETE_FAMILY_VERSION"])
+def test_a_deleted_version_uncovers_the_one_below(hbase: Cluster, kind: str) -> None:
+    draw, clients, types = random.Random(4), Clients(hbase, seed=4), hbase.types
+    with connected(url_of(hbase)) as db, hbase.client() as client:
+        db.execute(clients.ddl("t"))
+        db.execute("CREATE MATERIALIZED VIEW everything AS SELECT k, g, x FROM t")
+        table = clients.tables["t"].encode()
+        for stamp, value in ((10, b"1"), (20, b"2")):
+            client.put(
+                table, types.TPut(row=b"r", columnValues=[types.TColumnValue(b"f", b"x", value)], timestamp=stamp)
+            )
+        catch_up(db, draw)
+        assert db.view("everything").get("r")["x"] == 2
+        for stamp, left in ((20, 1), (10, None)):
+            column = types.TColumn(b"f", None if "FAMILY" in kind else b"x", timestamp=stamp)
+            delete = types.TDelete(row=b"r", columns=[column], deleteType=getattr(types.TDeleteType, kind))
+            client.deleteSingle(table, delete)
+            catch_up(db, draw)
+            catch_up(db, draw)
+            found = db.view("everything").get("r")
+            assert (found and found["x"]) == left
