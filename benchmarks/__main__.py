@@ -123,7 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     sizes.add_argument("--sizes", type=int, nargs="+", default=full.sizes, metavar="N", help="of join_growth, in rows")
     sizes.add_argument("--matches", type=int, nargs="+", default=full.matches, metavar="N", help="of join_memory")
     sizes.add_argument("--hbase-counts", type=int, nargs="+", default=full.hbase_counts, metavar="N", help="of views")
-    sizes.add_argument("--hbase-sizes", type=int, nargs="+", default=full.hbase_sizes, metavar="N", help="of hbase_reads")
+    sizes.add_argument(
+        "--hbase-sizes", type=int, nargs="+", default=full.hbase_sizes, metavar="N", help="of hbase_reads"
+    )
     sizes.add_argument(
         "--counts", type=int, nargs="+", default=full.counts, metavar="N", help="of views, in dashboards"
     )

@@ -1,7 +1,7 @@
 """Cores: who runs where.
 
-In: cores. Out: processes that are started in the block, and the thread that starts them, run on these alone. Always: the thread has
-its own cores back afterwards.
+In: cores. Out: processes that are started in the block, and the thread that starts them, run on these alone. Always: the
+thread has its own cores back afterwards.
 """
 
 from __future__ import annotations

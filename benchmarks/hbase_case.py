@@ -1,8 +1,8 @@
 """A case over HBase: base tables of its users with rows and changes, and a store with views over them.
 
-In: sizes and views. Out: a store whose views are filled, changes in HBase's logs, timed runs of the pipeline. Always: of the
-changes 80 % are updates of both columns, 10 % deletes and 10 % inserts; the views are compared with DuckDB's recomputation from
-the base rows that a client reads.
+In: sizes and views. Out: a store whose views are filled, changes in HBase's logs, timed runs of the pipeline. Always: of
+the changes 80 % are updates of both columns, 10 % deletes and 10 % inserts; the views are compared with DuckDB's
+recomputation from the base rows that a client reads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Base:
     hbase: HBase
     workload: Workload
     names: dict[str, str] = field(default_factory=dict)
-    steps: Iterator[Step] = iter(())
+    steps: Iterator[Step] = field(default_factory=lambda: iter(()))
 
     def write(self, changes: int) -> int:
         """Write about so many changes; returns how many operations that were."""

@@ -1,8 +1,8 @@
 """HBase costs: what does a change cost whom, and what does it cost that nothing happens?
 
-In: sizes. Out: CPU seconds of each kind of process, requests and bytes for a change, in one process and on Spark; an epoch without work;
-bytes of HBase's logs looked through in a second; what one stream more costs each look. Always: counted, not estimated; streams are
-added as copies of real logs under other names, in a folder of their own.
+In: sizes. Out: CPU seconds of each kind of process, requests and bytes for a change, in one process and on Spark; an
+epoch without work; bytes of HBase's logs looked through in a second; what one stream more costs each look. Always:
+counted, not estimated; streams are added as copies of real logs under other names, in a folder of their own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def measure(options: Options) -> dict[str, Any]:
         "changes": here.changes,
         "seed": options.seed,
         "cpu_us_per_change": {"one process": _per_change(here), f"{ON_SPARK} managers": _per_change(on_spark)},
-        "changes_per_second": {"one process": here.changes_per_second, f"{ON_SPARK} managers": on_spark.changes_per_second},
+        "changes_per_second": {
+            "one process": here.changes_per_second,
+            f"{ON_SPARK} managers": on_spark.changes_per_second,
+        },
         "requests": dict(traffic.requests),
         "bytes_sent_per_change": round(traffic.sent / here.changes),
         "bytes_received_per_change": round(traffic.received / here.changes),
@@ -131,7 +134,11 @@ def _scan(hbase: HBase, table: str) -> dict[str, float]:
     """All logs looked through from their beginning, for one table."""
     reader = WalReader(WalFolder.at(f"file://{hbase.cluster.layout.root}"), {table})
     files = reader.folder.files()
-    size, began, cpu = sum(file.size for all_of in files.values() for file in all_of), time.perf_counter(), time.process_time()
+    size, began, cpu = (
+        sum(file.size for all_of in files.values() for file in all_of),
+        time.perf_counter(),
+        time.process_time(),
+    )
     entries = 0
     for stream in files:
         tail = Tail.at(reader, stream, Position(0))
@@ -181,4 +188,6 @@ def tell(figures: Mapping) -> Iterator[str]:
     idle, scan = figures["idle"], figures["log_scan"]
     yield f"nothing to do: {idle['ms']} ms, {idle['requests']} requests, {idle['driver_cpu_ms']} ms of the driver's CPU"
     yield f"logs looked through: {scan['megabytes_per_second']} MB/s"
-    yield "a look at streams without news: " + ", ".join(f"{n}: {ms} ms" for n, ms in figures["look_ms_by_streams"].items())
+    yield "a look at streams without news: " + ", ".join(
+        f"{n}: {ms} ms" for n, ms in figures["look_ms_by_streams"].items()
+    )

@@ -1,8 +1,9 @@
 """HBase crash: what happens to view maintenance when a region server, or the pipeline, is killed (paper 1, figure 14)?
 
-In: a rate of writes and seconds. Out: cells written and committed to the view in each second, when what was killed, and the longest time
-without a commit. Always: kill -9; the region server stays dead until the end of its part, so HBase has to move its regions; a new
-pipeline is started as soon as the old one is dead; in the end the view is what DuckDB makes of the base rows.
+In: a rate of writes and seconds. Out: cells written and committed to the view in each second, when what was killed, and
+the longest time without a commit. Always: kill -9; the region server stays dead until the end of its part, so HBase has
+to move its regions; a new pipeline is started as soon as the old one is dead; in the end the view is what DuckDB makes of
+the base rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Per operation over HBase: the papers' algorithm (paper 1, section 4; paper 5, section V) as plain requests to HBase.
 
-In: operations in the order of their writing, kinds of views. Out: seconds for all operations, and the view's records. Always: every operation is
-its own gets, computation and test-and-sets; operations on one row are done by one manager, in their order; managers are
-processes, each with a connection of its own, and a test-and-set that another one came before is tried again.
+In: operations in the order of their writing, kinds of views. Out: seconds for all operations, and the view's records.
+Always: every operation is its own gets, computation and test-and-sets; operations on one row are done by one manager, in
+their order; managers are processes, each with a connection of its own, and a test-and-set that another one came before is
+tried again.
 
 Kinder to it than it would be: it gets the operations from memory, where a real one would read the log; records carry no
 signature of what was applied, and it keeps no note of how far it is.
@@ -68,7 +69,7 @@ class Manager:
         return self.client.checkAndMutate(table.encode(), key, FAMILY, _VALUE, equal, expected, mutations)
 
     def change(self, table: str, row: str, compute: Callable[[bytes], bytes | None]) -> bytes:
-        """Get, compute, test-and-set, until it succeeds; nothing is written where None is computed. Returns what was before."""
+        """Get, compute, test-and-set, until it succeeds; None: nothing is written. Returns what was before."""
         while True:
             found = self.get(table, row)
             value = compute(found)

@@ -1,7 +1,8 @@
 """The pipeline over HBase in a process of its own, to be killed: `python -m benchmarks.hbase_pipeline URL`.
 
-In: a store's URL; the end of the standard input stops it. Out: `ready` when it owns the store; for each commit a line of JSON with the
-moment and the changes. Always: it takes the store over from whoever had it; a failure that passes is told and tried again.
+In: a store's URL; the end of the standard input stops it. Out: `ready` when it owns the store; for each commit a line of
+JSON with the moment and the changes. Always: it takes the store over from whoever had it; a failure that passes is told
+and tried again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HBase scale: region servers, skew and many views (paper 1, figures 10, 11 and 13).
 
-In: sizes. Out: changes per second with 3, 2, 1 and again 3 region servers; seconds to write and to maintain uniform and zipf
-changes, by managers; changes per second by the number of views. Always: region servers are ended in an orderly way and started
-again; every view is compared with a recomputation.
+In: sizes. Out: changes per second with 3, 2, 1 and again 3 region servers; seconds to write and to maintain uniform and
+zipf changes, by managers; changes per second by the number of views. Always: region servers are ended in an orderly way
+and started again; every view is compared with a recomputation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _by_views(hbase: HBase, options: Options) -> list[dict[str, float]]:
                 run(base, db, base.write(options.hbase_changes // 10))
                 ran = run(base, db, base.write(options.hbase_changes))
                 require_views(base, db, views_of(count), f"{count} views")
-            found.append({"views": count, "changes_per_second": ran.changes_per_second, "seconds": round(ran.seconds, 2)})
+            found.append(
+                {"views": count, "changes_per_second": ran.changes_per_second, "seconds": round(ran.seconds, 2)}
+            )
     return found
 
 

@@ -1,8 +1,8 @@
 """The HBase of the benchmarks: real servers on this machine, tables of its users, and what each server has used.
 
-In: nothing, where `make services` runs one; else one is started for the question. Out: URLs of stores, tables, CPU seconds.
-Always: tables and namespaces are the benchmark's own, and dropped after it; base tables are written as their users write them,
-over Thrift, never through us.
+In: nothing, where `make services` runs one; else one is started for the question. Out: URLs of stores, tables, CPU
+seconds. Always: tables and namespaces are the benchmark's own, and dropped after it; base tables are written as their
+users write them, over Thrift, never through us.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HBase speed: how much faster is an epoch than the papers' per-operation algorithm over the same HBase?
 
-In: sizes. Out: changes per second of both, for three views, and their ratio. Always: both start from the same base rows and get the same
-operations; the papers' algorithm runs with 1, 4 and 8 managers and its best counts, the pipeline in one process and by two managers on
-Spark, and its best counts; every result is compared with a recomputation.
+In: sizes. Out: changes per second of both, for three views, and their ratio. Always: both start from the same base rows
+and get the same operations; the papers' algorithm runs with 1, 4 and 8 managers and its best counts, the pipeline in one
+process and by two managers on Spark, and its best counts; every result is compared with a recomputation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HBase views: how many base changes a second does each kind of view take (paper 1, figures 6 to 8)?
 
-In: sizes. Out: changes per second of each view, by one process without Spark and by jobs of 1, 2 and 4 view managers. Always: one
-view in a store of its own at a time, over the same base tables; each turn has as many new changes, all of them in HBase's logs
-before it begins; every view is compared with a recomputation in the end.
+In: sizes. Out: changes per second of each view, by one process without Spark and by jobs of 1, 2 and 4 view managers.
+Always: one view in a store of its own at a time, over the same base tables; each turn has as many new changes, all of
+them in HBase's logs before it begins; every view is compared with a recomputation in the end.
 """
 
 from __future__ import annotations

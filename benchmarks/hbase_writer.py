@@ -1,9 +1,9 @@
 """A writer of HBase in a process of its own: `python -m benchmarks.hbase_writer FOLDER TABLE ROWS SEED SIZE RATE`.
 
-In: the cluster's folder. With rate 0, lines with a number of rows to put; else so many rows a second are put, later where HBase
-makes it wait. The end of the standard input ends it. Out: `ready`; for each line the seconds that its puts took; with a rate, in the
-end, when each batch was done. Always: rows of the table are put anew, at random, in batches of SIZE; puts are made before the clock
-starts, so the time is HBase's and that of sending them.
+In: the cluster's folder. With rate 0, lines with a number of rows to put; else so many rows a second are put, later where
+HBase makes it wait. The end of the standard input ends it. Out: `ready`; for each line the seconds that its puts took;
+with a rate, in the end, when each batch was done. Always: rows of the table are put anew, at random, in batches of SIZE;
+puts are made before the clock starts, so the time is HBase's and that of sending them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def _by_lines(hbase: HBase, client: Any, table: str, rows: int, random: np.rando
         beside.tell({"seconds": time.perf_counter() - began})
 
 
-def _at_rate(hbase: HBase, client: Any, table: str, rows: int, random: np.random.Generator, size: int, rate: int) -> None:
+def _at_rate(
+    hbase: HBase, client: Any, table: str, rows: int, random: np.random.Generator, size: int, rate: int
+) -> None:
     moments: list[float] = []
     puts = _puts(hbase, rows, size * _BATCHES, random)
     is_over, began = beside.until_told(), time.monotonic()

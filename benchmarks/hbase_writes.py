@@ -1,8 +1,9 @@
 """HBase writes: how much longer does it take to write a base table while its views are maintained (paper 1, figure 12)?
 
-In: sizes. Out: base rows put per second with the pipeline at work and without, in turns, and their ratio; by size of the client's batches.
-Always: writer and pipeline each have cores of their own, HBase's servers run on all; the pipeline is called again and again while it
-is at work, and has caught up before each turn; how far it is behind at the end of a turn stands beside.
+In: sizes. Out: base rows put per second with the pipeline at work and without, in turns, and their ratio; by size of the
+client's batches. Always: writer and pipeline each have cores of their own, HBase's servers run on all; the pipeline is
+called again and again while it is at work, and has caught up before each turn; how far it is behind at the end of a turn
+stands beside.
 """
 
 from __future__ import annotations
