@@ -431,3 +431,18 @@ def test_what_the_log_does_not_tell_is_said(db: vk.Database, hbase: Cluster) -> 
         finally:
             client.disableTable(place)
             client.deleteTable(place)
+
+
+def test_a_table_without_a_log_is_refused(db: vk.Database, hbase: Cluster) -> None:
+    types, name = hbase.types, f"{db.store._site.address.namespace}_unlogged"
+    place = types.TTableName(ns=b"default", qualifier=name.encode())
+    families = [types.TColumnFamilyDescriptor(name=b"d")]
+    unlogged = types.TTableDescriptor(tableName=place, columns=families, durability=types.TDurability.SKIP_WAL)
+    with hbase.client() as client:
+        client.createTable(unlogged, None)
+        try:
+            with pytest.raises(InputError, match=r"has no log \(SKIP_WAL\)"):
+                db.execute(f"CREATE TABLE t (id STRING PRIMARY KEY, v INT) USING hbase OPTIONS (table '{name}')")
+        finally:
+            client.disableTable(place)
+            client.deleteTable(place)

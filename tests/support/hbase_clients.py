@@ -21,6 +21,7 @@ from tests.support.services.hbase import Cluster
 ROWS = 60
 GROUPS, NUMBERS = (b"a", b"b", b"c"), (b"1", b"5", b"7", b"40")
 BORDERS = (b"h", b"p")
+_PAUSE_SECONDS = 0.005
 Row = tuple[str, str | None, str | None]
 
 
@@ -59,7 +60,7 @@ class Clients:
             while not stop.is_set():
                 try:
                     with self._hbase.client() as client:
-                        while not stop.is_set():
+                        while not stop.wait(_PAUSE_SECONDS):
                             self._one(client, draw)
                 except (TException, OSError, EOFError):
                     stop.wait(0.2)

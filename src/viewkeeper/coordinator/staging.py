@@ -15,11 +15,14 @@ from viewkeeper.model.positions import Positions
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 
+_ROWS_AT_ONCE = 50_000  # some seconds, in which other views wait
+
 
 def stage_tables(store: Store, catalog: Catalog, *, rows_max: int) -> None:
     """Copy about so many rows more of each table that needs it; the last ones are in the log up to its end by now."""
+    most = min(rows_max, _ROWS_AT_ONCE)
     for table in catalog.tables:
-        if table.foreign is not None and table.foreign.staged is None and store.stage(table, rows_max=rows_max):
+        if table.foreign is not None and table.foreign.staged is None and store.stage(table, rows_max=most):
             failpoint("stage.ready")
             done = partial(Catalog.with_staged, table=table.id, staging=table.foreign.staging, ends=store.ends())
             swap_catalog(store, done)

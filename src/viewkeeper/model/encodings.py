@@ -7,6 +7,8 @@ value can be written in several ways ("7", "07").
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -93,7 +95,8 @@ def _cast(text: pa.Array, type_: SqlType) -> pa.Array:
 
 
 def _value(text: pa.Scalar, type_: SqlType) -> object:
-    try:
-        return text.cast(type_.arrow).as_py()
-    except pa.ArrowInvalid:
-        return None
+    """A TIMESTAMP may have an offset; without one it is in UTC."""
+    for kind in (type_.arrow, pa.timestamp("us", "UTC")) if type_.kind == "TIMESTAMP" else (type_.arrow,):
+        with suppress(pa.ArrowInvalid):
+            return text.cast(kind).cast(type_.arrow).as_py()
+    return None

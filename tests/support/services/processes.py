@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.services.waiting import say_nothing, wait_until
+
 _START_FIELD = 19  # of /proc/<pid>/stat, after the command's name, which may hold anything
 
 
@@ -45,6 +47,8 @@ class Processes:
         note = self._notes / f"{name}.json"
         note.with_suffix(".part").write_text(json.dumps({"pid": pid, "began": _began(pid)}))
         note.with_suffix(".part").rename(note)
+        # its arguments are readable a moment after it has begun
+        wait_until(lambda: self.is_running(name), seconds_max=5, state=str, tell=say_nothing)
 
     def names(self) -> list[str]:
         return sorted(note.stem for note in self._notes.glob("*.json"))

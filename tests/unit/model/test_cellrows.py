@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.model.cellrows import HIDE, PUT, CellRows, merge_by_key
+from viewkeeper.model.cellrows import HIDE, PUT, READ, READ_NONE, CellRows, merge_by_key
 from viewkeeper.ports.log import CELLS_SCHEMA
 
 COLUMNS = 3
@@ -105,3 +105,28 @@ def test_two_states_of_the_same_rows_are_merged_like_their_writes(seed: int) -> 
     cut = draw.randint(1, 29)
     (_, first), (_, second), (_, whole) = (merged(*rows_of(some)) for some in (writes[:cut], writes[cut:], writes))
     assert first.merged_with(second).encode() == whole.encode() == second.merged_with(first).encode()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_written_before_a_cell_was_read_does_not_count_whenever_it_arrives(seed: int) -> None:
+    """A cell is read once; writes from before are told with it or late, but not together with those from after it."""
+    draw = random.Random(seed)
+    writes = [write for write in drawn_writes(draw, 40) if write[2] == PUT]
+    at = draw.randrange(len(writes))
+    key, column, *_ = writes[at]
+    value = draw.choice((b"read", None))
+    found: Write = (key, column, READ if value else READ_NONE, draw.randrange(6), at * 100 + 1, value)
+    numbered = [(*write[:4], number * 100, write[5]) for number, write in enumerate(writes)]
+    before, after = numbered[: at + 1], numbered[at + 1 :]
+    late = [write for write in before if draw.random() < 0.4]
+    first = [write for write in before if write not in late] + [found]
+    parts = [part for part in (first, late, after) if part]
+    for part in parts:
+        draw.shuffle(part)
+    draw.shuffle(parts)
+    keys, rows = merged(*together([merged(*rows_of(part)) for part in parts]))
+
+    counted = [write for write in numbered if write[:2] != (key, column) or write[4] > found[4]]
+    as_put = [(key, column, PUT, found[3], found[4], value)] if value else []
+    expected = {other: [None] * COLUMNS for other in {write[0] for write in numbered}} | read(counted + as_put)
+    assert shown(keys, rows) == expected

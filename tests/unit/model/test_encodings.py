@@ -89,3 +89,10 @@ def test_spaces_around_a_number_and_leading_zeros_are_no_fault() -> None:
     found, wrong = decode_cells(pa.array([b" 7", b"007\n"]), parse_type("INT"), "text")
     assert found.to_pylist() == [7, 7]
     assert not wrong.any()
+
+
+def test_a_timestamp_with_an_offset_is_the_same_instant_in_utc() -> None:
+    cells = pa.array([b"2024-02-29 12:30:01Z", b"2024-02-29T13:30:01.000000+01:00", b"2024-02-29 12:30:01", b"noon"])
+    found, wrong = decode_cells(cells, parse_type("TIMESTAMP"), "text")
+    assert found.to_pylist() == [datetime.datetime(2024, 2, 29, 12, 30, 1)] * 3 + [None]
+    assert wrong.tolist() == [False] * 3 + [True]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from viewkeeper.logs.hbase import cells as wal
 from viewkeeper.model.cellrows import HIDE, PUT
-from viewkeeper.model.foreignkeys import keys_of_rows
+from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
 from viewkeeper.model.schema import Foreign, TableSchema
 from viewkeeper.ports.log import CELLS_SCHEMA
 
@@ -36,7 +36,7 @@ class MappedTables:
     @property
     def names(self) -> frozenset[str]:
         """What they are called in the WAL."""
-        return frozenset(name_in_wal(_foreign(table)) for table in self.tables)
+        return frozenset(name_in_wal(foreign_of(table)) for table in self.tables)
 
     def writes(self, cells: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """What the cells of a WAL write to each table."""
@@ -56,7 +56,7 @@ class MappedTables:
     def _own(self, cells: pa.RecordBatch) -> Iterator[tuple[TableSchema, pa.RecordBatch]]:
         there = cells["table"].dictionary.to_pylist() if cells.num_rows else []
         for table in self.tables:
-            if (name := name_in_wal(_foreign(table))) in there:
+            if (name := name_in_wal(foreign_of(table))) in there:
                 yield table, cells.filter(pc.equal(cells["table"], name)) if len(there) > 1 else cells
 
 
@@ -78,18 +78,13 @@ def _orders(cells: pa.RecordBatch) -> np.ndarray:
     return np.asarray(cells["sequence"]) * _PLACES + np.minimum(place, _PLACES - 1)
 
 
-def _foreign(table: TableSchema) -> Foreign:
-    assert table.foreign is not None
-    return table.foreign
-
-
 def _writes(table: TableSchema, cells: pa.RecordBatch) -> pa.RecordBatch:
     kinds = np.asarray(cells["kind"])
     single = np.isin(kinds, (wal.PUT, wal.DELETE_COLUMN))
     at = np.flatnonzero(single)
-    columns = _columns(_foreign(table), cells["family"].take(pa.array(at)), cells["qualifier"].take(pa.array(at)))
+    columns = _columns(foreign_of(table), cells["family"].take(pa.array(at)), cells["qualifier"].take(pa.array(at)))
     at, columns = at[columns >= 0], columns[columns >= 0]
-    for number, cell in enumerate(_foreign(table).cells):
+    for number, cell in enumerate(foreign_of(table).cells):
         family = pc.equal(cells["family"], cell.family.encode())
         whole = np.flatnonzero((kinds == wal.DELETE_FAMILY) & np.asarray(family))
         at, columns = np.append(at, whole), np.append(columns, np.full(len(whole), number))
@@ -97,7 +92,7 @@ def _writes(table: TableSchema, cells: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _batch(table: TableSchema, cells: pa.RecordBatch, columns: np.ndarray, orders: np.ndarray) -> pa.RecordBatch:
-    keys, wrong = keys_of_rows(table, cells["row"])
+    keys, wrong = decode_row_keys(table, cells["row"])
     is_put = pc.equal(cells["kind"], wal.PUT)
     found = [
         *(cells["position"], keys, pa.array(columns, pa.int32())),

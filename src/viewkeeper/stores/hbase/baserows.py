@@ -20,13 +20,13 @@ from viewkeeper.model.fills import Borders
 from viewkeeper.model.images import rows_of_cells
 from viewkeeper.model.keys import after_prefix
 from viewkeeper.model.positions import Positions, Stream
+from viewkeeper.model.rowkeys import decode_row_keys, encode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Image
 from viewkeeper.ports.tables import Mapped
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.hbase.cells import BATCH_RECORDS, in_batches
 from viewkeeper.stores.hbase.keyspans import row_spans
-from viewkeeper.stores.hbase.mapping import decode_keys, encode_keys, foreign_of
 from viewkeeper.stores.hbase.records import RecordsPart
 from viewkeeper.stores.hbase.scans import KEYS_ONLY, walk, walk_back
 from viewkeeper.stores.hbase.thrift import thrift
@@ -70,7 +70,7 @@ class BaseRows(RecordsPart):
 
     def get_many(self, table: int, keys: Sequence[bytes]) -> list[Image]:
         schema = self._schema(table)
-        return [None] * len(keys) if schema is None else self._read(schema, encode_keys(schema, keys)).images
+        return [None] * len(keys) if schema is None else self._read(schema, encode_row_keys(schema, keys)).images
 
     def scan(
         self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
@@ -120,9 +120,6 @@ class BaseRows(RecordsPart):
                 return max(counted, self.count_records(schema.delta))
         return counted
 
-    def drop_rows(self, table: int) -> None:
-        """Rows are the users' own: only the mapping is dropped, with the catalog's entry."""
-
     def _schema(self, table: int) -> TableSchema | None:
         """The table under an id; None where there is none."""
         if table not in self._mapped:
@@ -168,7 +165,7 @@ class BaseRows(RecordsPart):
     ) -> Iterator[Pairs]:
         """Pairs of a span of row keys, in HBase's order."""
         for page in (walk_back if reverse else walk)(lambda scan: self._results(schema, scan), span):
-            keys, _ = decode_keys(schema, pa.array([result.row for result in page], pa.binary()))
+            keys, _ = decode_row_keys(schema, pa.array([result.row for result in page], pa.binary()))
             pairs = zip(keys.to_pylist(), Found.of(schema, page).images, strict=True)
             yield [(key, row) for key, row in pairs if key is not None and row is not None]
 

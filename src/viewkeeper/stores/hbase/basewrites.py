@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viewkeeper.errors import InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
+from viewkeeper.model.rowkeys import encode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.hbase.baserows import BaseRows, Found
 from viewkeeper.stores.hbase.cells import BATCH_RECORDS, by_size, in_batches
-from viewkeeper.stores.hbase.mapping import encode_keys, foreign_of
 from viewkeeper.stores.hbase.rowchanges import RowChange, changes_of
 from viewkeeper.stores.hbase.thrift import thrift
 
@@ -43,7 +43,7 @@ class BaseWrites(BaseRows):
             raise RowsApart(
                 "a group of writes touches several rows", "HBase writes one row at a time: put them one by one"
             )
-        rows = {table: encode_keys(schema, keys[table]) for table, schema in tables.items()}
+        rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
         found = {table: self._read(schema, rows[table]) for table, schema in tables.items()}
         read = time.monotonic()
         images = {(table, key): image for table in tables for key, image in _pairs(keys[table], found[table])}
@@ -57,7 +57,7 @@ class BaseWrites(BaseRows):
     def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
         """HBase compares one cell; if that is another one meanwhile, the row is read again."""
         schema = self._require(writes.table)
-        rows, guarded = encode_keys(schema, writes.keys), _guarded(schema, expected)
+        rows, guarded = encode_row_keys(schema, writes.keys), _guarded(schema, expected)
         for _ in range(_TRIES_MAX):
             found = self._read(schema, rows)
             read = time.monotonic()

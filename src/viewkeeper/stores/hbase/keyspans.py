@@ -8,8 +8,8 @@ reads compares the keys.
 from __future__ import annotations
 
 from viewkeeper.model.keys import ESCAPE, PRESENT
+from viewkeeper.model.rowkeys import foreign_of
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.stores.hbase.mapping import foreign_of
 
 Span = tuple[bytes, bytes | None]  # start <= row key < stop; None is the end of the table
 _HALF = b"\x80"  # in our keys the first of the numbers that are not negative; in HBase's the first that are

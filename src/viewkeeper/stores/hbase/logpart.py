@@ -57,6 +57,10 @@ class LogPart(JoinedLog, MetaPart):
             kept_seconds=address.retention_seconds,
         )
 
+    def drop_rows(self, table: int) -> None:
+        """Rows are the users' own; what was staged of them is not."""
+        self._staged.forget([table])
+
     def bytes_used(self) -> int:
         """What HBase has flushed of the store's tables; its latest writes are in the logs only."""
         return self._wals.folder.bytes_in(f"data/{self._site.address.namespace}")

@@ -29,7 +29,11 @@ def make_facts(rows: MetaRows, partitions: int) -> None:
     """The first facts of a store, unless it has some."""
     incarnation = uuid.uuid4().hex
     facts = {_INCARNATION: incarnation.encode(), _PARTITIONS: b"%d" % partitions, _CATALOG: b"{}"}
-    rows.swap(STORE, _VERSIONS, b"", facts | _record_cells(EpochRecord.first(incarnation), 0))
+    try:
+        rows.swap(STORE, _VERSIONS, b"", facts | _record_cells(EpochRecord.first(incarnation), 0))
+    except StoreUnavailable:
+        if read_facts(rows) is None:
+            raise
 
 
 def read_facts(rows: MetaRows) -> tuple[str, int] | None:

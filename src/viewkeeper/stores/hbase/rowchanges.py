@@ -17,11 +17,11 @@ import pyarrow as pa
 from viewkeeper.errors import BadRow
 from viewkeeper.model.encodings import decode_cells, encode_cells
 from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.rowkeys import foreign_of
 from viewkeeper.model.schema import Cell, TableSchema
 from viewkeeper.model.writes import Image
 from viewkeeper.stores.hbase.baserows import ROW_KEY_BYTES_MAX, Found
 from viewkeeper.stores.hbase.cells import ROW_BYTES_MAX
-from viewkeeper.stores.hbase.mapping import foreign_of
 from viewkeeper.stores.hbase.thrift import thrift
 
 
@@ -44,7 +44,8 @@ def changes_of(
     schema: TableSchema, row_keys: Sequence[bytes], found: Found, afters: Sequence[Image], repeats: Sequence[bool]
 ) -> list[RowChange]:
     """One for each row that changes; one that `repeats` is put again as it is."""
-    was, new = _cells(schema, found.images), _cells(schema, afters)
+    both = _cells(schema, [*found.images, *afters])
+    was, new = [column[: len(row_keys)] for column in both], [column[len(row_keys) :] for column in both]
     cells, now_ms = foreign_of(schema).cells, time.time_ns() // 1_000_000
     changes = []
     for at, row in enumerate(row_keys):

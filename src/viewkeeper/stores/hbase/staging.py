@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from viewkeeper.logs.hbase.cells import DELETE_VERSION
 from viewkeeper.logs.hbase.mapped import order_after
-from viewkeeper.model.cellrows import HIDE, PUT
-from viewkeeper.model.foreignkeys import keys_of_rows
-from viewkeeper.model.schema import Foreign, TableSchema
+from viewkeeper.model.cellrows import PUT, READ, READ_NONE
+from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.log import CELLS_SCHEMA
 from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.metarow import LOG, MetaRows
@@ -33,6 +33,7 @@ _PARTS_MAX = 256
 _AT_ONCE = 4
 _BEFORE_ALL = 0  # in the log's order
 _LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
+_VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ class Staging:
 
     def _borders(self, table: TableSchema) -> list[bytes]:
         """Where the parts of a table begin, and b"" at the end: regions as they were when its staging began."""
-        name = f"borders/{table.id}/{_of(table).staging}"
+        name = f"borders/{table.id}/{foreign_of(table).staging}"
         found = self.rows.read(LOG, name).get(name)
         if found is None:
-            regions = self.connections.ask("getAllRegionLocations", _of(table).table.encode())
+            regions = self.connections.ask("getAllRegionLocations", foreign_of(table).table.encode())
             starts = sorted(region.regionInfo.startKey or b"" for region in regions)
             step = -(-len(starts) // _PARTS_MAX)
             text = ",".join(start.hex() for start in starts[::step])
@@ -66,12 +67,15 @@ class Staging:
         return [bytes.fromhex(start) for start in found.decode().split(",")]
 
     def _stage_part(self, table: TableSchema, part: int, borders: Sequence[bytes], rows_max: int) -> bool:
-        place = (table.id, _of(table).staging, part)
+        place = (table.id, foreign_of(table).staging, part)
         chunk, rows = self.staged.last(place), 0
         while rows < rows_max and not (chunk and chunk.is_done):
             start = chunk.last + b"\x00" if chunk else borders[part]
             found = self.connections.ask(
-                "getScannerResults", _of(table).table.encode(), _scan(table, start, borders[part + 1]), _CHUNK_ROWS
+                "getScannerResults",
+                foreign_of(table).table.encode(),
+                _scan(table, start, borders[part + 1]),
+                _CHUNK_ROWS,
             )
             is_done = len(found) < _CHUNK_ROWS
             last = found[-1].row if found else start
@@ -80,19 +84,20 @@ class Staging:
         return bool(chunk and chunk.is_done)
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
-        """Stage what single deleted versions have uncovered: the value below, as if it were put in place of the delete."""
+        """Stage what single deleted versions have uncovered: what is there now, read in place of the delete."""
+        time.sleep(_VISIBLE_SECONDS)
         found = [
             write
             for delete in deletes.to_pylist()
-            for number, cell in enumerate(_of(table).cells)
+            for number, cell in enumerate(foreign_of(table).cells)
             if cell.family.encode() == delete["family"]
             and (delete["kind"] != DELETE_VERSION or cell.qualifier.encode() == delete["qualifier"])
             for write in [self._uncovered(table, delete, number)]
         ]
-        keys, wrong = keys_of_rows(table, pa.array([write["key"] for write in found], pa.binary()))
+        keys, wrong = decode_row_keys(table, pa.array([write["key"] for write in found], pa.binary()))
         cells = pa.Table.from_pylist(found, CELLS_SCHEMA).set_column(1, CELLS_SCHEMA.field(1), keys)
         self.staged.make()
-        place = (table.id, _of(table).staging, AGAIN)
+        place = (table.id, foreign_of(table).staging, AGAIN)
         self._append(place, cells.filter(pa.array(~wrong)))
 
     def _append(self, place: tuple[int, int, int], cells: pa.Table) -> None:
@@ -103,33 +108,33 @@ class Staging:
             last = chunk
 
     def _uncovered(self, table: TableSchema, delete: dict[str, Any], number: int) -> dict[str, Any]:
-        cell, stamp = _of(table).cells[number], delete["timestamp"]
+        cell, stamp = foreign_of(table).cells[number], delete["timestamp"]
         get = thrift().TGet(
             row=delete["row"],
             columns=[thrift().TColumn(cell.family.encode(), cell.qualifier.encode())],
-            timeRange=thrift().TTimeRange(0, stamp + 1),
         )
         for _ in range(_LOOKS_MAX):
-            found = self.connections.ask("get", _of(table).table.encode(), get).columnValues
+            found = self.connections.ask("get", foreign_of(table).table.encode(), get).columnValues
             if not found or found[0].timestamp != stamp:
                 break
-            time.sleep(_LOOK_SECONDS)  # HBase logs a delete before its readers see it
+            time.sleep(_LOOK_SECONDS)
         return {
-            **{"position": 0, "key": delete["row"], "column": number, "kind": PUT if found else HIDE},
-            **{"stamp": stamp, "order": order_after(delete["sequence"]), "value": found[0].value if found else None},
+            **{"position": 0, "key": delete["row"], "column": number, "kind": READ if found else READ_NONE},
+            **{"stamp": found[0].timestamp if found else stamp, "order": order_after(delete["sequence"])},
+            **{"value": found[0].value if found else None},
         }
 
 
 def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
     """The mapped cells of rows as they were read, as writes."""
-    numbers = {(cell.family.encode(), cell.qualifier.encode()): n for n, cell in enumerate(_of(table).cells)}
+    numbers = {(cell.family.encode(), cell.qualifier.encode()): n for n, cell in enumerate(foreign_of(table).cells)}
     found = [
         (result.row, numbers[cell.family, cell.qualifier], cell.timestamp, cell.value)
         for result in results
         for cell in result.columnValues
     ]
     rows, columns, stamps, values = zip(*found, strict=True) if found else ((), (), (), ())
-    keys, wrong = keys_of_rows(table, pa.array(rows, pa.binary()))
+    keys, wrong = decode_row_keys(table, pa.array(rows, pa.binary()))
     zeros = np.zeros(len(found), np.int64)
     arrays = [
         *(pa.array(zeros), keys, pa.array(columns, pa.int32()), pa.array(zeros.astype(np.int8) + PUT)),
@@ -139,12 +144,7 @@ def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
 
 
 def _scan(table: TableSchema, start: bytes, stop: bytes) -> Any:
-    columns = [thrift().TColumn(cell.family.encode(), cell.qualifier.encode()) for cell in _of(table).cells]
+    columns = [thrift().TColumn(cell.family.encode(), cell.qualifier.encode()) for cell in foreign_of(table).cells]
     return thrift().TScan(
         startRow=start, stopRow=stop or None, columns=columns, caching=_CHUNK_ROWS, limit=_CHUNK_ROWS, maxVersions=1
     )
-
-
-def _of(table: TableSchema) -> Foreign:
-    assert table.foreign is not None
-    return table.foreign

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.model.keys import after_prefix, encode_key
+from viewkeeper.model.rowkeys import decode_row_keys, encode_row_keys
 from viewkeeper.model.schema import Cell, Column, Foreign, TableId, TableSchema
 from viewkeeper.model.types import Encoding, parse_type
 from viewkeeper.model.values import to_stored
 from viewkeeper.stores.hbase.keyspans import row_spans
-from viewkeeper.stores.hbase.mapping import decode_keys, encode_keys
 
 VALUES = {
     "STRING": ["a", "ä", "x\0y", "\0", "zz"],
@@ -49,7 +49,7 @@ def keys_of(schema: TableSchema, values: list) -> list[bytes]:
 def test_keys_of_every_type_come_back(kind: str, encoding: Encoding) -> None:
     schema = mapped(kind, encoding)
     keys = keys_of(schema, VALUES[kind])
-    found, wrong = decode_keys(schema, pa.array(encode_keys(schema, keys), pa.binary()))
+    found, wrong = decode_row_keys(schema, pa.array(encode_row_keys(schema, keys), pa.binary()))
 
     assert found.to_pylist() == keys
     assert not wrong.any()
@@ -58,7 +58,7 @@ def test_keys_of_every_type_come_back(kind: str, encoding: Encoding) -> None:
 def test_numbers_are_row_keys_as_clients_write_them() -> None:
     for encoding, written in (("text", [b"7", b"-1", b"10"]), ("bytes", [struct.pack(">q", n) for n in (7, -1, 10)])):
         schema = mapped("BIGINT", encoding)
-        assert encode_keys(schema, keys_of(schema, [7, -1, 10])) == written
+        assert encode_row_keys(schema, keys_of(schema, [7, -1, 10])) == written
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_numbers_are_row_keys_as_clients_write_them() -> None:
 )
 def test_a_row_key_that_is_written_otherwise_is_no_key(kind: str, encoding: Encoding, row_keys: list[bytes]) -> None:
     schema = mapped(kind, encoding)
-    right = encode_keys(schema, keys_of(schema, VALUES[kind][:1]))
-    found, wrong = decode_keys(schema, pa.array(row_keys + right, pa.binary()))
+    right = encode_row_keys(schema, keys_of(schema, VALUES[kind][:1]))
+    found, wrong = decode_row_keys(schema, pa.array(row_keys + right, pa.binary()))
 
     assert wrong.tolist() == [True] * len(row_keys) + [False]
     assert found.is_null().to_pylist() == wrong.tolist()
@@ -100,7 +100,7 @@ def test_spans_of_row_keys_hold_a_range_of_keys_in_our_order(
         bounds = [b"", b"\x01", *keys, *(after_prefix(key) for key in keys), *(key[:-1] for key in keys), b"\x02"]
         start = data.draw(st.sampled_from(bounds))
         stop = data.draw(st.sampled_from([*bounds, None]))
-        kept = dict(zip(encode_keys(schema, keys), keys, strict=True))
+        kept = dict(zip(encode_row_keys(schema, keys), keys, strict=True))
         spans = row_spans(schema, start, stop)
         met = [kept[row] for a, b in spans for row in sorted(kept) if a <= row and (b is None or row < b)]
 

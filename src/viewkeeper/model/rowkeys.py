@@ -1,7 +1,7 @@
-"""Mapping: a table of HBase's users as one of ours: row keys as keys, cells as rows.
+"""Row keys of foreign tables: the one key column as a table's users write it, and as our tables have it.
 
-In: row keys and cells as HBase holds them, or keys and rows as we do. Out: the others. Always: a row key and a key say the
-same, both ways: a row key that is written otherwise ("07") or that does not decode is nobody's key.
+In: row keys of a foreign table, or keys of ours. Out: the others. Always: a row key and a key say the same, both ways: a row
+key that is written otherwise ("07") or that does not decode is nobody's key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _AS_THEY_ARE = ("STRING", "BINARY")  # the value is the row key, byte for byte
 
 def foreign_of(schema: TableSchema) -> Foreign:
     if schema.foreign is None:
-        raise InvariantBroken(f"table {schema.name} is not mapped to a table of HBase")
+        raise InvariantBroken(f"table {schema.name} is not mapped to a foreign table")
     return schema.foreign
 
 
-def decode_keys(schema: TableSchema, row_keys: pa.Array) -> tuple[pa.Array, np.ndarray]:
+def decode_row_keys(schema: TableSchema, row_keys: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Our keys, NULL where a row key is none; and where it is none."""
     (column,) = schema.key_columns
     values, wrong = decode_cells(row_keys, column.type, foreign_of(schema).key)
@@ -37,7 +37,7 @@ def decode_keys(schema: TableSchema, row_keys: pa.Array) -> tuple[pa.Array, np.n
     return pc.if_else(pa.array(~wrong), keys, pa.scalar(None, keys.type)), wrong
 
 
-def encode_keys(schema: TableSchema, keys: Sequence[bytes]) -> list[bytes]:
+def encode_row_keys(schema: TableSchema, keys: Sequence[bytes]) -> list[bytes]:
     """The row keys of our keys."""
     return _row_keys(schema, pa.array(keys, pa.binary())).to_pylist()
 
