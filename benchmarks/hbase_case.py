@@ -75,9 +75,9 @@ def base_tables(hbase: HBase, workload: Workload) -> Iterator[Base]:
     base = Base(hbase, workload, {name: new_name(name) for name in COLUMNS})
     random = np.random.default_rng(workload.seed)
     try:
+        for table in base.names.values():
+            hbase.create(table)
         with hbase.client() as client:
-            for table in base.names.values():
-                hbase.create(table)
             numbers = np.arange(workload.rows)
             x, y = random.integers(0, workload.x_max, len(numbers)), random.integers(0, Y_MAX, len(numbers))
             hbase.put(client, base.names["r"], hbase.puts(keys_of(numbers), values_of(x, y)))
