@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,11 +87,11 @@ def _counted() -> Iterator[Traffic]:
     """Count what this process asks of Thrift servers."""
     from thriftpy2.transport import TSocket
 
-    traffic, ask, read, write = Traffic(), Connections.ask_once, TSocket.read, TSocket.write
+    traffic, ask, read, write = Traffic(), Connections._ask_once, TSocket.read, TSocket.write
 
-    def counted_ask(self: Connections, request: str, *arguments: object) -> Any:
-        traffic.requests[request] += 1
-        return ask(self, request, *arguments)
+    def counted_ask(self: Connections, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        traffic.requests.update(name for name, *_ in requests)
+        return ask(self, requests)
 
     def counted_read(self: Any, size: int) -> bytes:
         found = read(self, size)
@@ -103,7 +103,7 @@ def _counted() -> Iterator[Traffic]:
         write(self, data)
 
     with (
-        mock.patch.object(Connections, "ask_once", counted_ask),
+        mock.patch.object(Connections, "_ask_once", counted_ask),
         mock.patch.object(TSocket, "read", counted_read),
         mock.patch.object(TSocket, "write", counted_write),
     ):
