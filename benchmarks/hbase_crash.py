@@ -21,7 +21,6 @@ from benchmarks.hbase_case import Base, base_tables, require_views, run, store_o
 from benchmarks.hbase_site import running
 from benchmarks.options import Options
 from benchmarks.views import V1
-from tests.support.services.waiting import wait_until
 
 KILLED = {"region server": "regionserver-2", "pipeline": ""}
 SIZE = 50  # rows in a batch of the writer
@@ -93,7 +92,7 @@ def _part(base: Base, url: str, options: Options, kind: str) -> dict[str, Any]:
         pipeline.end()
         if kind != "pipeline":
             cluster.run(KILLED[kind])
-            wait_until(lambda: len(cluster.running()) == len(cluster.layout.names()), seconds_max=60)
+            cluster.wait_until_serving()
     moments, commits = writer.told["moments"], pipeline.commits
     written = live_run.by_second(moments, [SIZE] * len(moments), began, seconds)
     committed = live_run.by_second(commits.moments, [one / CELLS for one in commits.changes], began, seconds)

@@ -17,7 +17,7 @@ from benchmarks.hbase_case import Base, base_tables, require_views, run, store_o
 from benchmarks.hbase_site import SERVERS, HBase, running
 from benchmarks.hbase_views import HERE, MANAGERS, VIEWS
 from benchmarks.options import Options
-from tests.support.services.waiting import wait_until
+from tests.support.services.waiting import say_nothing, wait_until
 from viewkeeper.client.database import Database
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ def _have_servers(base: Base, count: int) -> None:
     for name in names[:count]:
         cluster.run(name)
     ports = {cluster.layout.port(name) for name in names[:count]}
-    if not wait_until(lambda: _places(base) <= ports, seconds_max=_MOVED_SECONDS_MAX):
+    if not wait_until(
+        lambda: _places(base) <= ports, seconds_max=_MOVED_SECONDS_MAX, state=lambda: "regions move", tell=say_nothing
+    ):
         raise RuntimeError(f"regions are not on {count} servers after {_MOVED_SECONDS_MAX} s")
 
 
