@@ -31,6 +31,7 @@
     │   └── ChangesLost       older than the versions that are kept: scan instead
     └── ProtocolError         the epoch protocol stopped itself before harm was done
         ├── Fenced            a newer epoch or a newer pipeline owns the store
+        │   └── LaterRecord       a record that an epoch reads is of a later one
         ├── LogDiverged       the log is not the one the epoch record refers to
         ├── PositionLost      the log was truncated before what was asked for
         ├── RowsMoved         rows have moved to another node since an epoch was planned; it is planned again
@@ -176,6 +177,21 @@ class ProtocolError(ViewKeeperError):
 
 class Fenced(ProtocolError):
     """A newer epoch or a newer pipeline owns the store."""
+
+
+class LaterRecord(Fenced):
+    """A record that an epoch reads is of a later one; `table`: of the view that it was read for.
+
+    Where that later epoch never was, the record is damaged, and the view that has it is stopped.
+    """
+
+    def __init__(self, epoch: int, table: int | None = None) -> None:
+        super().__init__(f"a record was written by a later epoch than {epoch}")
+        self.epoch = epoch
+        self.table = table
+
+    def __reduce__(self) -> tuple[type[LaterRecord], tuple[int, int | None]]:
+        return LaterRecord, (self.epoch, self.table)
 
 
 class LogDiverged(ProtocolError):

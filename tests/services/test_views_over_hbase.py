@@ -207,7 +207,8 @@ def test_a_deleted_version_uncovers_the_one_below(hbase: Cluster, kind: str) -> 
 def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(hbase: Cluster, tmp_path: Path) -> None:
     clients, types = Clients(hbase, seed=5), hbase.types
     clients.write(200)
-    session = start_local(tmp_path / "failpoints", tmp_path / "warehouse")
+    (failpoints := tmp_path / "failpoints").mkdir()
+    session = start_local(failpoints, tmp_path / "warehouse")
     with connected(url_of(hbase)) as db, db.pipeline(spark=session, view_managers=3) as pipeline:
         pipeline._runner.settings = EngineSettings(small_work_max=0)
         for name in "tu":

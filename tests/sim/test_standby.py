@@ -20,7 +20,7 @@ CASES = ("indexed", "summed", "extremes")
 ROUNDS = tiers.examples(20, deep=100)
 POINTS = ("run.fenced", "apply.written", "partition.write.before_commit", "commit.swapped")
 MORE_POINTS = (
-    "begin.planned",
+    "begin.cut",
     "begin.swapped",
     "apply.computed",
     "partition.write.committed",

@@ -13,6 +13,7 @@ import random
 import resource
 import shutil
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def end_of(path: Path, expected: str) -> str:
         except vk.ViewKeeperError as error:
             told = type(error).__name__
         except BaseException as error:
-            told = f"raw {type(error).__name__}: {error}"[:200]
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            told = f"raw {type(error).__name__} in {Path(last.filename).name}:{last.lineno}: {error}"[:200]
         os.write(writer, told.encode())
         os._exit(0)
     os.close(writer)

@@ -19,6 +19,7 @@ from viewkeeper.cli.output import print_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report
 from viewkeeper.errors import InputError, InvariantBroken
+from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -100,7 +101,7 @@ def _keep_fresh(pipeline: Pipeline) -> None:
     with working("working …"):
         done = pipeline.run_available()
     for epoch in done:
-        words = f"   epoch {epoch.epoch} committed: {epoch.changes:,} changes in {epoch.seconds:.2f} s"
+        words = f"   epoch {epoch.epoch} committed: {counted(epoch.changes, 'change')} in {epoch.seconds:.2f} s"
         print_text(words, style="green")
 
 

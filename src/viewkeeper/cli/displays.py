@@ -16,6 +16,7 @@ from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.jsonlines import print_json
 from viewkeeper.cli.output import console
 from viewkeeper.events import Scaled, StandingBy
+from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.client.status import Lag
@@ -151,7 +152,7 @@ def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
 
 def describe_scaled(change: Scaled) -> str:
     """A line about more or fewer view managers."""
-    return f"{change.view_managers} view managers instead of {change.before}: {change.reason}"
+    return f"{counted(change.view_managers, 'view manager')} instead of {change.before}: {change.reason}"
 
 
 def _standing_by(event: StandingBy) -> str:
@@ -160,8 +161,8 @@ def _standing_by(event: StandingBy) -> str:
 
 def _behind(lag: Lag) -> str:
     if lag.changes:
-        return f"{lag.changes:,} changes behind"
-    return f"{lag.views:,} view{'s' * (lag.views > 1)} to fill" if lag.views else "up to date"
+        return f"{counted(lag.changes, 'change')} behind"
+    return f"{counted(lag.views, 'view')} to fill" if lag.views else "up to date"
 
 
 def _duration(seconds: float) -> str:

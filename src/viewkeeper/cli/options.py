@@ -49,4 +49,7 @@ def read_bounds(text: str) -> tuple[int, int]:
     least, dots, most = text.partition("..")
     if not (least.isdecimal() and (most.isdecimal() if dots else True)):
         raise InputError(f"{text} is not a number of view managers", "as in 2, or 1..4")
-    return int(least), int(most if dots else least)
+    bounds = int(least), int(most if dots else least)
+    if not 1 <= bounds[0] <= bounds[1]:
+        raise InputError(f"{text} is not a number of view managers", "1 or more, and the least first, as in 1..4")
+    return bounds

@@ -23,6 +23,7 @@ from viewkeeper.cli.options import JsonObject, Url
 from viewkeeper.cli.output import print_facts, print_text, size_text, working
 from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.errors import InputError
+from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport, RepairReport
@@ -157,7 +158,8 @@ def print_report(report: CheckReport) -> None:
     if report.ok:
         print_text(f"ok: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="green")
         return
-    print_text(f"not ok: {len(report.findings):,} records are wrong at epoch {report.epoch}", style="red")
+    wrong = counted(len(report.findings), "record") + (" is" if len(report.findings) == 1 else " are")
+    print_text(f"not ok: {wrong} wrong at epoch {report.epoch}", style="red")
     shown = report.findings[:_FINDINGS_SHOWN_MAX]
     rows = [
         (found.view, to_json_text(found.key), found.kind, record_text(found.expected), record_text(found.found))
@@ -170,7 +172,7 @@ def print_report(report: CheckReport) -> None:
 
 def _print_status(found: Status) -> None:
     running = f"running, pid {found.pipeline_pid}" if found.pipeline_pid else "not running"
-    lag = f"{found.lag_changes:,} changes, {found.lag_seconds:.1f} s" if found.lag_changes else "none"
+    lag = f"{counted(found.lag_changes, 'change')}, {found.lag_seconds:.1f} s" if found.lag_changes else "none"
     facts = {
         "store": found.url,
         "pipeline": running,
@@ -214,7 +216,7 @@ def _check_text(view: ViewStatus) -> str:
         told.append(f"{found} at epoch {view.checked.epoch}, {time_text(view.checked.stamp)}{part}")
     if view.repaired is not None:
         done = view.repaired.records + view.repaired.auxiliary
-        told.append(f"{done:,} record{'s' * (done != 1)} repaired by epoch {view.repaired.epoch}")
+        told.append(f"{counted(done, 'record')} repaired by epoch {view.repaired.epoch}")
     return "; ".join(told) or "never"
 
 
@@ -226,13 +228,13 @@ def time_text(stamp: int) -> str:
 def note_of(view: ViewStatus) -> str:
     """What a view's state means, in a few words."""
     if view.state == "lagging":
-        return f"{view.lag_changes:,} changes, {view.lag_seconds:.1f} s"
+        return f"{counted(view.lag_changes, 'change')}, {view.lag_seconds:.1f} s"
     if view.filling is not None:
         rows, total = view.filling
-        return f"filling, {rows:,} of about {total:,} rows"
-    if view.state == "rebuilding":
+        return f"{rows:,} of about {total:,} rows"
+    if view.state == "filling":
         return "to be filled"
     counts = ((view.set_aside.count, "row", "set aside"), (view.degraded.count, "group", "degraded"))
-    told = [f"{count:,} {what}{'s'[: count - 1]} {state}" for count, what, state in counts if count]
+    told = [f"{counted(count, what)} {state}" for count, what, state in counts if count]
     told += [] if view.replacement is None else [view.replacement]
     return "; ".join(told)

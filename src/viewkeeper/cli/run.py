@@ -22,18 +22,25 @@ from viewkeeper.cli.gauge import Gauge
 from viewkeeper.cli.opening import open_database
 from viewkeeper.cli.options import Url, read_bounds
 from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.errors import EpochFailed, SparkLost, StoreBusy, StoreUnavailable
+from viewkeeper.errors import EpochFailed, InputError, SparkLost, StoreBusy, StoreUnavailable
 from viewkeeper.events import Committed, Event, EventSink, StandingBy
+from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
 
 _TICK_SECONDS = 0.2
+_PATIENCE_SECONDS = 10.0
 
 
 Patience = Annotated[
-    float,
-    typer.Option(metavar="SECONDS", min=0, help="For `--standby`: how long one that holds the store may be silent."),
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="For `--standby`: how long one that holds the store may be silent.",
+        show_default="10.0",
+    ),
 ]
 Hang = Annotated[
     float | None,
@@ -55,8 +62,16 @@ class Settings:
     changes_per_epoch: int | None
     until_caught_up: bool
     standby: bool
-    patience: float
+    patience: float | None
     hang: float | None
+
+    def require_sense(self) -> None:
+        """Refuse what would be ignored."""
+        for name, given in (("--patience", self.patience), ("--hang", self.hang)):
+            if given is not None and not self.standby:
+                raise InputError(f"{name} is for a pipeline that stands by", "add --standby")
+        if self.hang == 0:
+            raise InputError("an epoch takes longer than 0 seconds", "allow --hang far more than the longest one takes")
 
 
 class _StopNow(Exception):
@@ -81,7 +96,7 @@ def run(
         bool,
         typer.Option("--standby", help="Wait while another pipeline runs, and take over when it ends or is silent."),
     ] = False,
-    patience: Patience = 10.0,
+    patience: Patience = None,
     hang: Hang = None,
     changes_per_epoch: Annotated[
         int | None,
@@ -99,6 +114,7 @@ def run(
     """
     bounds = read_bounds(view_managers)
     settings = Settings(bounds, take_over, changes_per_epoch, until_caught_up, standby, patience, hang)
+    settings.require_sense()
     database, gauge, stop = open_database(url), Gauge(), threading.Event()
     work = _Work(lambda: _work(database, settings, gauge, stop))
     display = choose_display(as_json=json)
@@ -154,7 +170,7 @@ def _run(database: Database, settings: Settings, gauge: Gauge, stop: threading.E
         changes_per_epoch=settings.changes_per_epoch,
         events=_sink(gauge, settings, stop),
         standby=settings.standby,
-        patience_seconds=settings.patience,
+        patience_seconds=_PATIENCE_SECONDS if settings.patience is None else settings.patience,
         hang_seconds=settings.hang,
     ) as pipeline:
         if settings.until_caught_up:
@@ -194,7 +210,7 @@ def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped
     epoch = database.epoch
     if stopped or not settings.until_caught_up:
         return f"stopped at epoch {epoch}"
-    return f"caught up at epoch {epoch}: {gauge.changes:,} changes in {gauge.seconds:.1f} s"
+    return f"caught up at epoch {epoch}: {counted(gauge.changes, 'change')} in {gauge.seconds:.1f} s"
 
 
 @contextmanager

@@ -109,7 +109,13 @@ def _chosen(database: Connection, names: Sequence[str] | None) -> list[str]:
     if names is not None:
         for view in sharing_records(catalog, names):
             if (trouble := _trouble(view, record)) is not None:
-                raise NotReady(f"view {view.name} is {trouble}", f"viewkeeper rebuild URL {view.name}")
+                is_stopped = why_stopped(view, record) is not None
+                way_out = (
+                    f"viewkeeper rebuild URL {view.name}"
+                    if is_stopped
+                    else "wait until it is: a running pipeline fills views"
+                )
+                raise NotReady(f"view {view.name} is {trouble}", way_out)
         return list(names)
     well = [view.name for view in catalog.views if _trouble(view, record) is None]
     return [name for name in well if all(_trouble(one, record) is None for one in sharing_records(catalog, [name]))]
@@ -140,5 +146,8 @@ def _is_pending(database: Connection, backfill: int) -> bool:
     for twin in twins:
         if (reason := why_stopped(twin, record)) is not None:
             database.change_catalog(lambda catalog: catalog.without_twins({backfill}, record.committed))
-            raise EpochFailed(f"view {twin.name} cannot be filled anew: {reason}", "its records are as they were")
+            way_out = f": viewkeeper rebuild URL {twin.name}" if twin.twin == "repair" else ""
+            raise EpochFailed(
+                f"view {twin.name} cannot be filled anew: {reason}", f"its records are as they were{way_out}"
+            )
     return bool(twins)

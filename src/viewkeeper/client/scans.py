@@ -18,6 +18,7 @@ from viewkeeper.client.conditions import Range, key_ranges
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import Place, decode_places, places_of
+from viewkeeper.model.texts import require_texts
 from viewkeeper.sql.reads import Read
 
 if TYPE_CHECKING:
@@ -74,4 +75,4 @@ def _stored_view(view: ViewDefinition) -> _Stored:
 def _decode(stored: _Stored, places: Sequence[Place], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
     if not places:
         return [pa.array(np.ones(len(keys), bool))]
-    return decode_places(stored.key, stored.row, places, keys, rows)
+    return list(require_texts(decode_places(stored.key, stored.row, places, keys, rows)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from viewkeeper.coordinator.standby import LOOK_SECONDS, Watch
-from viewkeeper.errors import Fenced, PipelineRunning, StoreBusy, StoreError
+from viewkeeper.errors import Fenced, InputError, PipelineRunning, StoreBusy, StoreError
 from viewkeeper.events import EventSink, StandingBy, Waiting
 from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
@@ -30,6 +30,14 @@ class Patience:
 
     seconds: float = PATIENCE_SECONDS
     hang_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0:
+            raise InputError(f"patience_seconds={self.seconds} is no time to wait", "0 or more")
+        if self.hang_seconds is not None and not self.hang_seconds > 0:
+            raise InputError(
+                f"hang_seconds={self.hang_seconds} is no time for an epoch", "far more than the longest one takes"
+            )
 
     def is_over(self, watch: Watch) -> bool:
         hangs = self.hang_seconds is not None and watch.work_seconds >= self.hang_seconds

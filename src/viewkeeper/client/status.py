@@ -14,6 +14,7 @@ from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
 from viewkeeper.model.fills import START
+from viewkeeper.model.wording import counted
 from viewkeeper.ports.nodes import NodeFacts
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _SAMPLED_PARTITIONS = 8
 class ViewStatus:
     """One view: `ready` is the epoch from which on it can be read, None before.
 
-    `state` is one word: "stopped" (neither maintained nor readable), "rebuilding" (being filled, not readable yet),
+    `state` is one word: "stopped" (neither maintained nor readable), "filling" (or to be filled; not readable yet),
     "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait) or "fresh". Epochs are
     atomic over all views, so all lag alike. `bytes`: about how large its records and auxiliary tables are, those shared with
     other views included. `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is no
@@ -150,7 +151,7 @@ def _view_status(
 
 def _state(*, is_stopped: bool, is_ready: bool, has_troubles: bool, lag: int) -> str:
     if is_stopped or not is_ready:
-        return "stopped" if is_stopped else "rebuilding"
+        return "stopped" if is_stopped else "filling"
     return "degraded" if has_troubles else "lagging" if lag else "fresh"
 
 
@@ -192,24 +193,24 @@ def _warnings(lag: int, pid: int | None, waits: str | None, views: tuple[ViewSta
     if waits:
         found.append(f"the pipeline waits: {waits}")
     if lag and pid is None:
-        found.append(f"no pipeline is running: the log grows, {lag} changes wait")
+        found.append(f"no pipeline is running: the log grows, {counted(lag, 'change')} wait{'s' * (lag == 1)}")
     elif lag >= LAG_WARNING_CHANGES:
-        found.append(f"the pipeline is {lag} changes behind: the log grows")
+        found.append(f"the pipeline is {lag:,} changes behind: the log grows")
     waiting = [view.name for view in views if view.ready is None and view.stopped is None]
     if waiting:
         found.append(f"to be filled by the pipeline: {', '.join(waiting)}")
     found += [f"view {view.name} is stopped: {view.stopped}" for view in views if view.stopped]
     found += [
-        f"view {view.name} had {view.checked.findings:,} wrong records at epoch {view.checked.epoch}: repair it"
+        f"view {view.name} had {counted(view.checked.findings, 'wrong record')} at epoch {view.checked.epoch}: repair it"
         for view in views
         if view.checked and view.checked.findings and not (view.repaired and view.repaired.epoch > view.checked.epoch)
     ]
     for view in views:
         if view.set_aside.count:
-            rows = f"{view.set_aside.count:,} row{'s' * (view.set_aside.count > 1)}"
+            rows = counted(view.set_aside.count, "row")
             found.append(f"view {view.name} sets {rows} aside, on which its SQL fails: {_keys(view.set_aside)}")
         if view.degraded.count:
-            groups = f"{view.degraded.count:,} group{'s' * (view.degraded.count > 1)}"
+            groups = counted(view.degraded.count, "group")
             found.append(f"view {view.name} is degraded: a value of {groups} does not fit: {_keys(view.degraded)}")
     return tuple(found)
 

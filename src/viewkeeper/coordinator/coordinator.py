@@ -20,7 +20,16 @@ from viewkeeper.coordinator.scaling import Scaling
 from viewkeeper.coordinator.staging import late_backfills, stage_tables, tables_staged
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
-from viewkeeper.errors import EpochFailed, Fenced, LogDiverged, PositionLost, RowsMoved, StoreError, ViewFailed
+from viewkeeper.errors import (
+    EpochFailed,
+    Fenced,
+    LaterRecord,
+    LogDiverged,
+    PositionLost,
+    RowsMoved,
+    StoreError,
+    ViewFailed,
+)
 from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
@@ -39,6 +48,7 @@ from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
 
 ALL = 1 << 62
+_DAMAGED = "a record is of an epoch that never was: its bytes were changed"
 _FILL_ANEW = "viewkeeper rebuild URL VIEW… gives up what is lost, and fills all views anew from their tables"
 
 
@@ -246,6 +256,10 @@ class Coordinator:
             counts = self._runner.run(plan, epoch)
         except EpochFailed as error:
             return steps.RunFailed(epoch, error, self._size(epoch))
+        except LaterRecord as error:
+            if error.table is None or self.require_ownership().inflight != epoch:
+                raise
+            return steps.RunFailed(epoch, ViewFailed(error.table, _DAMAGED), self._size(epoch))
         except PositionLost as error:
             if self.require_ownership().inflight == epoch:  # otherwise it is over, and so is what it asked for
                 raise PositionLost(f"epoch {epoch.epoch} is in flight, but {error.fact}", _FILL_ANEW) from error

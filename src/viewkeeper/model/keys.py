@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 
 from viewkeeper.model.schema import Column
+from viewkeeper.model.texts import text_of
 from viewkeeper.model.values import Stored
 
 ABSENT, PRESENT = b"\x00", b"\x01"
@@ -91,7 +92,7 @@ def _decode_part(kind: str, key: bytes, at: int) -> tuple[Stored, int]:
     if kind in ("STRING", "BINARY"):
         end = find_terminator(key, at)
         body = key[at:end].replace(ESCAPE, b"\x00")
-        return body.decode() if kind == "STRING" else body, end + 2
+        return text_of(body) if kind == "STRING" else body, end + 2
     if kind == "DOUBLE":
         (bits,) = _BITS.unpack_from(key, at)
         bits = bits & ~_SIGN if bits & _SIGN else bits ^ 0xFFFFFFFFFFFFFFFF

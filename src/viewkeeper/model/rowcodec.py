@@ -19,6 +19,7 @@ from functools import lru_cache
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.compactrows import MARK, piece_of
 from viewkeeper.model.schema import Column
+from viewkeeper.model.texts import text_of
 from viewkeeper.model.values import Stored
 
 _FORMATS = {"BOOLEAN": "?", "INT": "i", "DATE": "i", "BIGINT": "q", "TIMESTAMP": "q", "DOUBLE": "d"}
@@ -158,7 +159,7 @@ def _decode_segment(columns: tuple[Column, ...], row: bytes, at: int) -> tuple[l
     body_at = start = at + layout.head_size
     for i, end in zip(layout.varying, head[2 + fixed_count :], strict=True):
         body = row[start : body_at + end]
-        values[i] = body.decode() if columns[i].type.kind == "STRING" else body
+        values[i] = text_of(body) if columns[i].type.kind == "STRING" else body
         start = body_at + end
     if any(head[1]):
         bits = int.from_bytes(head[1], "little")

@@ -2,7 +2,8 @@
 
 In: the table of a view and a block of its work. Out: ViewFailed in place of the block's error, EpochTooLarge where an
 Arrow array cannot hold the data. Always: what the view did not cause (a newer epoch, the store, the machine's memory)
-passes unchanged. The reason holds no value of a row: it goes into the epoch record, and from there into every status.
+passes; a record of a newer epoch passes with its table. The reason holds no value of a row: it goes into the epoch record,
+and from there into every status.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from viewkeeper.codegen.causes import cause_of
-from viewkeeper.errors import EpochTooLarge, InvariantBroken, ViewFailed
+from viewkeeper.errors import EpochTooLarge, InvariantBroken, LaterRecord, ViewFailed
 
 # ArrowInvalid is a ValueError; ArrowMemoryError is a MemoryError, for which no view is to blame.
 _ITS_OWN = (InvariantBroken, duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError)
@@ -26,6 +27,8 @@ def blamed(table: int) -> Iterator[None]:
     """The block works for the view with that table."""
     try:
         yield
+    except LaterRecord as error:
+        raise LaterRecord(error.epoch, table) from error
     except duckdb.OutOfMemoryException:
         raise
     except (pa.ArrowCapacityError, OSError, *_ITS_OWN) as error:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.errors import Fenced
+from viewkeeper.errors import LaterRecord
 from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join
 
 _VERSION = struct.Struct("<QI")
@@ -65,7 +65,7 @@ def rows_before(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> tuple
     whole = Ragged.from_arrow(chains)
     last = int(_first_epochs(whole).max(initial=0))
     if last > epoch:
-        raise Fenced(f"a record was written by a later epoch than {epoch}")
+        raise LaterRecord(epoch)
     rows = _cut_rows(whole, *_find(whole, epoch - 1, aborted))
     applied = np.zeros(len(whole), bool)
     if last < epoch:

@@ -174,7 +174,7 @@ def test_rebuild_fills_a_view_anew_and_tells_which(run: Run, fresh_shop: str) ->
 
 def test_status_has_a_word_for_each_view(run: Run, shop: str) -> None:
     (line,) = [line.split() for line in run("status", shop).stdout.splitlines() if line.startswith("revenue")]
-    assert line[:3] == ["revenue", "AGGREGATE", "rebuilding"] and line[-3:] == ["to", "be", "filled"]
+    assert line[:3] == ["revenue", "AGGREGATE", "filling"] and line[-3:] == ["to", "be", "filled"]
     run("rebuild", shop, "revenue")
     (line,) = [line.split() for line in run("status", shop).stdout.splitlines() if line.startswith("revenue")]
     assert line[:3] == ["revenue", "AGGREGATE", "fresh"] and line[-1] == "never"

@@ -98,6 +98,28 @@ def test_until_caught_up_ends_by_itself(run: Run, shop: str, starting: Callable)
     assert run("get", shop, "revenue", "eu").exit_code == 0
 
 
+@pytest.mark.parametrize("given", [("--patience", "5"), ("--hang", "60")])
+def test_what_is_for_a_standby_is_refused_without_one(run: Run, shop: str, given: tuple[str, str]) -> None:
+    told = run("run", shop, *given)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr == f"error: {given[0]} is for a pipeline that stands by\nhint: add --standby\n"
+
+
+def test_an_epoch_is_given_some_time(run: Run, shop: str) -> None:
+    told = run("run", shop, "--standby", "--hang", "0")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith("error: an epoch takes longer than 0 seconds\n")
+
+
+def test_one_change_is_a_change(run: Run, fresh_shop: str, starting: Callable) -> None:
+    run("put", fresh_shop, "orders", "p1", "amount=1")
+    status = run("status", fresh_shop).stdout
+    assert "no pipeline is running: the log grows, 1 change waits" in status and " 1 change, " in status
+    starting(nothing)
+    last = run("run", fresh_shop, "--until-caught-up").stdout.splitlines()[-1]
+    assert last.startswith("caught up at epoch 2: 1 change in ")
+
+
 def put_three_rows(run: Run, url: str) -> None:
     for number in range(3):
         run("put", url, "orders", f"p{number}", "amount=1")

@@ -78,8 +78,12 @@ def test_a_running_pipeline_is_told_how_many_managers_to_have(run: Run, shop: st
     assert alone.exit_code == 2 and "no pipeline of this store is running" in alone.stderr
 
 
-@pytest.mark.parametrize("text", ["", "x", "1..", "..3", "0", "3..1", "1.5", "-2"])
-def test_what_is_no_number_of_managers_is_refused(run: Run, shop: str, text: str) -> None:
-    for command in (("scale", shop, "--", text), ("run", shop, f"--view-managers={text}")):
-        told = run(*command)
-        assert told.exit_code == 2 and "number of" in told.stderr
+@pytest.mark.parametrize("wrong", ["", "x", "1..", "..3", "0", "0..3", "4..1", "1.5", "-2"])
+def test_what_is_no_number_of_view_managers_is_told_in_words_of_the_command_line(
+    run: Run, shop: str, wrong: str
+) -> None:
+    for told in (run("scale", shop, "--", wrong), run("run", shop, f"--view-managers={wrong}")):
+        assert told.exit_code == 2
+        fact, hint = told.stderr.splitlines()
+        assert fact == f"error: {wrong} is not a number of view managers"
+        assert hint.endswith("1..4")

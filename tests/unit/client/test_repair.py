@@ -26,7 +26,7 @@ from viewkeeper.check.report import RepairReport
 from viewkeeper.client import checking, repairing
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.versions import versions_of
+from viewkeeper.stores.versions import chain_of, versions_of
 
 SHAPES = BELOW | TEXTS | {
     "ends": "SELECT g, MIN(x) AS lo, MAX(f) AS hi, COUNT(DISTINCT x) AS n, SUM(DISTINCT f) AS s FROM t GROUP BY g",
@@ -298,7 +298,7 @@ def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk
     with vk.connect(db.url) as again:
         sums, plain, _ = again.status().views
     assert (sums.checked.epoch, sums.checked.findings, plain.checked) == (db.epoch, 1, None)
-    assert f"view sums had 1 wrong records at epoch {db.epoch}: repair it" in db.status().warnings
+    assert f"view sums had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
     epoch = repair(db, "sums").epoch
     sums = db.status().views[0]
     assert (sums.checked.findings, sums.repaired.epoch, sums.repaired.records) == (0, epoch, 1)
@@ -308,12 +308,40 @@ def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk
     assert (db.status().views[0].checked, db.status().views[0].repaired) == (None, None)
 
 
+def test_a_record_of_an_epoch_that_never_was_stops_its_view_alone_and_rebuild_is_the_way_out(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    key = view_keys(db, "plain")[0]
+    change_record(db, "plain", key, chain_of([(1 << 40, b"no row at all")]))
+    with pytest.raises(vk.EpochFailed, match="its bytes were changed") as told:
+        repair(db, "plain")
+    assert told.value.hint == "its records are as they were: viewkeeper rebuild URL plain"
+    db.table("t").put(key[0], {"g": "new", "x": 1})
+    keep_up(db)
+    views = {view.name: view for view in db.status().views}
+    assert (views["plain"].state, views["sums"].state) == ("stopped", "fresh")
+    assert "its bytes were changed" in views["plain"].stopped
+    assert db.view("sums").get("new") is not None
+    assert db.rebuild("plain") == ("plain",)
+    assert checking.check_views(db, None, "no Spark at all").ok
+
+
+def test_a_view_that_is_not_filled_is_not_repaired_and_the_error_says_what_fills_it(db: vk.Database) -> None:
+    create(db, "sums")
+    live(db, 50)
+    db.execute(f"CREATE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
+    with pytest.raises(vk.NotReady) as told:
+        db.repair(["plain"])
+    assert told.value.fact == "view plain is not filled yet"
+    assert told.value.hint == "wait until it is: a running pipeline fills views"
+
+
 def test_status_has_a_word_for_each_view(db: vk.Database) -> None:
     create(db, "sums", "fallible")
     live(db, 50)
     states = [view.state for view in db.status().views]
     db.execute(f"CREATE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
-    assert (states[0], db.status().views[-1].state) == ("fresh", "rebuilding")
+    assert (states[0], db.status().views[-1].state) == ("fresh", "filling")
     keep_up(db)
     db.table("t").put("bad", {"x": 3})
     sums = db.status().views[0]

@@ -124,6 +124,12 @@ def test_one_that_gets_on_is_not_taken_over_however_long_it_is_busy(db: vk.Datab
         claim(db, dict.fromkeys(BEATS, next_epoch), hang_seconds=5)
 
 
+@pytest.mark.parametrize("given", [(10, 0), (10, -1), (-1, None), (float("nan"), None), (10, float("nan"))])
+def test_a_patience_that_means_nothing_is_refused(given: tuple[float, float | None]) -> None:
+    with pytest.raises(vk.InputError, match="seconds"):
+        Patience(*given)
+
+
 def test_one_that_has_nothing_to_do_does_not_hang(db: vk.Database) -> None:
     first = db.store.claim(take_over=False)
     with pytest.raises(Enough):

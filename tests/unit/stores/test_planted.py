@@ -11,7 +11,7 @@ import lmdb
 import pytest
 
 import viewkeeper as vk
-from tests.support.planting import change_record, view_keys
+from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import keep_up
 from viewkeeper.errors import InvariantBroken
 
@@ -86,6 +86,16 @@ def test_json_of_another_shape_is_damage_too(path: Path, key: bytes, planted: st
         use(path)
 
 
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+def test_an_identity_that_is_none_is_damage(path: Path, planted: bytes) -> None:
+    environment = lmdb.open(str(path / "partition-0"), map_size=1 << 30, max_dbs=8)
+    with environment.begin(write=True) as transaction:
+        transaction.put(b"identity", planted)
+    environment.close()
+    with pytest.raises(vk.CorruptStore):
+        use(path)
+
+
 def test_a_pickle_in_a_view_is_not_run(path: Path) -> None:
     """It may not be noticed: records have no checksum (docs/decisions/0018); `check` finds the record wrong or missing."""
     mark = path.parent / "it ran"
@@ -109,3 +119,23 @@ def test_a_pickle_in_a_description_is_damage_and_is_not_run(path: Path, name: st
     with pytest.raises(vk.StoreError):
         use(path) if name == "store.json" else vk.restore(place, f"embedded:{path.parent / 'r'}")
     assert not mark.exists()
+
+
+def test_a_text_that_is_no_text_is_damage_however_it_is_read(path: Path) -> None:
+    with vk.connect(f"embedded:{path}?sync=off") as db:
+        db.execute("CREATE MATERIALIZED VIEW texts AS SELECT k, v FROM t")
+        db.table("t").put(1, {"v": "abcdef"})
+        keep_up(db)
+        change_record(db, "texts", (1,), chain_of(db, "texts", (1,)).replace(b"abcdef", b"ab\xe1def"))
+        view = db.view("texts")
+        reads = (
+            lambda: view.get(1),
+            lambda: list(view.scan()),
+            view.to_arrow,
+            view.to_pandas,
+            lambda: list(view.batches()),
+            lambda: db.execute("SELECT UPPER(v) FROM texts").rows,
+        )
+        for read in reads:
+            with pytest.raises(vk.CorruptStore, match="no UTF-8"):
+                read()

@@ -66,9 +66,10 @@ class WalReader:
 
     def last_entries(self) -> Positions:
         """Where the last whole entry of every stream ends."""
-        found = {stream: files[-1].first for stream, files in self.folder.files().items()}
-        for stream in found:
-            for outline in self.outline(stream, found[stream]):
+        found: Positions = {}
+        for stream, files in self.folder.files().items():
+            found[stream] = files[-1].first
+            for outline in self.outline(stream, found[stream], files):
                 found[stream] = outline.position
         return found
 
@@ -85,13 +86,15 @@ class WalReader:
         if stop is not None and reached < stop:
             raise StoreUnavailable(f"the WAL of {stream} cannot be read up to {stop}: it ends at {reached}")
 
-    def outline(self, stream: Stream, start: Position) -> Iterator[Outline]:
-        """What is there after `start`, without the cells."""
-        for piece in self._pieces(stream, start, None):
+    def outline(self, stream: Stream, start: Position, files: list[WalFile] | None = None) -> Iterator[Outline]:
+        """What is there after `start`, without the cells. `files`: the stream's, if somebody has just listed them."""
+        for piece in self._pieces(stream, start, None, files):
             yield Outline(piece.start, piece.entries, *piece.outline(), piece.position)
 
-    def _pieces(self, stream: Stream, start: Position, stop: Position | None) -> Iterator[_Piece]:
-        files = self.folder.files().get(stream, [])
+    def _pieces(
+        self, stream: Stream, start: Position, stop: Position | None, files: list[WalFile] | None = None
+    ) -> Iterator[_Piece]:
+        files = self.folder.files().get(stream, []) if files is None else files
         index, offset = locate(files, start, stream)
         while index < len(files):
             reading = _Reading(self, files[index], offset)

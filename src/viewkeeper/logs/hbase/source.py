@@ -140,8 +140,9 @@ class WalLog:
         if lost:
             raise PositionLost(f"the WAL of {min(lost)} is gone, and was not read to its end", RETENTION)
         done = {stream: at for stream, at in start.items() if there.get(stream) == at and stream not in known}
-        if done and (ended := {stream: at for stream, at in done.items() if stream in self.folder.ended()}):
-            self._facts.end(ended)
+        ended = self.folder.ended() if done else set()
+        if gone := {stream: at for stream, at in done.items() if stream in ended}:
+            self._facts.end(gone)
 
     def _uncover_all(self, tails: Sequence[Tail]) -> None:
         mapped = self._mapped()
@@ -177,7 +178,7 @@ class WalLog:
         for _ in range(_LOOKS_MAX):
             stamp, streams = self._now(), self.folder.files()
             self._tails = {stream: self._tail(reader, stream, start.get(stream, Position(0))) for stream in streams}
-            found = [(tail, *tail.look(_ENTRIES_MAX)) for tail in self._tails.values()]
+            found = [(tail, *tail.look(_ENTRIES_MAX, streams[tail.stream])) for tail in self._tails.values()]
             if not any(opened for _, _, opened in found):
                 break
         else:

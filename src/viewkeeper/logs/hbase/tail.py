@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from viewkeeper.logs.hbase.entries import Entries
+from viewkeeper.logs.hbase.files import WalFile
 from viewkeeper.logs.hbase.markers import Marker
 from viewkeeper.logs.hbase.reader import Outline, WalReader
 from viewkeeper.model.positions import Position, Stream
@@ -39,10 +40,13 @@ class Tail:
     def at(reader: WalReader, stream: Stream, start: Position) -> Tail:
         return Tail(reader, stream, start, start)
 
-    def look(self, entries_max: int) -> tuple[bool, int]:
-        """Look on, until about so many entries are known; whether that was all there is, and how many regions opened."""
+    def look(self, entries_max: int, files: list[WalFile] | None = None) -> tuple[bool, int]:
+        """Look on, until about so many entries are known; whether that was all there is, and how many regions opened.
+
+        `files`: the stream's, if somebody has just listed them.
+        """
         found, count, opened = [self.entries], len(self.entries), 0
-        for outline in self.reader.outline(self.stream, self.end):
+        for outline in self.reader.outline(self.stream, self.end, files):
             if count >= entries_max:
                 break
             self.end = outline.position

@@ -15,6 +15,7 @@ from pathlib import Path
 import lmdb
 
 from viewkeeper.errors import CorruptStore
+from viewkeeper.model.plain import reading
 
 DATABASES_MAX = 8
 READERS_MAX = 1024
@@ -41,10 +42,11 @@ class Part:
     def require_identity(self, path: Path, found: bytes | None) -> None:
         """Raise CorruptStore unless the identity found in the environment is this part's."""
         if found != self.identity:
-            told, wanted = json.loads(found or b"{}"), json.loads(self.identity)
-            wrong = [
-                f"{name} {told.get(name)}, not {value}" for name, value in wanted.items() if told.get(name) != value
-            ]
+            with reading(f"identity in {path.name}"):
+                told, wanted = json.loads(found or b"{}"), json.loads(self.identity)
+                wrong = [
+                    f"{name} {told.get(name)}, not {value}" for name, value in wanted.items() if told.get(name) != value
+                ]
             raise CorruptStore(
                 f"{path} does not belong to this store, or store.json was changed: it says {'; '.join(wrong)}",
                 "restore the whole store from a backup, not a part of it",

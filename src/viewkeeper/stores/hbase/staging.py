@@ -1,15 +1,15 @@
 """Staging: copies the rows that a user's table has already to a staged stream, part by part.
 
-In: a mapped table. Out: chunks of cells with the timestamps they have in the base. Always: a scan of the base cannot be
-repeated with the same answer, so an epoch never reads it, but what was staged; whoever goes on starts after the last row that
-was staged. Writes that come meanwhile are in the log: δ merges both, in any order. The cells have no place in the log's
-order, and count as older than any of it with their timestamp.
+In: a mapped table. Out: chunks of cells, deletes among them, with the timestamps they have in the base. Always: a scan of
+the base cannot be repeated with the same answer, so an epoch never reads it, but what was staged; whoever goes on starts
+after the last row that was staged. Writes that come meanwhile are in the log: δ merges both, in any order. The cells have
+no place in the log's order, and count as older than any of it with their timestamp.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.logs.hbase.cells import DELETE_VERSION
+from viewkeeper.logs.hbase.cells import DELETE_FAMILY, DELETE_FAMILY_VERSION, DELETE_VERSION
+from viewkeeper.logs.hbase.cells import PUT as CELL_PUT
 from viewkeeper.logs.hbase.mapped import order_after
-from viewkeeper.model.cellrows import PUT, READ, READ_NONE
+from viewkeeper.model.cellrows import HIDE, PUT, READ, READ_NONE
 from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.log import CELLS_SCHEMA
+from viewkeeper.stores.hbase.cells import VERSIONS_MAX
 from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.metarow import LOG, MetaRows
 from viewkeeper.stores.hbase.staged import AGAIN, StagedLog
@@ -126,25 +128,59 @@ class Staging:
 
 
 def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:
-    """The mapped cells of rows as they were read, as writes."""
-    numbers = {(cell.family.encode(), cell.qualifier.encode()): n for n, cell in enumerate(foreign_of(table).cells)}
-    found = [
-        (result.row, numbers[cell.family, cell.qualifier], cell.timestamp, cell.value)
-        for result in results
-        for cell in result.columnValues
-    ]
-    rows, columns, stamps, values = zip(*found, strict=True) if found else ((), (), (), ())
+    """What raw rows say of mapped columns, as writes: of each the newest value that no delete of its version takes away, and
+    up to which timestamp values are hidden."""
+    cells = foreign_of(table).cells
+    numbers = {(cell.family.encode(), cell.qualifier.encode()): number for number, cell in enumerate(cells)}
+    families = {family: [n for (one, _), n in numbers.items() if one == family] for family, _ in numbers}
+    found = [write for result in results for write in _writes(result, numbers, families)]
+    rows, columns, kinds, stamps, values = zip(*found, strict=True) if found else ((), (), (), (), ())
     keys, wrong = decode_row_keys(table, pa.array(rows, pa.binary()))
-    zeros = np.zeros(len(found), np.int64)
+    nothing = pa.array(np.full(len(found), _BEFORE_ALL))
     arrays = [
-        *(pa.array(zeros), keys, pa.array(columns, pa.int32()), pa.array(zeros.astype(np.int8) + PUT)),
-        *(pa.array(stamps, pa.int64()), pa.array(zeros + _BEFORE_ALL), pa.array(values, pa.binary())),
+        *(nothing, keys, pa.array(columns, pa.int32()), pa.array(kinds, pa.int8())),
+        *(pa.array(stamps, pa.int64()), nothing, pa.array(values, pa.binary())),
     ]
     return pa.table(arrays, schema=CELLS_SCHEMA).filter(pa.array(~wrong))
 
 
+def _writes(
+    result: Any, numbers: Mapping[tuple[bytes, bytes], int], families: Mapping[bytes, Sequence[int]]
+) -> Iterator[tuple[bytes, int, int, int, bytes | None]]:
+    """Of one row: (row key, column, kind, stamp, value). HBase returns the newest cell of a column first."""
+    puts: dict[int, list[tuple[int, bytes]]] = {}
+    hidden: dict[int, int] = {}
+    gone: set[tuple[int, int]] = set()  # column and timestamp of a deleted version
+    for cell in result.columnValues:
+        own = numbers.get((cell.family, cell.qualifier))
+        if cell.type in (DELETE_FAMILY, DELETE_FAMILY_VERSION):
+            columns = families[cell.family]
+        else:
+            columns = [] if own is None else [own]
+        for column in columns:
+            if cell.type == CELL_PUT:
+                puts.setdefault(column, []).append((cell.timestamp, cell.value))
+            elif cell.type in (DELETE_VERSION, DELETE_FAMILY_VERSION):
+                gone.add((column, cell.timestamp))
+            else:
+                hidden[column] = max(hidden.get(column, 0), cell.timestamp)
+    for column, stamp in hidden.items():
+        yield result.row, column, HIDE, stamp, None
+    for column, versions in puts.items():
+        there = next((one for one in versions if (column, one[0]) not in gone), None)
+        if there is not None:
+            yield result.row, column, PUT, *there
+
+
 def _scan(table: TableSchema, start: bytes, stop: bytes) -> Any:
-    columns = [thrift().TColumn(cell.family.encode(), cell.qualifier.encode()) for cell in foreign_of(table).cells]
+    """A raw scan, which also returns deletes: they hide what is written later with an older timestamp."""
+    families = sorted({cell.family.encode() for cell in foreign_of(table).cells})
     return thrift().TScan(
-        startRow=start, stopRow=stop or None, columns=columns, caching=_CHUNK_ROWS, limit=_CHUNK_ROWS, maxVersions=1
+        startRow=start,
+        stopRow=stop or None,
+        columns=[thrift().TColumn(family) for family in families],
+        caching=_CHUNK_ROWS,
+        limit=_CHUNK_ROWS,
+        maxVersions=VERSIONS_MAX,
+        attributes={b"_raw_": b"\xff"},
     )

@@ -11,7 +11,7 @@ from threading import RLock
 
 import pyarrow as pa
 
-from viewkeeper.errors import Fenced
+from viewkeeper.errors import Fenced, LaterRecord
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
@@ -129,7 +129,7 @@ class Partition:
     def row_before(self, chain: bytes, epoch: Inflight) -> bytes | None:
         """The row of a record as of the epoch before; raises Fenced when a later one wrote it."""
         if newest_epoch(chain) > epoch.epoch:
-            raise Fenced(f"a record was written by a later epoch than {epoch.epoch}")
+            raise LaterRecord(epoch.epoch)
         return version_at(chain, epoch.epoch - 1, epoch.aborted)
 
     def rows_before(self, chains: pa.Array, epoch: Inflight) -> pa.Array:
