@@ -44,6 +44,13 @@ QUESTIONS = {
     "manager_skew": "how uneven is the work of managers when most changes are under one first key part?",
     "node_changes": "a node added and removed under load: writes, lag, and is any row lost or out of order?",
     "idle_cost": "what does a pipeline use that has nothing to do?",
+    "hbase_speed": "over HBase: how much faster is an epoch than the papers' per-operation algorithm?",
+    "hbase_views": "over HBase: changes per second by view and view managers (paper 1, figures 6 to 8)",
+    "hbase_reads": "over HBase: a count by scan and from a view, by the table's size (figure 9)",
+    "hbase_scale": "over HBase: region servers, skew and many views (figures 10, 11 and 13)",
+    "hbase_writes": "over HBase: base writes with maintenance and without (figure 12)",
+    "hbase_crash": "over HBase: a region server, and the pipeline, killed under load (figure 14)",
+    "hbase_costs": "over HBase: CPU, requests and bytes for a change; what nothing costs; how fast logs are read",
 }
 
 
@@ -115,6 +122,10 @@ def _parser() -> argparse.ArgumentParser:
     sizes.add_argument("--backlogs", type=int, nargs=2, default=full.backlogs, metavar="N", help="of memory")
     sizes.add_argument("--sizes", type=int, nargs="+", default=full.sizes, metavar="N", help="of join_growth, in rows")
     sizes.add_argument("--matches", type=int, nargs="+", default=full.matches, metavar="N", help="of join_memory")
+    sizes.add_argument("--hbase-counts", type=int, nargs="+", default=full.hbase_counts, metavar="N", help="of views")
+    sizes.add_argument(
+        "--hbase-sizes", type=int, nargs="+", default=full.hbase_sizes, metavar="N", help="of hbase_reads"
+    )
     sizes.add_argument(
         "--counts", type=int, nargs="+", default=full.counts, metavar="N", help="of views, in dashboards"
     )
@@ -150,6 +161,14 @@ _SIZES = {
     "kill_seconds": "from kill to kill, in manager_kills",
     "rate": "changes that node_changes writes in a second, at most",
     "seconds": "of idle_cost, and of each part of put_latency",
+    "hbase_rows": "of the base table in HBase",
+    "hbase_changes": "of each turn over HBase",
+    "hbase_gets": "of hbase_reads",
+    "hbase_writes": "rows put in each turn of hbase_writes",
+    "hbase_turns": "of hbase_writes, with and without",
+    "hbase_rate": "rows that hbase_crash writes in a second",
+    "hbase_crash_seconds": "of each part of hbase_crash",
+    "hbase_operations": "of the papers' algorithm, in each turn",
 }
 
 

@@ -44,7 +44,21 @@ class Options:
     kill_seconds: float = 10.0
     rate: float = 10_000.0
     hot_share: float = 0.8
+    hbase_rows: int = 20_000
+    hbase_changes: int = 10_000
+    hbase_counts: tuple[int, ...] = (1, 2, 5, 10, 20)
+    hbase_sizes: tuple[int, ...] = (5_000, 50_000, 200_000)
+    hbase_gets: int = 1_000
+    hbase_writes: int = 20_000
+    hbase_turns: int = 4
+    hbase_rate: int = 500
+    hbase_crash_seconds: int = 60
+    hbase_operations: int = 1_500
     quick: bool = False
+
+    def hbase_workload(self, distribution: str = "uniform") -> Workload:
+        """Changes without end, as good as: each turn takes as many as it needs."""
+        return Workload(self.hbase_rows, 2_000_000, self.seed, distribution, x_max=1_000)
 
     def workload(self, distribution: str = "uniform") -> Workload:
         return Workload(self.rows, self.changes, self.seed, distribution)
@@ -75,5 +89,15 @@ class Options:
             part_seconds=3.0,
             kill_seconds=1.5,
             rate=min(self.rate, 2_000.0),
+            hbase_rows=2_000,
+            hbase_changes=2_000,
+            hbase_counts=(1, 3),
+            hbase_sizes=(500, 2_000),
+            hbase_gets=50,
+            hbase_writes=2_000,
+            hbase_turns=2,
+            hbase_rate=200,
+            hbase_crash_seconds=9,
+            hbase_operations=100,
             quick=True,
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import timelines
+from benchmarks import hbase_plots, timelines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -323,4 +323,10 @@ _DRAWINGS: dict[str, Callable[[Mapping], Figure]] = {
     "manager_scaling": lambda figures: timelines.manager_scaling(figures, _new),
     "manager_skew": _manager_skew,
     "node_changes": lambda figures: timelines.node_changes(figures, _new),
+    "hbase_views": lambda figures: hbase_plots.views(figures, _new),
+    "hbase_scale": lambda figures: hbase_plots.scale(figures, _new),
+    "hbase_reads": lambda figures: hbase_plots.reads(figures, _new),
+    "hbase_writes": lambda figures: hbase_plots.writes(figures, _new),
+    "hbase_crash": lambda figures: hbase_plots.crash(figures, _new),
+    "hbase_speed": lambda figures: hbase_plots.speed(figures, _new),
 }

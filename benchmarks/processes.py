@@ -47,6 +47,11 @@ def cpu_seconds() -> CpuSeconds:
     return CpuSeconds(python, jvm)
 
 
+def cpu_of(pid: int) -> float:
+    """What a process alone has used so far; nothing of one that has ended."""
+    return _read_stats().get(pid, ("", 0, 0.0))[2]
+
+
 def memory_of(root: int) -> dict[str, dict[str, float]]:
     """MiB of `root` (the driver), of its JVM and of its Python workers, by measure and kind, as of now."""
     stats = _read_stats()

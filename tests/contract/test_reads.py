@@ -60,6 +60,18 @@ def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_aborted(subject
         held.close()
 
 
+def test_a_look_at_a_record_and_the_horizon_tells_its_committed_version_or_nothing(subject: Subject) -> None:
+    keys = (b"a", b"b", b"c", b"d")
+    for epoch, rows in ((1, {b"a": b"1", b"b": b"1"}), (2, {b"a": b"2", b"b": None, b"c": b"2"}), (3, {b"a": b"3"})):
+        subject.begin(at(epoch))
+        apply(subject, at(epoch), rows)
+        horizon = subject.store.read_horizon()
+        for key in keys:
+            found = subject.store.get_committed(0, VIEW, key)
+            moment = Moment(horizon.committed, horizon.aborted, horizon)
+            assert found in (None, (subject.store.get_record(0, VIEW, key, moment), horizon))
+
+
 def test_batches_give_span_after_span_what_scans_give(subject: Subject) -> None:
     rows = {b"%04d" % number: b"%d" % number for number in range(2_500)}
     for partition in range(2):

@@ -75,6 +75,24 @@ def test_hbases_own_tools_show_the_columns_of_a_view(store: HBaseStore) -> None:
     assert store.get_record(0, table, oslo, Moment(1, (), store.read_horizon())) == rows[oslo]
 
 
+def test_one_look_tells_a_committed_record_and_none_that_may_change(store: HBaseStore) -> None:
+    catalog, view, rows = a_view()
+    table, subject, key = view.node.table, Subject(store), min(rows)
+    assert store.swap_catalog(0, catalog)
+    subject.begin(at(1))
+    write(store, table, rows, at(1))
+    assert store.get_committed(0, table, key) is None  # epoch 1 is not committed
+
+    subject.begin(at(2))
+    assert store.get_committed(0, table, key) == (rows[key], store.read_horizon())
+    write(store, table, {key: None}, at(2))
+    assert store.get_committed(0, table, key) is None
+
+    subject.begin(at(3))
+    assert store.get_committed(0, table, key) == (None, store.read_horizon())
+    assert store.get_committed(0, table, b"nobody") is None
+
+
 def test_a_record_that_is_gone_shows_nothing_of_its_past(store: HBaseStore) -> None:
     catalog, view, rows = a_view()
     table = view.node.table

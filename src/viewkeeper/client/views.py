@@ -58,17 +58,39 @@ class View:
         self, *key: object, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS
     ) -> dict[str, object] | None:
         """The record under a key; None when there is none."""
+        if not self._held and (self._mode if read is None else read) == SNAPSHOT and (found := self._committed(key)):
+            return found[0]
         while True:
             moment, definition = self._look(read, timeout)
-            node = definition.node
-            encoded = key_bytes(_label(definition), node.key, key)
+            partition, encoded = self._place(definition, key)
             if self._is_unfilled(definition, moment):
                 return self._unfilled(definition, encoded)
-            first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
-            partition = self._database.store.partition_of(first)
-            row = self._row(partition, node.table, encoded, moment)
+            row = self._row(partition, definition.node.table, encoded, moment)
             if self._held or self._still(moment):
                 return None if row is None else record_of(definition, encoded, row)
+
+    def _place(self, definition: ViewDefinition, key: Sequence[object]) -> tuple[int, bytes]:
+        """The partition and the bytes of a key."""
+        node = definition.node
+        encoded = key_bytes(_label(definition), node.key, key)
+        first = encoded[: part_end(node.key[0], encoded)] if node.key else b""
+        return self._database.store.partition_of(first), encoded
+
+    def _committed(self, key: Sequence[object]) -> tuple[dict[str, object] | None] | None:
+        """The record by one look at the store, if that tells it and the view is defined as it was; None if not."""
+        definition = self._definition
+        try:
+            partition, encoded = self._place(definition, key)
+        except InputError:  # by a definition that may be another by now
+            return None
+        found = self._database.store.get_committed(partition, definition.node.table, encoded)
+        if found is None:
+            return None
+        row, horizon = found
+        is_same = self._database.view_as_of(definition, horizon.catalog_version) == definition
+        if not is_same or self._is_unfilled(definition, Moment(horizon.committed, horizon.aborted, horizon)):
+            return None
+        return (None if row is None else record_of(definition, encoded, row),)
 
     def scan(
         self,

@@ -28,8 +28,8 @@ NEVER = np.iinfo(np.int64).min
 class CellRows:
     """What some writes say of rows: for each row and column the newest put, and up to which stamp puts are hidden.
 
-    Of two puts with one stamp the one with the greater `order` is newer: the sequence number of the store's log. Those with
-    an order below `read` do not count.
+    Of two puts with one stamp the one with the greater `order` is newer: its place in the store's log. Those with an order
+    below `read` do not count.
     """
 
     values: tuple[pa.Array, ...]  # one for each column, NULL where there is no put

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import Moment, Step
 from viewkeeper.model.writes import Image
 
@@ -49,6 +50,13 @@ class Reads(Protocol):
 
     def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
         """The row of one record as of a moment."""
+        ...
+
+    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
+        """The row of one record as of the horizon, and the horizon, in one look; None where that does not tell it.
+
+        For stores whose requests take long: whoever gets None reads as of a moment.
+        """
         ...
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> Held:

@@ -20,6 +20,8 @@ from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
 from viewkeeper.model.schema import Foreign, TableSchema
 from viewkeeper.ports.log import CELLS_SCHEMA
 
+_PLACES = 1 << 20  # in the order of writes, for the cells of one entry
+
 
 @dataclass(frozen=True, slots=True)
 class MappedTables:
@@ -63,6 +65,19 @@ def name_in_wal(foreign: Foreign) -> str:
     return foreign.table.removeprefix("default:")
 
 
+def order_after(sequence: int) -> int:
+    """In the order of writes, behind all cells of the entry with that sequence id."""
+    return sequence * _PLACES + _PLACES - 1
+
+
+def _orders(cells: pa.RecordBatch) -> np.ndarray:
+    """The order of writes: a row may be put twice in one entry, and then HBase shows the last."""
+    position = np.asarray(cells["position"])
+    begins = np.flatnonzero(np.append(True, position[1:] != position[:-1])) if len(position) else position
+    place = np.arange(len(position)) - np.repeat(begins, np.diff(begins, append=len(position)))
+    return np.asarray(cells["sequence"]) * _PLACES + np.minimum(place, _PLACES - 1)
+
+
 def _writes(table: TableSchema, cells: pa.RecordBatch) -> pa.RecordBatch:
     kinds = np.asarray(cells["kind"])
     single = np.isin(kinds, (wal.PUT, wal.DELETE_COLUMN))
@@ -73,16 +88,16 @@ def _writes(table: TableSchema, cells: pa.RecordBatch) -> pa.RecordBatch:
         family = pc.equal(cells["family"], cell.family.encode())
         whole = np.flatnonzero((kinds == wal.DELETE_FAMILY) & np.asarray(family))
         at, columns = np.append(at, whole), np.append(columns, np.full(len(whole), number))
-    return _batch(table, cells.take(pa.array(at)), columns)
+    return _batch(table, cells.take(pa.array(at)), columns, _orders(cells)[at])
 
 
-def _batch(table: TableSchema, cells: pa.RecordBatch, columns: np.ndarray) -> pa.RecordBatch:
+def _batch(table: TableSchema, cells: pa.RecordBatch, columns: np.ndarray, orders: np.ndarray) -> pa.RecordBatch:
     keys, wrong = decode_row_keys(table, cells["row"])
     is_put = pc.equal(cells["kind"], wal.PUT)
     found = [
         *(cells["position"], keys, pa.array(columns, pa.int32())),
         pc.if_else(is_put, pa.scalar(PUT, pa.int8()), pa.scalar(HIDE, pa.int8())),
-        *(cells["timestamp"], cells["sequence"]),
+        *(cells["timestamp"], pa.array(orders, pa.int64())),
         pc.if_else(is_put, cells["value"], pa.scalar(None, pa.binary())),
     ]
     batch = pa.record_batch(found, schema=CELLS_SCHEMA)

@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,12 +44,16 @@ class Connections:
 
     def ask(self, request: str, *arguments: object, before: Callable[[], object] | None = None) -> Any:
         """The reply to a request that may be repeated; `before` is called ahead of each attempt."""
+        return self.ask_in_turn((request, *arguments), before=before)[0]
+
+    def ask_in_turn(self, *requests: tuple[Any, ...], before: Callable[[], object] | None = None) -> list[Any]:
+        """The replies to requests that may be repeated, sent together; a server begins each when the one before is done."""
         until, pause = time.monotonic() + self._address.patience_seconds, _PAUSE_SECONDS
         while True:
             if before is not None:
                 before()
             try:
-                return self.ask_once(request, *arguments)
+                return self._ask_once(requests)
             except StoreUnavailable:
                 if time.monotonic() + pause > until:
                     raise
@@ -58,11 +62,14 @@ class Connections:
 
     def ask_once(self, request: str, *arguments: object) -> Any:
         """The reply to a request that is sent once."""
+        return self._ask_once([(request, *arguments)])[0]
+
+    def _ask_once(self, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
         from thriftpy2.thrift import TApplicationException, TException
 
         server, client = self._take()
         try:
-            reply = getattr(client, request)(*arguments)
+            replies = _replies(client, requests)
         except thrift().TIOError as error:  # HBase replied: the connection is good
             self._give(server, client)
             raise _told(error) from None
@@ -76,7 +83,7 @@ class Connections:
             client.close()
             raise
         self._give(server, client)
-        return reply
+        return replies
 
     def close(self) -> None:
         with self._lock:
@@ -139,6 +146,26 @@ class Connections:
         for one in [*stale, client] if client is not None else stale:
             with suppress(OSError):
                 one.close()
+
+
+def _replies(client: Any, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The replies to all requests; an error that HBase replied with is raised when all of them have been read."""
+    from thriftpy2.thrift import TApplicationException, args_to_kwargs
+
+    if len(requests) == 1:
+        return [getattr(client, requests[0][0])(*requests[0][1:])]
+    for name, *arguments in requests:
+        spec = getattr(client._service, f"{name}_args").thrift_spec
+        client._send(name, **args_to_kwargs(spec, *arguments))
+    replies, errors = [], []
+    for name, *_ in requests:
+        try:
+            replies.append(client._recv(name))
+        except (thrift().TIOError, TApplicationException) as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return replies
 
 
 def _told(error: Any) -> StoreError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from viewkeeper.errors import CorruptStore, Fenced, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
@@ -79,6 +80,11 @@ class MetaPart:
 
     def read_horizon(self) -> Horizon:
         return parse_horizon(self._one(_HORIZON))
+
+    def _with_horizon(self, request: tuple[Any, ...]) -> tuple[Horizon, Any]:
+        """The horizon, and the reply to a request that was begun after it was read."""
+        found, reply = self._site.connections.ask_in_turn(self._rows.get_of(STORE, _HORIZON), request)
+        return parse_horizon(found.columnValues[0].value), reply
 
     def read_catalog(self) -> dict:
         return json.loads(self._one(_CATALOG))

@@ -26,9 +26,13 @@ class MetaRows:
 
     def cells(self, row: bytes, *names: str) -> dict[str, Any]:
         """Those that are there, with their timestamps; without names all of the row."""
-        columns = [thrift().TColumn(FAMILY, name.encode()) for name in names] or [thrift().TColumn(FAMILY)]
-        found = self._connections.ask("get", self.table, thrift().TGet(row=row, columns=columns))
+        found = self._connections.ask(*self.get_of(row, *names))
         return {cell.qualifier.decode(): cell for cell in found.columnValues}
+
+    def get_of(self, row: bytes, *names: str) -> tuple[Any, ...]:
+        """The request for them."""
+        columns = [thrift().TColumn(FAMILY, name.encode()) for name in names] or [thrift().TColumn(FAMILY)]
+        return "get", self.table, thrift().TGet(row=row, columns=columns)
 
     def read(self, row: bytes, *names: str) -> dict[str, bytes]:
         return {name: cell.value for name, cell in self.cells(row, *names).items()}

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from viewkeeper.errors import InputError
-from viewkeeper.model.moments import Moment, Step
+from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.writes import Image
 from viewkeeper.ports.reads import Span
@@ -27,6 +28,7 @@ from viewkeeper.stores.hbase.cells import (
     visible,
 )
 from viewkeeper.stores.hbase.journal import written_between
+from viewkeeper.stores.hbase.meta import MetaPart
 from viewkeeper.stores.hbase.scans import Look, pages, pages_reversed, span_of
 from viewkeeper.stores.hbase.site import Site
 from viewkeeper.stores.versions import chain_of
@@ -35,15 +37,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _GETS_MAX = 1_000
+_NEWEST = 3  # versions: some may be of aborted epochs
 
 
-class ReadsPart:
+class ReadsPart(MetaPart):
     """The port `Reads`."""
-
-    _site: Site
 
     def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
         return HeldCells(self._site, moment).get(partition, table, key)
+
+    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
+        """The newest version, which is never purged, if it is committed at a horizon that was read before it."""
+        name = self._site.tables.name_of(table)
+        if name is None:
+            return None
+        get = get_of(row_key(partition, key), times(self._site.tables.anew, EPOCH_MAX), _NEWEST)
+        horizon, found = self._with_horizon(("get", name, get))
+        newest = next(((at, row) for at, row in versions_in(found) if at not in horizon.aborted), None)
+        return None if newest is None or newest[0] > horizon.committed else (newest[1], horizon)
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells:
         return HeldCells(self._site, moment)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from viewkeeper.logs.hbase.cells import DELETE_FAMILY, DELETE_FAMILY_VERSION, DELETE_VERSION
 from viewkeeper.logs.hbase.cells import PUT as CELL_PUT
+from viewkeeper.logs.hbase.mapped import order_after
 from viewkeeper.model.cellrows import HIDE, PUT, READ, READ_NONE
 from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
@@ -121,7 +122,7 @@ class Staging:
             time.sleep(_LOOK_SECONDS)
         return {
             **{"position": 0, "key": delete["row"], "column": number, "kind": READ if found else READ_NONE},
-            **{"stamp": found[0].timestamp if found else stamp, "order": delete["sequence"]},
+            **{"stamp": found[0].timestamp if found else stamp, "order": order_after(delete["sequence"])},
             **{"value": found[0].value if found else None},
         }
 

@@ -1,0 +1,71 @@
+"""A writer of HBase in a process of its own: `python -m benchmarks.hbase_writer FOLDER TABLE ROWS SEED SIZE RATE`.
+
+In: the cluster's folder. With rate 0, lines with a number of rows to put; else so many rows a second are put, later where
+HBase makes it wait. The end of the standard input ends it. Out: `ready`; for each line the seconds that its puts took;
+with a rate, in the end, when each batch was done. Always: rows of the table are put anew, at random, in batches of SIZE;
+puts are made before the clock starts, so the time is HBase's and that of sending them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import beside
+from benchmarks.hbase_case import GROUPS, Y_MAX
+from benchmarks.hbase_site import HBase, keys_of, values_of
+from tests.support.services.hbase import Cluster
+
+_BATCHES = 100  # that a writer with a rate makes at once
+
+
+def main(arguments: list[str]) -> int:
+    folder, table = arguments[:2]
+    rows, seed, size, rate = map(int, arguments[2:])
+    cluster = Cluster.find(Path(folder))
+    assert cluster is not None
+    hbase, random = HBase(cluster), np.random.default_rng((seed, 12))
+    with hbase.client() as client:
+        if rate:
+            _at_rate(hbase, client, table, rows, random, size, rate)
+        else:
+            _by_lines(hbase, client, table, rows, random, size)
+    return 0
+
+
+def _by_lines(hbase: HBase, client: Any, table: str, rows: int, random: np.random.Generator, size: int) -> None:
+    print(beside.READY, flush=True)
+    for line in sys.stdin:
+        puts = _puts(hbase, rows, int(line), random)
+        began = time.perf_counter()
+        hbase.put(client, table, puts, size)
+        beside.tell({"seconds": time.perf_counter() - began})
+
+
+def _at_rate(
+    hbase: HBase, client: Any, table: str, rows: int, random: np.random.Generator, size: int, rate: int
+) -> None:
+    moments: list[float] = []
+    puts = _puts(hbase, rows, size * _BATCHES, random)
+    is_over, began = beside.until_told(), time.monotonic()
+    while not is_over.is_set():
+        place = len(moments) % _BATCHES
+        if moments and not place:
+            puts = _puts(hbase, rows, size * _BATCHES, random)
+        is_over.wait(began + len(moments) * size / rate - time.monotonic())
+        hbase.put(client, table, puts[place * size : (place + 1) * size], size)
+        moments.append(time.monotonic())
+    beside.tell({"moments": moments, "size": size})
+
+
+def _puts(hbase: HBase, rows: int, count: int, random: np.random.Generator) -> list[Any]:
+    x, y = random.integers(0, GROUPS, count), random.integers(0, Y_MAX, count)
+    return hbase.puts(keys_of(random.integers(0, rows, count)), values_of(x, y))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
