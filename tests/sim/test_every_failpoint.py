@@ -6,8 +6,10 @@ from tests.support.killing import LAB_POINTS
 from tests.support.simulation.summary import all_points
 from tests.support.source_tree import ROOT
 
-# Each test arms its points one by one, and fails unless the process that it starts is killed there (`anew.`: ends there).
+# Each test arms its points one by one, and fails unless the process that it starts is killed there (`anew.`: ends there;
+# `stage.`: the coordinator does).
 ARMED = {
+    "tests/sim/test_foreign_tables.py": ("stage.ready",),
     "tests/unit/cli/test_lost_log.py": ("anew.logged", "anew.swapped"),
     "tests/unit/stores/test_backup.py": (
         *("backup.copied", "backup.manifest", "newdirectory.filled", "newdirectory.renamed"),

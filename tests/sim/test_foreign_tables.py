@@ -13,6 +13,7 @@ import viewkeeper as vk
 from tests.support.foreign import ForeignTables
 from tests.support.oracle import bag_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
+from viewkeeper import failpoints
 from viewkeeper.client.set_aside import Listed
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -110,3 +111,26 @@ def test_a_row_with_a_cell_that_does_not_decode_is_no_row_until_the_cell_is_put_
         keep_up(db)
         assert db.status().views[0].set_aside.count == 0
         assert [tuple(row.values()) for row in db.view("everything").scan()] == [("a", None, 7), ("b", None, 8)]
+
+
+def test_a_staging_that_is_cut_short_is_taken_up_and_views_are_unreadable_until_it_is_done() -> None:
+    def stop(name: str) -> None:
+        if name == "stage.ready":
+            raise Interrupted
+
+    with vk.connect(STORES[1]) as db:
+        foreign = ForeignTables(db)
+        table = foreign.create(TABLE.format("t"), "t")
+        db.execute(f"CREATE MATERIALIZED VIEW everything AS {TEXTS['everything']}")
+        foreign.write(table, "a", 1, 1, "7")
+        failpoints.hook(stop)
+        try:
+            with pytest.raises(Interrupted):
+                keep_up(db)
+        finally:
+            failpoints.hook(None)
+        with pytest.raises(vk.NotReady):
+            db.view("everything").get("a")
+        keep_up(db)
+        assert db.view("everything").get("a") == {"k": "a", "g": None, "x": 7}
+        assert db.catalog().table("t").foreign.staged == ()

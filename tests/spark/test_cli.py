@@ -116,7 +116,7 @@ def test_run_catches_up_and_check_finds_all_well(spark: SparkSession, database: 
     checked = CliRunner().invoke(app, ["check", database.url, "--json"], catch_exceptions=False)
 
     assert (caught_up.exit_code, checked.exit_code) == (0, 0)
-    assert caught_up.stdout.splitlines()[-1].startswith("caught up at epoch 1: 1 changes in ")
+    assert caught_up.stdout.splitlines()[-1].startswith("caught up at epoch 1: 1 change in ")
     report = json.loads(checked.stdout)
     assert (report["ok"], report["epoch"], report["views"], report["findings"]) == (True, 1, ["revenue"], [])
 
