@@ -326,6 +326,7 @@ def test_lost_replies_lose_no_put_and_a_test_and_set_says_that_it_is_not_known(
     won = unknown = 0
     with faulty_proxy(hbase.layout.thrift_ports()[0], **faults) as proxy:
         url = f"hbase://{ADDRESS}:{proxy.port}/{db.store._site.address.namespace}?timeout=20"
+        url += f"&rootdir=file://{hbase.layout.root}"
         with vk.connect(url) as shaky:
             mine = shaky.table("t")
             for number in range(40):

@@ -56,7 +56,7 @@ def connected(url: str, *, direct: str = "") -> Iterator[vk.Database]:
 
 def url_of(hbase: Cluster, **more: object) -> str:
     options = "&".join(f"{name}={value}" for name, value in more.items())
-    return new_url(hbase, f"partitions=4&late=60&rootdir=file://{hbase.layout.root}&{options}".rstrip("&"))
+    return new_url(hbase, f"partitions=4&late=60&{options}".rstrip("&"))
 
 
 def work(db: vk.Database, draw: random.Random, *, steps: int) -> None:

@@ -17,7 +17,7 @@ from viewkeeper.stores.open import open_store
 
 def new_url(cluster: Cluster, options: str = "partitions=4&late=60") -> str:
     servers = ",".join(f"{ADDRESS}:{port}" for port in cluster.layout.thrift_ports())
-    return f"hbase://{servers}/test_{uuid.uuid4().hex[:12]}?{options}"
+    return f"hbase://{servers}/test_{uuid.uuid4().hex[:12]}?{options}&rootdir=file://{cluster.layout.root}"
 
 
 @contextmanager

@@ -36,6 +36,8 @@ class BaseWrites(BaseRows):
 
         def ends(self) -> Positions: ...
 
+        def require_log(self) -> None: ...
+
     def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
         tables = {write.table: self._require(write.table) for write in writes}
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
@@ -73,6 +75,8 @@ class BaseWrites(BaseRows):
         return [np.arange(len(keys))] if apart else list(np.arange(len(keys))[:, None])
 
     def _require(self, table: int) -> TableSchema:
+        """The table to write to, from where writes can be told in the log."""
+        self.require_log()
         schema = self._schema(table)
         if schema is None:
             raise UnknownName(f"there is no table with the id {table}")

@@ -57,6 +57,10 @@ class LogPart(JoinedLog, MetaPart):
             kept_seconds=address.retention_seconds,
         )
 
+    def require_log(self) -> None:
+        """Raise where a write could not tell where it is in the log."""
+        _ = self._wals
+
     def drop_rows(self, table: int) -> None:
         """Rows are the users' own; what was staged of them is not."""
         self._staged.forget([table])
