@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import pytest
 
 import viewkeeper as vk
 from tests.support.faulty_proxy import faulty_proxy
+from tests.support.foreign import recomputed
 from tests.support.hbase_clients import Clients
 from tests.support.hbase_stores import drop_namespace, new_url
 from tests.support.oracle import bag_of
@@ -79,15 +78,6 @@ def compare(db: vk.Database, clients: Clients) -> None:
     for view in db.catalog().views:
         found = bag_of(tuple(row.values()) for row in db.view(view.name).scan())
         assert found == recomputed(TEXTS[view.name], rows), view.name
-
-
-def recomputed(text: str, tables: dict[str, list[tuple[str | None, ...]]]) -> Counter:
-    with duckdb.connect() as judge:
-        for name, rows in tables.items():
-            judge.execute(f"CREATE TABLE {name} (k VARCHAR, g VARCHAR, x INT)")
-            if rows:
-                judge.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
-        return bag_of(judge.execute(text).fetchall())
 
 
 def test_every_view_equals_its_recomputation_while_clients_write_during_fill_and_upkeep(hbase: Cluster) -> None:

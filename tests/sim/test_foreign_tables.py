@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections import Counter
 
-import duckdb
 import pytest
 
 import viewkeeper as vk
-from tests.support.foreign import ForeignTables
+from tests.support.foreign import ForeignTables, recomputed
 from tests.support.oracle import bag_of
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper import failpoints
@@ -82,15 +80,6 @@ def compare(db: vk.Database, foreign: ForeignTables, tables: dict[str, TableSche
             assert found == recomputed(TEXTS[view.name], rows), f"{view.name} as of epoch {record.committed}"
             readable += 1
     return readable
-
-
-def recomputed(text: str, tables: dict[str, list[tuple[str | None, ...]]]) -> Counter:
-    with duckdb.connect() as judge:
-        for name, rows in tables.items():
-            judge.execute(f"CREATE TABLE {name} (k VARCHAR, g VARCHAR, x INT)")
-            if rows:
-                judge.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
-        return bag_of(judge.execute(text).fetchall())
 
 
 def test_a_row_with_a_cell_that_does_not_decode_is_no_row_until_the_cell_is_put_right() -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import duckdb
 import pyarrow as pa
 
 import viewkeeper as vk
+from tests.support.oracle import bag_of
 from viewkeeper.model.cellrows import HIDE, PUT
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Position, Positions, Stream
@@ -110,3 +113,13 @@ def _seen(writes: list[Write]) -> str | None:
     hidden = max((write.stamp for write in writes if write.text is None), default=0)
     shown = [write for write in writes if write.text is not None and write.stamp > hidden]
     return max(shown, key=lambda write: (write.stamp, write.order)).text if shown else None
+
+
+def recomputed(text: str, tables: dict[str, list[tuple[str | None, ...]]]) -> Counter:
+    """What DuckDB makes of the rows of tables (k, g, x)."""
+    with duckdb.connect() as judge:
+        for name, rows in tables.items():
+            judge.execute(f"CREATE TABLE {name} (k VARCHAR, g VARCHAR, x INT)")
+            if rows:
+                judge.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
+        return bag_of(judge.execute(text).fetchall())
