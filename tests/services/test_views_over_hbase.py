@@ -19,11 +19,14 @@ from tests.support.oracle import bag_of
 from tests.support.running import ManagersRunner
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
+from tests.support.services.waiting import say_nothing, wait_until
 from tests.support.spark_local import start_local
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreError
 from viewkeeper.settings import EngineSettings, EpochLimits
+from viewkeeper.stores.hbase import records
+from viewkeeper.stores.hbase.thrift import thrift
 
 TEXTS = {
     "everything": "SELECT k, g, x FROM t",
@@ -98,7 +101,9 @@ def test_every_view_equals_its_recomputation_while_clients_write_during_fill_and
         assert clients.writes > 500
 
 
-def test_views_are_right_after_servers_die_regions_move_and_split_and_logs_roll(hbase: Cluster, admin: Admin) -> None:
+def test_views_are_right_after_servers_die_regions_move_split_and_merge_and_logs_roll(
+    hbase: Cluster, admin: Admin
+) -> None:
     """Paper 1, table 1, on a live cluster: each event comes in the midst of writes and epochs."""
     draw, clients = random.Random(2), Clients(hbase, seed=2)
     table = clients.tables["t"]
@@ -123,7 +128,7 @@ def test_views_are_right_after_servers_die_regions_move_and_split_and_logs_roll(
         hbase.run("thrift-1")
         hbase.wait_until_serving()
 
-    events = [move, roll, split, kill, lambda: admin.flush(table), restart_thrift, move]
+    events = [move, roll, split, lambda: admin.merge(table), kill, lambda: admin.flush(table), restart_thrift, move]
     with connected(url_of(hbase)) as db:
         clients.write(100)
         for name in "tu":
@@ -192,6 +197,53 @@ def test_a_deleted_version_uncovers_the_one_below(hbase: Cluster, kind: str) -> 
             catch_up(db, draw)
             found = db.view("everything").get("r")
             assert (found and found["x"]) == left
+
+
+def test_groups_that_are_gone_stay_gone_after_purge_and_major_compaction(
+    hbase: Cluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "PUT_SECONDS", 0.1)
+    draw, clients, types = random.Random(6), Clients(hbase, seed=6), hbase.types
+    clients.write(200)
+    with connected(new_url(hbase, "partitions=2&timeout=1&late=0.1")) as db, hbase.client() as client:
+        db.execute(clients.ddl("t"))
+        for name in ("everything", "sums", "ends"):
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {TEXTS[name]}")
+        catch_up(db, draw)
+        assert rows_in_hbase(db) > 40
+        table = clients.tables["t"].encode()
+        for key, *_ in clients.rows("t"):
+            client.deleteSingle(table, types.TDelete(row=key.encode()))
+
+        def is_nothing_left() -> bool:
+            """Each round is one epoch more, of one row."""
+            client.put(
+                table, types.TPut(row=b"z", columnValues=[types.TColumnValue(b"f", b"x", b"%d" % draw.randrange(9))])
+            )
+            catch_up(db, draw)
+            collect_garbage(db.store)
+            for name in tables_of(db):
+                admin.compact(name.decode())
+            return rows_in_hbase(db) == 3
+
+        assert wait_until(is_nothing_left, seconds_max=90, state=str, tell=say_nothing)
+        compare(db, clients)
+        clients.write(100)
+        catch_up(db, draw)
+        compare(db, clients)
+
+
+def tables_of(db: vk.Database) -> list[bytes]:
+    """The tables of HBase that hold the rows of views."""
+    site = db.store._site
+    names = site.connections.ask("getTableNamesByNamespace", site.address.namespace)
+    return [b"%b:%b" % (name.ns, name.qualifier) for name in names if name.qualifier.startswith(b"view.")]
+
+
+def rows_in_hbase(db: vk.Database) -> int:
+    """Of views: those that are deleted too, as long as anything of them is kept."""
+    scan = thrift().TScan(attributes={b"_raw_": b"\xff"})
+    return sum(len(db.store._site.connections.ask("getScannerResults", name, scan, 10_000)) for name in tables_of(db))
 
 
 def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(hbase: Cluster, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""What an operator does to a running HBase: flush, roll, move, split. Thrift has none of it, so a JVM's own client does it.
+"""What an operator does to a running HBase: flush, compact, roll, move, split, merge.
 
-Always: a call returns when HBase says that it is done, and the JVM ends with the `with` block.
+Thrift has none of it, so a JVM's own client does it. Always: a call returns when HBase says that it is done, except for a
+compaction, of which it says nothing; the JVM ends with the `with` block.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ class Admin:
     def flush(self, table: str) -> None:
         self.java.flush(self._table(table))
 
+    def compact(self, table: str) -> None:
+        """Ask that all of a table's files are rewritten, without what is deleted and the marks of that."""
+        self.java.flush(self._table(table))
+        self.java.majorCompact(self._table(table))
+
     def roll(self, server: str) -> None:
         """Begin a new WAL on that server."""
         self.java.rollWALWriter(self._server(server))
@@ -39,6 +45,11 @@ class Admin:
         for region in self.java.getRegions(self._table(table)):
             if region.containsRow(row):
                 self.java.splitRegionAsync(region.getRegionName(), row).get()
+
+    def merge(self, table: str) -> None:
+        """Merge the table's first two regions."""
+        first, second = (region.encode() for region in self.regions(table)[:2])
+        self.java.mergeRegionsAsync(first, second, True).get()
 
     def drop(self, table: str) -> None:
         self.java.disableTable(self._table(table))
