@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import count
 
 import pytest
 
 from tests.support.services.__main__ import FOLDER
 from tests.support.services.admin import Admin, administering
+from tests.support.services.failure import ServicesFailed
 from tests.support.services.hbase import Cluster, free_port_base, started
 
 
@@ -20,8 +22,12 @@ def hbase(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         running.start()
         yield running
         return
-    tell = _teller(pytestconfig)
-    with started(tmp_path_factory.mktemp("hbase"), port_base=free_port_base(), tell=tell) as cluster:
+    with ExitStack() as stack:
+        folder, tell = tmp_path_factory.mktemp("hbase"), _teller(pytestconfig)
+        try:
+            cluster = stack.enter_context(started(folder, port_base=free_port_base(), tell=tell))
+        except ServicesFailed as failed:  # one line, and no test looks as if it had run
+            pytest.exit(f"no test of real servers ran: {failed}", returncode=1)
         yield cluster
 
 
