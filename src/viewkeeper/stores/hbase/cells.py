@@ -1,13 +1,14 @@
 """Cells: how versions of records are kept in HBase, and what is asked of it to read and write them.
 
 In: keys, rows and epochs. Out: HBase's structs; and rows of what it returned. Always: the row key is the partition's byte
-and the key, the timestamp is the epoch, and the value of the one cell `r:r` is the whole row. A tombstone is a value too.
+and the key, the timestamp is the epoch, and the value of the one cell `r:r` is the whole row, behind a byte that tells
+whether versions lay below when it was written. A tombstone is a value too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from viewkeeper.model.moments import EPOCH_MAX
 from viewkeeper.stores.hbase.thrift import thrift
@@ -17,17 +18,28 @@ VERSIONS_MAX = FOREVER = (1 << 31) - 1
 KEY_BYTES_MAX = (1 << 15) - 1 - 14  # HBase's limit of a row key, without what the journal puts before ours
 ROW_BYTES_MAX = (10 << 20) - (64 << 10)  # hbase.client.keyvalue.maxsize, without the cell's own head
 BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20  # of one request
-_ROW, _GONE = b"\x01", b""
+_FIRST, _LATER, _GONE = b"\x01", b"\x02", b""
 _One = TypeVar("_One")
+
+
+class Below(NamedTuple):
+    """Versions of a record: whether there is any, the epoch of the newest that counts, and whether others lie below it."""
+
+    any: bool
+    newest: int
+    has_older: bool
+
+
+NOTHING = Below(False, 0, False)
 
 
 def row_key(partition: int, key: bytes) -> bytes:
     return bytes((partition,)) + key
 
 
-def value_of(row: bytes | None) -> bytes:
+def value_of(row: bytes | None, *, is_first: bool = True) -> bytes:
     """What the cell of a version holds."""
-    return _GONE if row is None else _ROW + row
+    return _GONE if row is None else (_FIRST if is_first else _LATER) + row
 
 
 def row_of(value: bytes) -> bytes | None:
@@ -66,10 +78,20 @@ def versions_in(result: Any) -> Iterator[tuple[int, bytes | None]]:
 
 def visible(result: Any, aborted: Collection[int]) -> bytes | None:
     """The row of the newest version that is not aborted."""
-    for cell in result.columnValues:
-        if cell.timestamp not in aborted:
-            return row_of(cell.value)
-    return None
+    cell = _newest(result, aborted)
+    return None if cell is None else row_of(cell.value)
+
+
+def below(result: Any, aborted: Collection[int]) -> Below:
+    """What lies below the next version of a record."""
+    cell = _newest(result, aborted)
+    if cell is None:
+        return Below(bool(result.columnValues), 0, False)
+    return Below(True, cell.timestamp, not cell.value.startswith(_FIRST))
+
+
+def _newest(result: Any, aborted: Collection[int]) -> Any | None:
+    return next((cell for cell in result.columnValues if cell.timestamp not in aborted), None)
 
 
 def versions_needed(until: int, aborted: Collection[int]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,12 @@ from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.hbase.cells import (
     BATCH_RECORDS,
     KEY_BYTES_MAX,
+    NOTHING,
     ROW_BYTES_MAX,
+    Below,
+    below,
     by_size,
+    delete_of,
     get_of,
     in_batches,
     put_of,
@@ -49,6 +54,16 @@ PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
 _PREFIXES_MAX = 500
 _COUNTED = 50_000
 _ADMITTED = "admitted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mutations:
+    """What a write does to a table: `deletes` of what lies below a version that every reader sees or a newer one."""
+
+    table: int
+    puts: list[Any] = field(default_factory=list)
+    deletes: list[Any] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
 
 
 class RecordsPart(MetaPart):
@@ -88,13 +103,13 @@ class RecordsPart(MetaPart):
             for partition, key in zip(partitions.tolist(), keys.to_pylist(), strict=True)
         ]
         rows: list[bytes | None] = []
-        has_cells: list[bool] = []
+        lower: list[Below] = []
         for batch in in_batches(gets, BATCH_RECORDS):
             found = self._site.ask(table, "getMultiple", batch)
             rows += [None] * len(batch) if found is None else [visible(result, epoch.aborted) for result in found]
-            has_cells += [False] * len(batch) if found is None else [bool(result.columnValues) for result in found]
+            lower += [NOTHING] * len(batch) if found is None else [below(result, epoch.aborted) for result in found]
         before = pa.array(rows, pa.binary())
-        return StoredVersions(keys, partitions, before, np.zeros(len(keys), bool), before, np.array(has_cells, bool))
+        return StoredVersions(keys, partitions, before, np.zeros(len(keys), bool), before, lower)
 
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
@@ -150,13 +165,15 @@ class RecordsPart(MetaPart):
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         validate = self._validated(epoch.epoch)
         catalog = self._catalog_of(validate())
-        ready = [(write.table, *self._puts(write, epoch, catalog)) for write in writes if len(write.chosen)]
-        journal = [entry.put for _, entries, _ in ready for entry in entries]
+        ready = [self._mutations(write, epoch, catalog) for write in writes if len(write.chosen)]
+        journal = [entry.put for one in ready for entry in one.entries]
         if journal:
             self._site.tables.name_of(JOURNAL) or self._site.tables.make(JOURNAL, shows=False)
             self._put(JOURNAL, journal, validate)
-        for table, _, puts in ready:
-            self._put(table, puts, validate)
+        for one in ready:
+            self._put(one.table, one.puts, validate)
+            for batch in in_batches(one.deletes, BATCH_RECORDS):
+                self._site.ask(one.table, "deleteMultiple", batch, absent=[])
 
     def _validated(self, epoch: int) -> Callable[[], int]:
         """VALIDATE, if the last one was T ago or more; returns the catalog's version."""
@@ -176,30 +193,31 @@ class RecordsPart(MetaPart):
             self._catalog = (version, Catalog.from_json(self.read_catalog()))
         return self._catalog[1]
 
-    def _puts(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> tuple[list[Entry], list[Any]]:
-        """What is put for a write: entries of the journal, and versions; nothing for a table that was dropped."""
+    def _mutations(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> _Mutations:
+        """What is done for a write; nothing for a table that was dropped."""
         table, tables = write.table, self._site.tables
         shown = shown_of(catalog, table)
         name = tables.name_of(table) or tables.make(table, shows=shown is not None)
+        done = _Mutations(table)
         if name is None:
-            return [], []
+            return done
         keys, rows = write.found.keys.take(pa.array(write.chosen)), write.rows
         places = list(zip(write.found.partitions[write.chosen].tolist(), keys.to_pylist(), strict=True))
         images = rows.to_pylist()
         _require_room(table, places, images)
         is_shown = shown is not None and b":view." in name
         columns = shown.cells(keys, rows) if shown is not None and is_shown else [()] * len(places)
-        is_older = write.found.raw[write.chosen].tolist() if table not in epoch.indexed else [True] * len(places)
-        entries = [
-            Entry(partition, GONE if image is None else WRITTEN, epoch.epoch, table, key)
-            for (partition, key), image, older in zip(places, images, is_older, strict=True)
-            if older or image is None
-        ]
-        puts = [
-            put_of(row_key(partition, key), epoch.epoch, value_of(image), cells)
-            for (partition, key), image, cells in zip(places, images, columns, strict=True)
-        ]
-        return entries, puts
+        is_indexed = table in epoch.indexed
+        for place, image, cells, chosen in zip(places, images, columns, write.chosen.tolist(), strict=True):
+            lower, row = write.found.raw[chosen], row_key(*place)
+            done.puts.append(put_of(row, epoch.epoch, value_of(image, is_first=not lower.any), cells))
+            if image is None:
+                done.entries.append(Entry(place[0], GONE, epoch.epoch, table, place[1]))
+            elif is_indexed or (lower.any and not 0 < lower.newest <= epoch.floor):
+                done.entries.append(Entry(place[0], WRITTEN, epoch.epoch, table, place[1]))
+            elif lower.has_older:
+                done.deletes.append(delete_of(row, lower.newest - 1))
+        return done
 
     def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> None:
         for batch in by_size(puts):
