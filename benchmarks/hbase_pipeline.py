@@ -1,21 +1,22 @@
-"""The pipeline over HBase in a process of its own, to be killed: `python -m benchmarks.hbase_pipeline URL`.
+"""The pipeline over HBase in a process of its own, to be stopped or killed: `python -m benchmarks.hbase_pipeline URL`.
 
 In: a store's URL; the end of the standard input stops it. Out: `ready` when it owns the store; for each commit a line of
-JSON with the moment and the changes. Always: it takes the store over from whoever had it; a failure that passes is told
-and tried again.
+JSON with the moment and the changes. Always: it takes the store over from whoever had it, and runs as `viewkeeper run`
+does. The kernel may weigh sessions instead of threads (autogroups): then the process's own has the same low priority.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import viewkeeper as vk
 from benchmarks import beside
-from viewkeeper.errors import StoreUnavailable
+from viewkeeper.engine.session import NICENESS
 from viewkeeper.events import Committed, Event
-
-_POLL_SECONDS = 0.05
 
 
 def main(arguments: list[str]) -> int:
@@ -23,13 +24,13 @@ def main(arguments: list[str]) -> int:
         if isinstance(event, Committed):
             beside.tell({"moment": time.monotonic(), "changes": event.changes})
 
+    os.setsid()
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
     with vk.connect(arguments[0]) as db, db.pipeline(take_over=True, events=listen) as pipeline:
-        is_over = beside.until_told()
-        while not is_over.wait(_POLL_SECONDS):
-            try:
-                pipeline.run_available()
-            except StoreUnavailable as error:
-                print(error, file=sys.stderr)
+        pipeline.start()
+        beside.until_told().wait()
+        pipeline.stop()
         pipeline.run_available()
     return 0
 

@@ -85,12 +85,12 @@ def reads(figures: Mapping, new: New) -> Figure:
 
 def writes(figures: Mapping, new: New) -> Figure:
     """Puts per second without maintenance and with it."""
-    picture, panels = new("Base writes without and with view maintenance (figure 12)", figures, 8, 4.2, panels=2)
-    for axes, (size, one) in zip(panels, figures["batches"].items(), strict=True):
+    picture, panels = new("Base writes without and with view maintenance (figure 12)", figures, 11, 4.2, panels=3)
+    for axes, (kind, one) in zip(panels, figures["kinds"].items(), strict=True):
         values = [one[f"puts_per_second_{kind}"] for kind in ("without", "with")]
         bars = axes.bar(("without", "with"), values, color=(_GREY, _BLUE), width=0.6)
         axes.bar_label(bars, [f"{value:,}" for value in values], fontsize=9, padding=2)
-        axes.set_title(f"batches of {size}: {one['ratio']:.2f} times as long", fontsize=10)
+        axes.set_title(f"{kind}: {one['ratio']:.2f} times as long", fontsize=10)
         _finish(axes, "view maintenance", "puts per second")
     return picture
 

@@ -1,9 +1,10 @@
 """A writer of HBase in a process of its own: `python -m benchmarks.hbase_writer FOLDER TABLE ROWS SEED SIZE RATE`.
 
-In: the cluster's folder. With rate 0, lines with a number of rows to put; else so many rows a second are put, later where
-HBase makes it wait. The end of the standard input ends it. Out: `ready`; for each line the seconds that its puts took;
-with a rate, in the end, when each batch was done. Always: rows of the table are put anew, at random, in batches of SIZE;
-puts are made before the clock starts, so the time is HBase's and that of sending them.
+In: the cluster's folder. With rate 0, lines with a number of rows to put and how many of them in a second, 0 = at once; else
+so many rows a second are put until the end, later where HBase makes it wait. The end of the standard input ends it. Out:
+`ready`; for each line the seconds that its puts took; with a rate, in the end, when each batch was done. Always: rows of the
+table are put anew, at random, in batches of SIZE; puts are made before the clock starts, so the time is HBase's and that of
+sending them.
 """
 
 from __future__ import annotations
@@ -40,10 +41,15 @@ def main(arguments: list[str]) -> int:
 def _by_lines(hbase: HBase, client: Any, table: str, rows: int, random: np.random.Generator, size: int) -> None:
     print(beside.READY, flush=True)
     for line in sys.stdin:
-        puts = _puts(hbase, rows, int(line), random)
-        began = time.perf_counter()
-        hbase.put(client, table, puts, size)
-        beside.tell({"seconds": time.perf_counter() - began})
+        count, rate = map(int, line.split())
+        puts, took, began = _puts(hbase, rows, count, random), 0.0, time.perf_counter()
+        for start in range(0, count, size):
+            due = began + start / rate if rate else 0.0
+            time.sleep(max(0.0, due - time.perf_counter()))
+            sent = time.perf_counter()
+            hbase.put(client, table, puts[start : start + size], size)
+            took += time.perf_counter() - sent
+        beside.tell({"seconds": took})
 
 
 def _at_rate(

@@ -131,6 +131,19 @@ def test_a_purge_leaves_the_versions_that_readers_need_and_tombstones_until_no_p
     assert rows_of(subject, at(7), [b"a", b"b"]) == [b"4", None]
 
 
+def test_an_old_version_goes_with_the_writer_that_read_a_newer_one_which_all_readers_see(store: HBaseStore) -> None:
+    subject, left = Subject(store), []
+    for epoch in range(1, 5):
+        subject.begin(at(epoch, floor=epoch - 1))
+        apply(subject, at(epoch, floor=epoch - 1), {b"a": b"%d" % epoch})
+        subject.end(aborted=())
+        left.append([stamp for _, stamp, _ in cells_of(store, f"vk.{VIEW}", b"\x00a")])
+
+    assert left == [[1], [2, 1], [3, 2], [4, 3]]
+    assert not any(store.has_records(partition, JOURNAL) for partition in range(store.partitions))
+    assert rows_of(subject, at(5), [b"a"]) == [b"4"]
+
+
 def test_tables_are_made_when_they_are_first_written_and_keep_every_version_for_ever(store: HBaseStore) -> None:
     from viewkeeper.stores.hbase.thrift import thrift
 

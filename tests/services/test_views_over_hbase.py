@@ -128,7 +128,7 @@ def test_views_are_right_after_servers_die_regions_move_split_and_merge_and_logs
         hbase.run("thrift-1")
         hbase.wait_until_serving()
 
-    events = [move, roll, split, lambda: admin.merge(table), kill, lambda: admin.flush(table), restart_thrift, move]
+    events = [move, roll, split, lambda: admin.merge(table, 2), kill, lambda: admin.flush(table), restart_thrift, move]
     with connected(url_of(hbase)) as db:
         clients.write(100)
         for name in "tu":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-POLL_MS = 50
+_WAKE_SECONDS = 1.0  # of the query, which costs more than a look, and is mostly late
 FIRST_RETRY_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 _LOOKS_AT_QUERY = 40  # one in so many looks at the store is at the query too, which takes longer
@@ -60,6 +60,7 @@ class StreamingLoop:
         self._session = session
         self._coordinator = coordinator
         self._store = store
+        self._rest = store.capabilities.epoch_seconds
         self._failure: ViewKeeperError | None = None
         self._retry_seconds = retry_seconds
         self.trouble: StoreError | None = None  # the error it waits out
@@ -110,7 +111,7 @@ class StreamingLoop:
     def _catch_up_until(self, is_enough: Callable[[], bool]) -> None:
         while not (is_enough() or self._failure or self._stopping.is_set()):
             self._catch_up()
-            self._stopping.wait(POLL_MS / 1000)
+            self._stopping.wait(self._rest)
 
     def _watch(self) -> None:
         """Notice what is written sooner than the query does; an idle look costs two small reads."""
@@ -127,7 +128,7 @@ class StreamingLoop:
             if found is None or found != seen:
                 self._catch_up()
             seen = found
-            self._stopping.wait(POLL_MS / 1000)
+            self._stopping.wait(self._rest)
 
     def _start_query(self) -> StreamingQuery:
         from viewkeeper.engine.wakeup import NAME, WakeupSource  # with PySpark
@@ -142,7 +143,7 @@ class StreamingLoop:
             .load()
             .writeStream.foreachBatch(self._wake)
             .option("checkpointLocation", self._checkpoint)
-            .trigger(processingTime=f"{POLL_MS} milliseconds")
+            .trigger(processingTime=f"{max(_WAKE_SECONDS, self._rest)} seconds")
             .start()
         )
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from viewkeeper.stores.versionwrites import Written
 
 _POLL_SECONDS = 0.005
+_EPOCH_SECONDS = 0.05
 _ALL = 1 << 62
 
 
@@ -161,6 +162,7 @@ class NodeStore(Protocol):
             held_reads=True,
             many_processes=self.many_processes,
             poll_seconds=_POLL_SECONDS,
+            epoch_seconds=_EPOCH_SECONDS,
         )
 
     # base tables

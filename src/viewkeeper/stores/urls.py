@@ -38,7 +38,7 @@ def _require_value(name: str, value: str) -> None:
         case "partitions":
             if not value.isdecimal() or not 1 <= int(value) <= PARTITIONS_MAX:
                 raise InputError(f"partitions={value} is not a number of partitions", f"use 1 to {PARTITIONS_MAX}")
-        case "busy_timeout" | "timeout" | "patience" | "late":
+        case "busy_timeout" | "timeout" | "patience" | "late" | "retention" | "every":
             if not _SECONDS.fullmatch(value):
                 raise InputError(f"{name}={value} is not a number of seconds", "use one above 0, as in 2.5")
         case "rootdir":

@@ -18,10 +18,13 @@ from viewkeeper.stores.hbase.rowranges import ranges_filter
 
 
 def test_a_url_names_servers_a_namespace_and_options() -> None:
-    found = parse_address("hbase://a:9090,b.example:1/shop?late=60&partitions=32&rootdir=file:///x")
+    found = parse_address(
+        "hbase://a:9090,b.example:1/shop?late=60&partitions=32&rootdir=file:///x&retention=7200&every=0.5"
+    )
 
     assert (found.servers, found.namespace) == ((("a", 9090), ("b.example", 1)), "shop")
     assert (found.partitions, found.late_seconds, found.timeout_seconds) == (32, 60.0, 60.0)
+    assert (found.rootdir, found.retention_seconds, found.every_seconds) == ("file:///x", 7200.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,7 @@ def test_a_url_names_servers_a_namespace_and_options() -> None:
         ("hbase://a:1/shop?nodes=2", "the URL option nodes is unknown"),
         ("hbase://a:1/shop?partitions=200", "partitions=200 is not a number of partitions"),
         ("hbase://a:1/shop?late=0", "late=0 is not a number of seconds"),
+        ("hbase://a:1/shop?every=on", "every=on is not a number of seconds"),
     ],
 )
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from viewkeeper.errors import InputError
 from viewkeeper.stores.urls import split_url
 
-OPTIONS = ("partitions", "timeout", "patience", "late", "rootdir", "retention")
+OPTIONS = ("partitions", "timeout", "patience", "late", "rootdir", "retention", "every")
 PARTITIONS = 8
 _WHERE = re.compile(r"//([^/,:]+:\d{1,5}(?:,[^/,:]+:\d{1,5})*)/([A-Za-z0-9_]+)")
 
@@ -22,7 +22,8 @@ class Address:
     """`timeout_seconds`: of a request; `patience_seconds`: for how long one is repeated.
 
     `late_seconds` is R of `docs/epochs.md`, section 4: for how long a Thrift server may go on with a request by itself.
-    `rootdir` is where HBase keeps its logs, and `retention_seconds` for how long at least.
+    `rootdir` is where HBase keeps its logs, and `retention_seconds` for how long at least; `every_seconds` is how often a
+    running pipeline begins an epoch.
     """
 
     url: str
@@ -34,6 +35,7 @@ class Address:
     late_seconds: float
     rootdir: str | None = None
     retention_seconds: float = 600.0
+    every_seconds: float = 1.0
 
 
 def parse_address(url: str) -> Address:
@@ -54,4 +56,5 @@ def parse_address(url: str) -> Address:
         float(options.get("late", 1_200)),  # hbase.client.operation.timeout, if nobody has set it
         options.get("rootdir"),
         float(options.get("retention", 600)),  # hbase.master.logcleaner.ttl, if nobody has set it
+        float(options.get("every", 1)),
     )

@@ -65,6 +65,7 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NoNodes, LittleUpkeep):
             held_reads=False,
             many_processes=True,
             poll_seconds=_POLL_SECONDS,
+            epoch_seconds=self._site.address.every_seconds,
         )
 
     def now(self) -> int:
