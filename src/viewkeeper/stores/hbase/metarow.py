@@ -38,7 +38,16 @@ class MetaRows:
         return {name: cell.value for name, cell in self.cells(row, *names).items()}
 
     def put(self, row: bytes, name: str, value: bytes, stamp: int | None = None) -> None:
-        self._connections.ask("put", self.table, _put(row, {name: value}, stamp))
+        self.put_all(row, {name: value}, stamp)
+
+    def put_all(self, row: bytes, values: Mapping[str, bytes], stamp: int | None = None) -> None:
+        self._connections.ask("put", self.table, _put(row, values, stamp))
+
+    def delete(self, row: bytes, names: Mapping[str, int]) -> None:
+        """Delete these, as far as their timestamps are not above the given ones."""
+        columns = [thrift().TColumn(FAMILY, name.encode(), timestamp=stamp) for name, stamp in names.items()]
+        kind = thrift().TDeleteType.DELETE_COLUMNS
+        self._connections.ask("deleteSingle", self.table, thrift().TDelete(row=row, columns=columns, deleteType=kind))
 
     def swap(self, row: bytes, name: str, expected: bytes, values: Mapping[str, bytes]) -> bool:
         """Put the values if the named one is as expected; b"" also expects that there is none. Sent once."""

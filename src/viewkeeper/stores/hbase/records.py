@@ -29,7 +29,6 @@ from viewkeeper.stores.hbase.cells import (
     KEY_BYTES_MAX,
     NOTHING,
     ROW_BYTES_MAX,
-    Below,
     below,
     by_size,
     delete_of,
@@ -46,6 +45,7 @@ from viewkeeper.stores.hbase.columns import shown_of
 from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry, Purge
 from viewkeeper.stores.hbase.meta import MetaPart
 from viewkeeper.stores.hbase.metarow import STORE
+from viewkeeper.stores.hbase.recent import Kept, Recent
 from viewkeeper.stores.hbase.rowranges import ranges_filter
 from viewkeeper.stores.hbase.scans import Look, pages, span_of
 from viewkeeper.stores.hbase.tables import JOURNAL
@@ -61,7 +61,9 @@ class _Mutations:
     """What a write does to a table: `deletes` of what lies below a version that every reader sees or a newer one."""
 
     table: int
+    places: list[tuple[int, bytes]] = field(default_factory=list)
     puts: list[Any] = field(default_factory=list)
+    written: list[Kept] = field(default_factory=list)
     deletes: list[Any] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
@@ -71,6 +73,7 @@ class RecordsPart(MetaPart):
 
     def __init__(self) -> None:
         self._purge = Purge(self._site)
+        self._recent = Recent(self._site.rows)
         self._seen: dict[int, float] = {}  # the last epoch begun -> when a purge first saw it
         self._catalog = (-1, Catalog())  # as last read, under its version
 
@@ -96,20 +99,25 @@ class RecordsPart(MetaPart):
     # reads of tasks
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
-        until = epoch.epoch - 1
-        time_range, versions = self._times(until, epoch.anew), versions_needed(until, epoch.aborted)
-        gets = [
-            get_of(row_key(partition, key), time_range, versions)
-            for partition, key in zip(partitions.tolist(), keys.to_pylist(), strict=True)
-        ]
-        rows: list[bytes | None] = []
-        lower: list[Below] = []
-        for batch in in_batches(gets, BATCH_RECORDS):
-            found = self._site.ask(table, "getMultiple", batch)
-            rows += [None] * len(batch) if found is None else [visible(result, epoch.aborted) for result in found]
-            lower += [NOTHING] * len(batch) if found is None else [below(result, epoch.aborted) for result in found]
+        places = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
+        known = self._recent.find(table, places, epoch)
+        asked = [number for number, kept in enumerate(known) if kept is None]
+        rows = [None if kept is None else kept.row for kept in known]
+        lower = [NOTHING if kept is None else kept.below for kept in known]
+        for number, result in zip(asked, self._get(table, [places[at] for at in asked], epoch), strict=True):
+            if result is not None:
+                rows[number], lower[number] = visible(result, epoch.aborted), below(result, epoch.aborted)
         before = pa.array(rows, pa.binary())
         return StoredVersions(keys, partitions, before, np.zeros(len(keys), bool), before, lower)
+
+    def _get(self, table: int, places: Sequence[tuple[int, bytes]], epoch: Inflight) -> Iterator[Any | None]:
+        """The versions of records before an epoch, as HBase returns them; None where there is no table."""
+        until = epoch.epoch - 1
+        time_range, versions = self._times(until, epoch.anew), versions_needed(until, epoch.aborted)
+        gets = [get_of(row_key(*place), time_range, versions) for place in places]
+        batches = list(in_batches(gets, BATCH_RECORDS))
+        for batch, found in zip(batches, self._site.ask_each(table, "getMultiple", batches), strict=True):
+            yield from [None] * len(batch) if found is None else found
 
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
@@ -171,9 +179,10 @@ class RecordsPart(MetaPart):
             self._site.tables.name_of(JOURNAL) or self._site.tables.make(JOURNAL, shows=False)
             self._put(JOURNAL, journal, validate)
         for one in ready:
+            self._recent.tell(one.table, {partition for partition, _ in one.places}, epoch)
             self._put(one.table, one.puts, validate)
-            for batch in in_batches(one.deletes, BATCH_RECORDS):
-                self._site.ask(one.table, "deleteMultiple", batch, absent=[])
+            self._recent.keep(one.table, one.places, one.written, epoch)
+            self._site.ask_each(one.table, "deleteMultiple", in_batches(one.deletes, BATCH_RECORDS))
 
     def _validated(self, epoch: int) -> Callable[[], int]:
         """VALIDATE, if the last one was T ago or more; returns the catalog's version."""
@@ -210,7 +219,9 @@ class RecordsPart(MetaPart):
         is_indexed = table in epoch.indexed
         for place, image, cells, chosen in zip(places, images, columns, write.chosen.tolist(), strict=True):
             lower, row = write.found.raw[chosen], row_key(*place)
+            done.places.append(place)
             done.puts.append(put_of(row, epoch.epoch, value_of(image, is_first=not lower.any), cells))
+            done.written.append(Kept(epoch.epoch, image, lower.any or image is None))
             if image is None:
                 done.entries.append(Entry(place[0], GONE, epoch.epoch, table, place[1]))
             elif is_indexed or (lower.any and not 0 < lower.newest <= epoch.floor):
@@ -220,8 +231,7 @@ class RecordsPart(MetaPart):
         return done
 
     def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> None:
-        for batch in by_size(puts):
-            self._site.ask(table, "putMultiple", batch, before=validate)
+        self._site.ask_each(table, "putMultiple", by_size(puts), before=validate)
 
     # the end of versions
 

@@ -6,13 +6,16 @@ and neither has one that was dropped, whoever dropped it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from viewkeeper.stores.hbase.address import Address
 from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.metarow import MetaRows
 from viewkeeper.stores.hbase.tables import Tables
+
+_AT_ONCE = 3  # requests to each Thrift server: while one is done there, another is made here
 
 
 class Site:
@@ -56,6 +59,20 @@ class Site:
             if self.tables.is_dropped(table):
                 return absent
             raise
+
+    def ask_each(
+        self, table: int, request: str, batches: Iterable[Any], *, before: Callable[[], object] | None = None
+    ) -> list[Any]:
+        """The replies to a request for each of the batches, some of them under way at a time, over all Thrift servers."""
+
+        def ask(batch: Any) -> Any:
+            return self.ask(table, request, batch, before=before)
+
+        waiting = list(batches)
+        if len(waiting) < 2:
+            return [ask(batch) for batch in waiting]
+        with ThreadPoolExecutor(min(len(waiting), _AT_ONCE * len(self.address.servers))) as pool:
+            return list(pool.map(ask, waiting))
 
 
 class _Dropped(Exception):

@@ -1,0 +1,113 @@
+"""Records that processes keep in memory: whatever is found there is what the epoch before left, in any order of events."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support import tiers
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.positions import Cut
+from viewkeeper.stores.hbase.recent import Kept, Recent
+
+TABLE = 7
+PLACES = [(partition, b"%d" % number) for partition in range(2) for number in range(3)]
+
+
+@dataclass
+class Rows:
+    """The rows that writers tell in; a put may arrive late, after others that were sent later."""
+
+    draw: random.Random
+    told: dict[str, int] = field(default_factory=dict)
+    hidden: dict[str, int] = field(default_factory=dict)  # by deletes
+    late: list[tuple[dict[str, bytes], int]] = field(default_factory=list)
+
+    def cells(self, row: bytes) -> dict[str, SimpleNamespace]:
+        return {name: SimpleNamespace(timestamp=at) for name, at in self.told.items() if at > self.hidden.get(name, 0)}
+
+    def put_all(self, row: bytes, values: dict[str, bytes], stamp: int) -> None:
+        for name in values:
+            self.told[name] = max(stamp, self.told.get(name, 0))
+        if self.draw.random() < 0.3:
+            self.late.append((values, stamp))  # sent twice
+
+    def delete(self, row: bytes, names: dict[str, int]) -> None:
+        self.hidden |= names
+
+    def deliver(self) -> None:
+        while self.late and self.draw.random() < 0.5:
+            values, stamp = self.late.pop(self.draw.randrange(len(self.late)))
+            self.put_all(b"", values, stamp)
+
+
+def at(epoch: int, aborted: set[int]) -> Inflight:
+    return Inflight(epoch, {}, Cut({}, epoch, 0), "", max(0, epoch - 2), tuple(sorted(aborted)), ())
+
+
+class World:
+    """Epochs, each begun by some processes and ended by one, over the true versions of records."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.rows = Rows(self.draw)
+        self.versions: dict[tuple[int, bytes], dict[int, bytes | None]] = {place: {} for place in PLACES}
+        self.aborted: set[int] = set()
+        self.found = Counter[bool]()
+
+    def before(self, place: tuple[int, bytes], epoch: int) -> bytes | None:
+        known = [one for one in self.versions[place] if one < epoch and one not in self.aborted]
+        return self.versions[place][max(known)] if known else None
+
+    def attempt(self, process: Recent, epoch: int, changed: list[tuple[int, bytes]], *, is_last: bool) -> None:
+        """What a task does; one that is not the last may end after any step."""
+        inflight = at(epoch, self.aborted)
+        for place, kept in zip(changed, process.find(TABLE, changed, inflight), strict=True):
+            self.found[kept is not None] += 1
+            if kept is not None:
+                assert kept.row == self.before(place, epoch), (epoch, place, kept)
+        steps = list(range(0, len(changed), 2))
+        for start in steps if is_last else steps[: self.draw.randrange(len(steps) + 1)]:
+            some = changed[start : start + 2]
+            new = [None if hash((epoch, place)) % 4 == 0 else b"%d %r" % (epoch, place) for place in some]
+            process.tell(TABLE, {partition for partition, _ in some}, inflight)
+            self.rows.deliver()
+            for place, row in zip(some, new, strict=True):
+                self.versions[place][epoch] = row
+            if is_last or self.draw.random() < 0.5:
+                process.keep(TABLE, some, [Kept(epoch, row, False) for row in new], inflight)
+
+
+@pytest.mark.parametrize("seed", range(2_000 if tiers.is_deep() else 200))
+def test_what_a_process_remembers_is_what_the_epoch_before_left(seed: int) -> None:
+    world = World(seed)
+    draw = world.draw
+    processes = [Recent(world.rows, bytes_max=draw.choice((600, 1 << 20))) for _ in range(3)]
+    favourite = draw.choice(processes)
+    for epoch in range(1, 30):
+        changed = draw.sample(PLACES, draw.randrange(1, len(PLACES) + 1))
+        for _ in range(draw.choice((0, 0, 1, 2))):
+            world.attempt(draw.choice(processes), epoch, changed, is_last=False)
+        if draw.random() < 0.15:
+            world.aborted.add(epoch)
+        else:
+            last = favourite if draw.random() < 0.7 else draw.choice(processes)
+            world.attempt(last, epoch, changed, is_last=True)
+        world.rows.deliver()
+        if draw.random() < 0.05:
+            place = processes.index(favourite)
+            processes[place] = favourite = Recent(world.rows)
+    assert seed or world.found[True] > 10
+
+
+def test_a_process_that_is_alone_finds_all_that_it_wrote() -> None:
+    world = World(1)
+    process = Recent(world.rows)
+    for epoch in range(1, 6):
+        world.attempt(process, epoch, PLACES, is_last=True)
+    assert world.found == {False: len(PLACES), True: 4 * len(PLACES)}
+    assert len(world.rows.told) == 2
