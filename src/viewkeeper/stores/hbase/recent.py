@@ -62,15 +62,15 @@ class Recent:
         self._lock = threading.Lock()
         self._memory = _Memory()
 
-    def find(self, table: int, places: Sequence[Place], epoch: Inflight) -> list[Kept | None]:
-        """The newest versions of records before this epoch, as far as they are known."""
+    def find(self, table: int, places: Sequence[Place], epoch: Inflight, anew: int = 0) -> list[Kept | None]:
+        """The newest versions of records before this epoch, as far as they are known; none is older than `anew`."""
         with self._lock:
             memory = self._of(epoch)
             if table not in memory.tables:
                 return [None] * len(places)
             self._look(memory, table)
             found = (memory.records.get((table, place)) for place in places)
-            since = (max(epoch.anew, 1 + memory.ended.get((table, partition), 0)) for partition, _ in places)
+            since = (max(anew, 1 + memory.ended.get((table, partition), 0)) for partition, _ in places)
             return [
                 kept if kept and first <= kept.epoch < epoch.epoch and kept.epoch not in epoch.aborted else None
                 for kept, first in zip(found, since, strict=True)
@@ -98,6 +98,14 @@ class Recent:
                 memory.bytes += _size(place, kept)
             while memory.bytes > self._bytes_max:
                 self._drop(memory, next(iter(memory.records)))
+
+    def forget(self, table: int) -> None:
+        """What was kept of a table that is dropped."""
+        with self._lock:
+            memory = self._memory
+            memory.tables.discard(table)
+            for place in [place for place in memory.records if place[0] == table]:
+                self._drop(memory, place)
 
     def _of(self, epoch: Inflight) -> _Memory:
         """The memory of this process as this epoch may use it."""

@@ -54,6 +54,7 @@ PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
 _PREFIXES_MAX = 500
 _COUNTED = 50_000
 _ADMITTED = "admitted"
+_NO_TABLE = "no table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class RecordsPart(MetaPart):
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         places = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
-        known = self._recent.find(table, places, epoch)
+        known = self._recent.find(table, places, epoch, self._anew(epoch))
         asked = [number for number, kept in enumerate(known) if kept is None]
         rows = [None if kept is None else kept.row for kept in known]
         lower = [NOTHING if kept is None else kept.below for kept in known]
@@ -113,7 +114,7 @@ class RecordsPart(MetaPart):
     def _get(self, table: int, places: Sequence[tuple[int, bytes]], epoch: Inflight) -> Iterator[Any | None]:
         """The versions of records before an epoch, as HBase returns them; None where there is no table."""
         until = epoch.epoch - 1
-        time_range, versions = self._times(until, epoch.anew), versions_needed(until, epoch.aborted)
+        time_range, versions = times(self._anew(epoch), until), versions_needed(until, epoch.aborted)
         gets = [get_of(row_key(*place), time_range, versions) for place in places]
         batches = list(in_batches(gets, BATCH_RECORDS))
         for batch, found in zip(batches, self._site.ask_each(table, "getMultiple", batches), strict=True):
@@ -126,7 +127,7 @@ class RecordsPart(MetaPart):
         for start, group in _apart(prefixes):
             spans = [span_of(partition, prefix, after_prefix(prefix)) for prefix in group]
             ranges = ranges_filter(spans) if len(spans) > 1 else None
-            look = Look(self._times(until, epoch.anew), versions_needed(until, epoch.aborted), ranges)
+            look = Look(times(self._anew(epoch), until), versions_needed(until, epoch.aborted), ranges)
             for page in pages(self._site, table, (spans[0][0], spans[-1][1]), look):
                 found = [(result.row[1:], visible(result, epoch.aborted)) for result in page]
                 there = [
@@ -180,8 +181,10 @@ class RecordsPart(MetaPart):
             self._put(JOURNAL, journal, validate)
         for one in ready:
             self._recent.tell(one.table, {partition for partition, _ in one.places}, epoch)
-            self._put(one.table, one.puts, validate)
-            self._recent.keep(one.table, one.places, one.written, epoch)
+            if self._put(one.table, one.puts, validate):
+                self._recent.keep(one.table, one.places, one.written, epoch)
+            else:
+                self._recent.forget(one.table)
             self._site.ask_each(one.table, "deleteMultiple", in_batches(one.deletes, BATCH_RECORDS))
 
     def _validated(self, epoch: int) -> Callable[[], int]:
@@ -230,8 +233,11 @@ class RecordsPart(MetaPart):
                 done.deletes.append(delete_of(row, lower.newest - 1))
         return done
 
-    def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> None:
-        self._site.ask_each(table, "putMultiple", by_size(puts), before=validate)
+    def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> bool:
+        """Whether there was a table to put them into."""
+        return _NO_TABLE not in self._site.ask_each(
+            table, "putMultiple", by_size(puts), absent=_NO_TABLE, before=validate
+        )
 
     # the end of versions
 
@@ -249,6 +255,7 @@ class RecordsPart(MetaPart):
 
     def drop_records(self, table: int) -> None:
         self._site.tables.drop(table)
+        self._recent.forget(table)
 
     # durability is that of HBase's write-ahead log, and no power loss tears what it acknowledged
 
@@ -261,8 +268,12 @@ class RecordsPart(MetaPart):
     def sync_views(self) -> None:
         pass
 
-    def _times(self, until: int, anew: int = 0) -> Any:
-        return times(max(anew, self._site.tables.anew), until)
+    def _times(self, until: int) -> Any:
+        return times(self._site.tables.anew, until)
+
+    def _anew(self, epoch: Inflight) -> int:
+        """The epoch with which views last started anew, as this one knows it."""
+        return max(epoch.anew, self._site.tables.anew)
 
     def _newest(self, *, keys_only: bool = False) -> Look:
         return Look(self._times(EPOCH_MAX), keys_only=keys_only)

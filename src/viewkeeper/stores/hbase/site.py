@@ -61,12 +61,18 @@ class Site:
             raise
 
     def ask_each(
-        self, table: int, request: str, batches: Iterable[Any], *, before: Callable[[], object] | None = None
+        self,
+        table: int,
+        request: str,
+        batches: Iterable[Any],
+        *,
+        absent: Any = None,
+        before: Callable[[], object] | None = None,
     ) -> list[Any]:
         """The replies to a request for each of the batches, some of them under way at a time, over all Thrift servers."""
 
         def ask(batch: Any) -> Any:
-            return self.ask(table, request, batch, before=before)
+            return self.ask(table, request, batch, absent=absent, before=before)
 
         waiting = list(batches)
         if len(waiting) < 2:
