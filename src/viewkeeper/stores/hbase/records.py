@@ -181,7 +181,7 @@ class RecordsPart(MetaPart):
             self._put(JOURNAL, journal, validate)
         for one in ready:
             self._recent.tell(one.table, {partition for partition, _ in one.places}, epoch)
-            if self._put(one.table, one.puts, validate):
+            if one.puts and self._put(one.table, one.puts, validate):
                 self._recent.keep(one.table, one.places, one.written, epoch)
             else:
                 self._recent.forget(one.table)
