@@ -146,6 +146,7 @@ class Pipeline:
             if self._claim.is_held:
                 self._coordinator.close()
         finally:
+            self._runner.close()
             self._beats.stop()
             self._claim.release()
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from viewkeeper.model.moments import Moment
     from viewkeeper.model.schema import TableSchema
     from viewkeeper.ports.records import StoredVersions, VersionWrite
+    from viewkeeper.ports.spread import Spread
     from viewkeeper.ports.store import Capabilities
     from viewkeeper.ports.tables import HeldRows
     from viewkeeper.stores.asof import HeldChains, HeldRecords
@@ -246,6 +247,10 @@ class NodeStore(Protocol):
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
         """All rows of a table are in the log from the first on."""
         return True
+
+    def lend(self, spread: Spread | None) -> None:
+        """Nothing that it could be used for: logs are cut by their indexes, and no row is staged."""
+        return
 
     def count_rows(self, table: int) -> int:
         return sum(node.count_rows(table) for node in self.nodes)
