@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from viewkeeper.model.fills import Borders
     from viewkeeper.model.moments import Moment
-    from viewkeeper.model.schema import TableSchema
     from viewkeeper.ports.records import StoredVersions, VersionWrite
     from viewkeeper.ports.spread import Spread
     from viewkeeper.ports.store import Capabilities
@@ -249,8 +248,7 @@ class NodeStore(Protocol):
         return True
 
     def lend(self, spread: Spread | None) -> None:
-        """Nothing that it could be used for: logs are cut by their indexes, and no row is staged."""
-        return
+        return None  # of no use: logs are cut by their indexes, and no row is staged
 
     def count_rows(self, table: int) -> int:
         return sum(node.count_rows(table) for node in self.nodes)
