@@ -244,8 +244,7 @@ class NodeStore(Protocol):
         return self.node(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
-        """All rows of a table are in the log from the first on."""
-        return True
+        return True  # all rows of a table are in the log from the first on
 
     def lend(self, spread: Spread | None) -> None:
         return None  # of no use: logs are cut by their indexes, and no row is staged
