@@ -46,10 +46,11 @@ class EngineSettings:
     # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
     # not worth it, and would only take longer beside a starting JVM.
     meanwhile_work: int = 10_000_000
-    # Of a store's own work, from so much on a job does it sooner than the driver: copying rows of users' tables to the
-    # log, and looking through logs.
-    spread_rows_min: int = 20_000
-    spread_log_bytes_min: int = 64 << 20
+    # Of a store's own work, so much takes the driver longer than a job takes to begin and end, which was half a second on a
+    # busy machine: rows of users' tables to be copied to the log (where these have about 50 regions, of which each gives
+    # some), and bytes of logs to be looked through.
+    spread_rows_min: int = 100_000
+    spread_log_bytes_min: int = 256 << 20
     work: WorkSettings = WorkSettings()
 
 

@@ -22,7 +22,7 @@ from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
 from tests.support.services.waiting import say_nothing, wait_until
 from tests.support.spark_local import start_local
-from viewkeeper.coordinator.coordinator import ALL, Coordinator
+from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreError
 from viewkeeper.settings import EngineSettings, EpochLimits
@@ -283,14 +283,11 @@ def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(
 
 
 def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: SparkSession) -> None:
-    """Epochs run on the driver, so every job is of one of the two."""
     clients, done = Clients(hbase, seed=7), Counter[str]()
     clients.write(300)
     with connected(url_of(hbase)) as db, db.pipeline(spark=session) as pipeline:
         runner = pipeline._runner
-        runner.settings = EngineSettings(
-            small_work_max=ALL, meanwhile_work=ALL, spread_rows_min=0, spread_log_bytes_min=0
-        )
+        runner.settings = EngineSettings(spread_rows_min=0, spread_log_bytes_min=0)
 
         def spread(work: Callable[..., bytes], pieces: Sequence[object], **size: int) -> list[bytes] | None:
             found = runner.spread(work, pieces, **size)

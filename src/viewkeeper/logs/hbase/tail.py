@@ -64,7 +64,7 @@ class Seen:
     @property
     def has_opened(self) -> bool:
         """Whether a region was."""
-        return bool(self.entries["opens"].any())
+        return len(self.entries) > 0 and bool(self.entries["opens"].any())
 
     def to_bytes(self) -> bytes:
         told = {"end": int(self.end), "borders": [int(border) for border in self.borders], "is_all": self.is_all}
@@ -80,17 +80,19 @@ class Seen:
 
 def look_at(reader: WalReader, look: Look) -> Seen:
     """What a look finds, by a reader of its tables."""
-    end, found, count = look.start, [_NONE], 0
+    end, count, is_all = look.start, 0, True
+    found: list[np.ndarray] = []
     borders: list[Position] = []
     for outline in reader.outline(look.stream, look.start, list(look.files)):
         if count >= look.entries_max:
-            return Seen(end, np.concatenate(found), tuple(borders), False)
+            is_all = False
+            break
         end = outline.position
         if outline.entries is None:
             borders.append(end)
         found.append(_entries(outline))
         count += len(found[-1])
-    return Seen(end, np.concatenate(found), tuple(borders), True)
+    return Seen(end, np.concatenate(found) if found else _NONE, tuple(borders), is_all)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +108,8 @@ class Tail:
     def add(self, seen: Seen) -> None:
         """What a look from the tail's end saw."""
         self.end = seen.end
-        self.entries = np.concatenate([self.entries, seen.entries])
+        if len(seen.entries):
+            self.entries = np.concatenate([self.entries, seen.entries])
         self.borders.extend(seen.borders)
 
     def begin_at(self, start: Position) -> None:
