@@ -287,7 +287,7 @@ def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: Sp
     clients.write(300)
     with connected(url_of(hbase)) as db, db.pipeline(spark=session) as pipeline:
         runner = pipeline._runner
-        runner.settings = EngineSettings(spread_rows_min=0, spread_log_bytes_min=0)
+        runner.settings = EngineSettings(spread_above_rows=0, spread_above_log_bytes=0)
 
         def spread(work: Callable[..., bytes], pieces: Sequence[object], **size: int) -> list[bytes] | None:
             found = runner.spread(work, pieces, **size)

@@ -23,7 +23,7 @@ from viewkeeper.settings import EngineSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LARGE = EngineSettings().spread_rows_min
+LARGE = EngineSettings().spread_above_rows + 1
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def test_pieces_are_done_by_workers_that_opened_the_same_store_and_come_back_in_
 def test_what_is_small_or_in_one_piece_is_left_to_the_caller(runner: SparkRunner) -> None:
     settings = EngineSettings()
 
-    assert runner.spread(where, range(2), rows=settings.spread_rows_min - 1) is None
-    assert runner.spread(where, range(2), log_bytes=settings.spread_log_bytes_min - 1) is None
+    assert runner.spread(where, range(2), rows=settings.spread_above_rows) is None
+    assert runner.spread(where, range(2), log_bytes=settings.spread_above_log_bytes) is None
     assert runner.spread(where, range(1), rows=LARGE) is None
-    assert runner.spread(where, range(2), log_bytes=settings.spread_log_bytes_min) is not None
+    assert runner.spread(where, range(2), log_bytes=settings.spread_above_log_bytes + 1) is not None
 
 
 def test_without_a_session_that_is_up_nothing_is_started(db: vk.Database) -> None:
