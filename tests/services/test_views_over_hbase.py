@@ -286,11 +286,11 @@ def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: Sp
     clients, done = Clients(hbase, seed=7), Counter[str]()
     clients.write(300)
     with connected(url_of(hbase)) as db, db.pipeline(spark=session) as pipeline:
-        runner = pipeline._runner
-        runner.settings = EngineSettings(spread_above_rows=0, spread_above_log_bytes=0)
+        pipeline._runner.settings = EngineSettings(spread_above_rows=0, spread_above_log_bytes=0)
+        lent = db.store._lent
 
         def spread(work: Callable[..., bytes], pieces: Sequence[object], **size: int) -> list[bytes] | None:
-            found = runner.spread(work, pieces, **size)
+            found = lent(work, pieces, **size)
             done[work.__name__] += found is not None
             return found
 
@@ -308,3 +308,5 @@ def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: Sp
         assert done["_stage"] >= 2, "each table is staged by a job"
         assert done["_look"] >= 3, "new changes are looked at by a job"
         assert all(table.foreign.staged == () for table in db.catalog().tables)
+        pipeline.close()
+        assert db.store._lent is None

@@ -3,7 +3,7 @@
 In: the plan and the epoch in flight. Out: counts, once every receipt has arrived. Always: both run `operators.program`
 over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between
 epochs. While Spark is starting, the driver does what it can do in about that time; over a store that no other process
-reaches it does all. Between epochs the store is lent Spark's executors for large work of its own.
+reaches it does all. Large work of the store's own is a job too, if Spark is up.
 """
 
 from __future__ import annotations
@@ -52,11 +52,6 @@ class SparkRunner:
         self._pace = Pace()
         self._balance = Balance()
         self.view_managers = view_managers
-        store.lend(self.spread)
-
-    def close(self) -> None:
-        """The store does its work itself from here on."""
-        self._store.lend(None)
 
     def scale(self, managers: int) -> None:
         self.view_managers = managers
