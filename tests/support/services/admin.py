@@ -47,8 +47,8 @@ class Admin:
                 self.java.splitRegionAsync(region.getRegionName(), row).get()
 
     def merge(self, table: str) -> None:
-        """Merge the table's first two regions."""
-        first, second = (region.encode() for region in self.regions(table)[:2])
+        """Merge the table's last two regions; those that a split has just made refuse, for minutes."""
+        first, second = (region.encode() for region in self.regions(table)[-2:])
         self.java.mergeRegionsAsync(first, second, True).get()
 
     def drop(self, table: str) -> None:
