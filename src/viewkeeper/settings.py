@@ -46,6 +46,11 @@ class EngineSettings:
     # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
     # not worth it, and would only take longer beside a starting JVM.
     meanwhile_work: int = 10_000_000
+    # Of a store's own work, more than this takes the driver longer than a job takes to begin and end, which was half a
+    # second on a busy machine: rows of users' tables to be copied to the log (of more than 50 regions, each of which gives
+    # some), and bytes of logs to be looked through.
+    spread_above_rows: int = 100_000
+    spread_above_log_bytes: int = 256 << 20
     work: WorkSettings = WorkSettings()
 
 

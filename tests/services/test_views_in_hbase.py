@@ -14,7 +14,7 @@ import pytest
 import viewkeeper as vk
 from tests.contract.conftest import Subject
 from tests.contract.steps import VIEW, apply, at, rows_of
-from tests.support.hbase_stores import cells_of, new_store
+from tests.support.hbase_stores import cells_of, drop_namespace, new_store, new_url
 from tests.support.services.hbase import Cluster
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.errors import InputError, NotOffered, StoreError, ViewFailed
@@ -188,3 +188,14 @@ def test_a_store_is_opened_as_it_was_made(store: HBaseStore) -> None:
         store.alone()
     with closing(open_store(url)) as without_logs, pytest.raises(InputError, match="rootdir"):
         without_logs.ends()
+
+
+def test_a_store_that_is_gone_is_noticed_by_who_has_it_open(hbase: Cluster) -> None:
+    url = new_url(hbase)
+    with closing(open_store(url)) as store:
+        assert store.is_current()
+        drop_namespace(url)
+        assert not store.is_current()
+        with closing(open_store(url)) as anew:
+            assert (store.is_current(), anew.is_current()) == (False, True)
+        drop_namespace(url)

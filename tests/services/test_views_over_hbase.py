@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,6 +28,9 @@ from viewkeeper.errors import StoreError
 from viewkeeper.settings import EngineSettings, EpochLimits
 from viewkeeper.stores.hbase import records
 from viewkeeper.stores.hbase.thrift import thrift
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TEXTS = {
     "everything": "SELECT k, g, x FROM t",
@@ -128,7 +132,7 @@ def test_views_are_right_after_servers_die_regions_move_split_and_merge_and_logs
         hbase.run("thrift-1")
         hbase.wait_until_serving()
 
-    events = [move, roll, split, lambda: admin.merge(table, 2), kill, lambda: admin.flush(table), restart_thrift, move]
+    events = [move, roll, split, lambda: admin.merge(table), kill, lambda: admin.flush(table), restart_thrift, move]
     with connected(url_of(hbase)) as db:
         clients.write(100)
         for name in "tu":
@@ -246,11 +250,19 @@ def rows_in_hbase(db: vk.Database) -> int:
     return sum(len(db.store._site.connections.ask("getScannerResults", name, scan, 10_000)) for name in tables_of(db))
 
 
-def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(hbase: Cluster, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with two slots."""
+    started = start_local(tmp_path_factory.mktemp("failpoints"), tmp_path_factory.mktemp("warehouse"))
+    yield started
+    started.stop()
+
+
+def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(
+    hbase: Cluster, session: SparkSession
+) -> None:
     clients, types = Clients(hbase, seed=5), hbase.types
     clients.write(200)
-    (failpoints := tmp_path / "failpoints").mkdir()
-    session = start_local(failpoints, tmp_path / "warehouse")
     with connected(url_of(hbase)) as db, db.pipeline(spark=session, view_managers=3) as pipeline:
         pipeline._runner.settings = EngineSettings(small_work_max=0)
         for name in "tu":
@@ -268,4 +280,33 @@ def test_spark_workers_keep_views_fresh_and_a_check_finds_what_no_log_told(hbase
             client.put(clients.tables["t"].encode(), put)
         pipeline.run_available()
         assert {finding.key for finding in db.check(spark=session).findings} == {("z",)}
-    session.stop()
+
+
+def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: SparkSession) -> None:
+    clients, done = Clients(hbase, seed=7), Counter[str]()
+    clients.write(300)
+    with connected(url_of(hbase)) as db, db.pipeline(spark=session) as pipeline:
+        pipeline._runner.settings = EngineSettings(spread_above_rows=0, spread_above_log_bytes=0)
+        lent = db.store._lent
+
+        def spread(work: Callable[..., bytes], pieces: Sequence[object], **size: int) -> list[bytes] | None:
+            found = lent(work, pieces, **size)
+            done[work.__name__] += found is not None
+            return found
+
+        db.store.lend(spread)
+        for name in "tu":
+            db.execute(clients.ddl(name))
+        for name, text in TEXTS.items():
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+        for seed in range(3):
+            with clients.writing():
+                pipeline.run_available()
+            clients.write(100, seed=seed)
+            pipeline.run_available()
+            compare(db, clients)
+        assert done["_stage"] >= 2, "each table is staged by a job"
+        assert done["_look"] >= 3, "new changes are looked at by a job"
+        assert all(table.foreign.staged == () for table in db.catalog().tables)
+        pipeline.close()
+        assert db.store._lent is None

@@ -92,9 +92,9 @@ def test_rolls_flushes_moves_splits_and_merges_lose_and_repeat_nothing(
     with writing(writers):
         # Before the moves: the client of a Thrift server loses the way to a region that moved there and back and was then
         # split, until its operation times out.
-        admin.split(table, b"t")
+        admin.split(table, b"d")
         tail.look()
-        admin.merge(table, 0)
+        admin.merge(table)
         for _ in range(2):
             for server in admin.servers():
                 admin.roll(server)

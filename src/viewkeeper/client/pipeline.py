@@ -73,6 +73,7 @@ class Pipeline:
         else:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
         self._beats = Beats(self._claim, waits=self._waits)
+        database.store.lend(self._runner.spread)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -146,6 +147,7 @@ class Pipeline:
             if self._claim.is_held:
                 self._coordinator.close()
         finally:
+            self._database.store.lend(None)
             self._beats.stop()
             self._claim.release()
 

@@ -62,14 +62,14 @@ class ExecutorTasks:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _batched(self.program.read(self._open, self.program.splits[number]))
-                _give_back_memory()
+                give_back_memory()
 
     def apply(self, stage: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages in, messages out."""
         manager = TaskContext.get().partitionId()
         messages = (message for batch in batches for message in from_batch(batch))
         yield from _batched(self.program.apply(self._open, stage, manager, messages))
-        _give_back_memory()
+        give_back_memory()
 
     def _open(self) -> Store:
         return open_shared(self.url, self.incarnation)
@@ -88,7 +88,7 @@ def _batched(messages: Iterator[Message]) -> Iterator[pa.RecordBatch]:
         yield to_batch(rows)
 
 
-def _give_back_memory() -> None:
+def give_back_memory() -> None:
     """At the end of a task: a worker lives through many epochs, and what its allocators keep for later would add up."""
     forget_relations()
     pa.default_memory_pool().release_unused()

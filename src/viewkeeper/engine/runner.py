@@ -3,12 +3,13 @@
 In: the plan and the epoch in flight. Out: counts, once every receipt has arrived. Always: both run `operators.program`
 over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between
 epochs. While Spark is starting, the driver does what it can do in about that time; over a store that no other process
-reaches it does all.
+reaches it does all. Large work of the store's own is a job too, if Spark is up.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.balance import Balance
@@ -16,6 +17,7 @@ from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.engine.failures import translate
 from viewkeeper.engine.pace import Pace
 from viewkeeper.engine.starting import StartingSession
+from viewkeeper.errors import EpochFailed
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
@@ -23,6 +25,7 @@ from viewkeeper.operators.exchange import run_here
 from viewkeeper.operators.program import EpochProgram
 from viewkeeper.operators.receipts import require_all, rows_of_all
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.spread import Opened, Piece
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EngineSettings
 
@@ -67,6 +70,23 @@ class SparkRunner:
             return counts
         except Exception as error:
             told = translate(error, epoch.epoch)
+            raise told from (None if told is error else error)
+
+    def spread(
+        self, work: Callable[[Opened, Piece], bytes], pieces: Sequence[Piece], *, rows: int = 0, log_bytes: int = 0
+    ) -> list[bytes] | None:
+        """The port `Spread`. It needs no Spark, so it starts none, and a job that failed is no failure."""
+        is_large = rows > self.settings.spread_above_rows or log_bytes > self.settings.spread_above_log_bytes
+        if self._is_bound_here or not is_large or len(pieces) < 2 or not self._session.is_up:
+            return None
+        from viewkeeper.engine.spreading import spread_job  # with PySpark
+
+        try:
+            return spread_job(self._session.for_epochs(), self._store, work, pieces)
+        except Exception as error:
+            told = translate(error, 0)
+            if isinstance(told, EpochFailed):
+                return None
             raise told from (None if told is error else error)
 
     def _run_job(self, session: SparkSession, plan: PhysicalPlan, epoch: Inflight) -> Counts:

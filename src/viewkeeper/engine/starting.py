@@ -42,6 +42,11 @@ class StartingSession:
         """Whether `get` and `for_epochs` return at once, or raise."""
         return self._session is not None or self._failure is not None
 
+    @property
+    def is_up(self) -> bool:
+        """Whether `get` and `for_epochs` return at once."""
+        return self._session is not None
+
     def begin(self) -> None:
         """Start the session, unless started; raises at once where there is no Java for it."""
         with self._lock:

@@ -72,7 +72,9 @@ def result_to_json(result: Receipt | Failure) -> dict[str, Any]:
     """A result as JSON: what comes out of a shuffle is data, and no code that it names is run."""
     if isinstance(result, Receipt):
         return {"receipt": to_plain(result)}
-    return {"failure": type(result.error).__name__, "of": list(result.error.__reduce__()[1])}
+    # of an adapter's own error the kind that everybody knows
+    kind = next(kind for kind in type(result.error).__mro__ if hasattr(errors, kind.__name__))
+    return {"failure": kind.__name__, "of": list(result.error.__reduce__()[1])}
 
 
 def result_from_json(value: dict[str, Any]) -> Receipt | Failure:

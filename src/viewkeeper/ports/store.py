@@ -13,6 +13,7 @@ from viewkeeper.ports.meta import Meta
 from viewkeeper.ports.nodes import Nodes
 from viewkeeper.ports.reads import Reads
 from viewkeeper.ports.records import VersionedTables
+from viewkeeper.ports.spread import Spread
 from viewkeeper.ports.tables import BaseTables
 from viewkeeper.ports.upkeep import Upkeep
 
@@ -47,3 +48,7 @@ class Store(LogSource, VersionedTables, BaseTables, Nodes, Reads, Meta, Upkeep, 
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    def lend(self, spread: Spread | None) -> None:
+        """From here on, have work that grows with the data done by `spread`; None: by this process."""
+        ...

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from viewkeeper.model.fills import Borders
     from viewkeeper.model.moments import Moment
-    from viewkeeper.model.schema import TableSchema
     from viewkeeper.ports.records import StoredVersions, VersionWrite
+    from viewkeeper.ports.spread import Spread
     from viewkeeper.ports.store import Capabilities
     from viewkeeper.ports.tables import HeldRows
     from viewkeeper.stores.asof import HeldChains, HeldRecords
@@ -246,8 +246,10 @@ class NodeStore(Protocol):
         return self.node(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
-        """All rows of a table are in the log from the first on."""
-        return True
+        return True  # all rows of a table are in the log from the first on
+
+    def lend(self, spread: Spread | None) -> None:
+        return None  # of no use: logs are cut by their indexes, and no row is staged
 
     def count_rows(self, table: int) -> int:
         return sum(node.count_rows(table) for node in self.nodes)

@@ -46,9 +46,9 @@ class Admin:
             if region.containsRow(row):
                 self.java.splitRegionAsync(region.getRegionName(), row).get()
 
-    def merge(self, table: str, place: int) -> None:
-        """Merge a table's region at that place with the next one; HBase refuses those that have just been split."""
-        first, second = (region.encode() for region in self.regions(table)[place : place + 2])
+    def merge(self, table: str) -> None:
+        """Merge the table's last two regions; those that a split has just made refuse, for minutes."""
+        first, second = (region.encode() for region in self.regions(table)[-2:])
         self.java.mergeRegionsAsync(first, second, True).get()
 
     def drop(self, table: str) -> None:

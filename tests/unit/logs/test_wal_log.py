@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,151 +12,51 @@ import pytest
 from pyarrow import fs
 
 from tests.support import wal_files as wal
-from tests.support.wal_files import Server
+from tests.support.wal_worlds import ALL, START_MS, Facts, LivingFolder, World, log_of, put, read, server, table_of
 from viewkeeper.errors import PositionLost
+from viewkeeper.logs.hbase import source
 from viewkeeper.logs.hbase.files import WalFile, WalFolder
-from viewkeeper.logs.hbase.mapped import MappedTables
-from viewkeeper.logs.hbase.source import WalLog
+from viewkeeper.logs.hbase.reader import WalReader
+from viewkeeper.logs.hbase.tail import Look, Seen, look_at
 from viewkeeper.model.cellrows import HIDE, PUT
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Positions, Stream
-from viewkeeper.model.schema import Cell, Column, Foreign, TableId, TableSchema
-from viewkeeper.model.types import parse_type
-
-ALL = 1 << 62
-START_MS = 1_794_937_834_150
-_OPEN = wal.number(1, 0)  # RegionEventDescriptor: REGION_OPEN
-
-
-def table_of(name: str = "orders", key: str = "STRING") -> TableSchema:
-    columns = (Column("id", parse_type(key), nullable=False), *(Column(c, parse_type("STRING")) for c in "ab"))
-    cells = (Cell("f", "a", "text"), Cell("g", "b", "text"))
-    return TableSchema(TableId(1), "t", columns, ("id",), TableId(2), Foreign(name, cells))
-
-
-@dataclass(slots=True)
-class Facts:
-    """What a store remembers of its log."""
-
-    begun: Positions | None = field(default_factory=dict)
-    looked_at: int | None = None
-    ends: Positions = field(default_factory=dict)
-    uncovered: list[int] = field(default_factory=list)  # the sequence numbers of deletes of single versions
-
-    def began(self) -> Positions | None:
-        return self.begun
-
-    def begin(self, now: Positions) -> Positions:
-        self.begun = now
-        return now
-
-    def looked(self) -> int | None:
-        return self.looked_at
-
-    def look(self, now: int) -> None:
-        self.looked_at = now
-
-    def ended(self) -> Positions:
-        return self.ends
-
-    def end(self, streams: Positions) -> None:
-        self.ends |= streams
-
-
-def log_of(root: Path, facts: Facts, *, now: Callable[[], int] = lambda: 1, folder: WalFolder | None = None) -> WalLog:
-    mapped = MappedTables((table_of(),))
-
-    def uncover(_: TableSchema, deletes: pa.RecordBatch) -> None:
-        facts.uncovered += deletes["sequence"].to_pylist()
-
-    return WalLog(folder or WalFolder.at(str(root)), lambda: mapped, facts, uncover=uncover, now=now, kept_seconds=600)
-
-
-def server(root: Path, number: int = 0) -> Server:
-    made = Server(root, f"rs{number},16020,{START_MS}", START_MS + 50)
-    made.roll()
-    return made
-
-
-def put(
-    row: str, value: str, *, sequence: int, region: str = "r", table: str = "orders", ms: int = START_MS
-) -> wal.Entry:
-    cell = wal.Cell(row.encode(), b"f", b"a", sequence, wal.PUT, value.encode())
-    return wal.Entry(region, table, sequence, ms, (cell,))
-
-
-def opened(region: str, sequence: int, ms: int) -> wal.Entry:
-    cell = wal.Cell(b"METAROW", b"METAFAMILY", b"HBASE::REGION_EVENT::REGION_OPEN", 5, wal.PUT, _OPEN)
-    return wal.Entry(region, "orders", sequence, ms, (cell,))
-
-
-class World:
-    """Servers whose regions move; each region's entries have rising sequence numbers, wherever they are written."""
-
-    def __init__(self, root: Path, draw: random.Random, *, servers: int = 3, regions: int = 4) -> None:
-        self.draw, self.ms, self.sequence = draw, START_MS + 1_000, 0
-        self.servers = [server(root, number) for number in range(servers)]
-        self.skews = [draw.choice((0, 0, 5_000, 14_000)) for _ in self.servers]
-        self.homes = {f"region{number}": draw.randrange(servers) for number in range(regions)}
-        self.written: list[tuple[str, int]] = []  # region and sequence of each put, in real order
-
-    def act(self) -> None:
-        region, self.ms = self.draw.choice(sorted(self.homes)), self.ms + self.draw.choice((0, 1, 40, 4_000))
-        self.sequence += 1
-        if self.draw.random() < 0.15:
-            self.homes[region] = self.draw.randrange(len(self.servers))
-            self._log(region, opened(region, self.sequence, self._clock(region)))
-        elif self.draw.random() < 0.1:
-            self.draw.choice(self.servers).roll(trailer=self.draw.random() < 0.5)
-        elif self.draw.random() < 0.2:
-            self._log(region, put("x", "y", sequence=self.sequence, table="ns:view.7", ms=self._clock(region)))
-        else:
-            name = f"{region}/{self.sequence}"
-            self._log(region, put(name, "v", sequence=self.sequence, region=region, ms=self._clock(region)))
-            self.written.append((region, self.sequence))
-
-    def _clock(self, region: str) -> int:
-        return self.ms + self.skews[self.homes[region]]
-
-    def _log(self, region: str, entry: wal.Entry) -> None:
-        self.servers[self.homes[region]].write(entry)
-
-
-@dataclass(frozen=True)
-class LivingFolder(WalFolder):
-    """A folder in which servers go on writing while it is listed."""
-
-    act: Callable[[], None] = lambda: None
-
-    def files(self) -> dict[Stream, list[WalFile]]:
-        self.act()
-        return super().files()
-
-
-def read(log: WalLog, start: Positions, stop: Positions) -> list[int]:
-    """The stamps of all cells between two cuts, which are their sequence numbers."""
-    found = []
-    for stream, end in stop.items():
-        borders = log.pieces(stream, start.get(stream, 0), end, count=3) if end > start.get(stream, 0) else []
-        for low, high in zip(borders, borders[1:], strict=False):
-            found += [stamp for _, batch in log.read_log(stream, low, high) for stamp in batch["stamp"].to_pylist()]
-    return found
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_a_cut_has_all_that_was_written_to_a_region_before_it_moved(tmp_path: Path, seed: int) -> None:
-    """Of each region a cut holds the first writes and no later ones: none is missing that came before another."""
+@pytest.mark.parametrize(
+    ("entries_max", "is_spread"), [(ALL, False), (3, False), (ALL, True)], ids=["whole", "in parts", "spread"]
+)
+def test_a_cut_has_all_that_was_written_to_a_region_before_it_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, entries_max: int, is_spread: bool
+) -> None:
+    """Of each region a cut holds the first writes and no later ones: none is missing that came before another.
+
+    Looks that are spread are at small parts of the streams, in any order.
+    """
     draw = random.Random(seed)
     world = World(tmp_path, draw)
     local = fs.LocalFileSystem()
     folder = LivingFolder(local, str(tmp_path), lambda: [world.act() for _ in range(draw.choice((0, 0, 1, 3)))])
-    log, positions, read_so_far = log_of(tmp_path, Facts(), folder=folder), dict[Stream, int](), set[int]()
+    monkeypatch.setattr(source, "_ENTRIES_MAX", entries_max)
+    monkeypatch.setattr(source, "_SENT_MAX", 4)
+    monkeypatch.setattr(source, "_SENT_LEAST", 1)
+
+    def spread(looks: Sequence[Look]) -> list[Seen] | None:
+        if not is_spread or draw.random() < 0.2:
+            return None
+        turns = draw.sample(range(len(looks)), len(looks))
+        found = {turn: look_at(WalReader(folder, looks[turn].tables, block_bytes=300), looks[turn]) for turn in turns}
+        return [Seen.from_bytes(found[turn].to_bytes()) for turn in range(len(looks))]
+
+    log = log_of(tmp_path, Facts(), folder=folder, spread=spread)
+    positions, read_so_far = dict[Stream, int](), set[int]()
     for _ in range(20):
         for _ in range(draw.choice((0, 1, 5, 20))):
             world.act()
         cut = log.cut(positions, changes_max=draw.choice((1, 3, ALL)), bytes_max=ALL)
         if draw.random() < 0.3:
-            log = log_of(tmp_path, Facts(), folder=folder)
+            log = log_of(tmp_path, Facts(), folder=folder, spread=spread)
         found = read(log, positions, cut.positions)
         assert len(found) == cut.changes == len(set(found) - read_so_far)
         read_so_far |= set(found)
@@ -166,8 +66,10 @@ def test_a_cut_has_all_that_was_written_to_a_region_before_it_moved(tmp_path: Pa
             count = sum(sequence in read_so_far for sequence in own)
             assert set(own[:count]) <= read_so_far, f"a write of {region} is missing that came before another"
     log = log_of(tmp_path, Facts())
-    rest = read(log, positions, log.cut(positions, changes_max=ALL, bytes_max=ALL).positions)
-    assert read_so_far | set(rest) == {sequence for _, sequence in world.written}
+    while (cut := log.cut(positions, changes_max=ALL, bytes_max=ALL)).changes:
+        read_so_far |= set(read(log, positions, cut.positions))
+        positions = cut.positions
+    assert read_so_far == {sequence for _, sequence in world.written}
 
 
 def test_a_cut_stays_where_it_is_while_others_write_until_a_file_is_finished(tmp_path: Path) -> None:
@@ -274,3 +176,45 @@ def test_deletes_of_single_versions_are_told_once_before_a_cut_has_them(tmp_path
     for _ in range(8):
         positions = log.cut(positions, changes_max=1, bytes_max=ALL).positions
     assert facts.uncovered == [1, 2, 5, 6]
+
+
+@dataclass(frozen=True)
+class FailingFolder(WalFolder):
+    """A folder whose reads fail at these turns."""
+
+    turns: list[int]
+
+    def read(self, file: WalFile, offset: int, size: int) -> tuple[bytes, WalFile]:
+        self.turns[0] -= 1
+        if self.turns[0] == 0:
+            raise OSError("no reply from the file system")
+        return super().read(file, offset, size)
+
+
+def test_a_look_that_fails_half_way_loses_nothing(tmp_path: Path) -> None:
+    one = server(tmp_path)
+    for sequence in range(1, 7):
+        one.write(put(f"{sequence}", "1", sequence=sequence))
+        one.roll()
+    folder = FailingFolder(fs.LocalFileSystem(), str(tmp_path), [0])
+    for turn in range(1, 14):
+        log = log_of(tmp_path, Facts(), folder=folder)
+        folder.turns[0] = turn
+        with pytest.raises(OSError, match="no reply"):
+            log.cut({}, changes_max=ALL, bytes_max=ALL)
+        assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 6
+
+
+@pytest.mark.parametrize("changes_max", [1, 2, ALL])
+def test_a_backlog_that_is_longer_than_what_is_known_at_once_is_cut_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes_max: int
+) -> None:
+    monkeypatch.setattr(source, "_ENTRIES_MAX", 2)
+    one, log = server(tmp_path), log_of(tmp_path, Facts())
+    for sequence in range(1, 7):
+        one.write(put(f"{sequence}", "1", sequence=sequence, ms=START_MS + sequence))
+        one.roll()
+    positions, changes = dict[Stream, int](), 0
+    while (cut := log.cut(positions, changes_max=changes_max, bytes_max=ALL)).changes:
+        positions, changes = cut.positions, changes + cut.changes
+    assert changes == 6

@@ -52,6 +52,17 @@ def test_an_error_of_ours_crosses_the_shuffle_as_it_is(error: ViewKeeperError) -
     assert str(raised.value) == str(error)
 
 
+def test_an_error_of_an_adapter_crosses_the_shuffle_as_the_kind_that_everybody_knows() -> None:
+    class Refused(vk.StoreError):
+        """HBase's, for one."""
+
+    (message,) = from_batch(to_batch([encode(Message(1, Failure.of(Refused("no such table", "make it"), 7)))]))
+
+    with pytest.raises(vk.StoreError, match="no such table; make it") as raised:
+        require_all([], [message.body])
+    assert type(raised.value) is vk.StoreError
+
+
 @pytest.mark.parametrize(
     "error", [MemoryError(), OSError("Invalid Input Error: Arrow Appender"), InvariantBroken("two rows")]
 )

@@ -2,14 +2,15 @@
 
 In: the folder of the WALs, which tables matter, and a few facts that the store keeps. Out: cells of these tables, by ranges
 of positions. Always: a range gives the same cells each time. What others write, views among it, is skipped: where there is
-nothing else, a cut stays where it is, until a file is done with.
+nothing else, a cut stays where it is, until a file is done with. Streams are looked at here, or, if there is much to read, in
+other processes: one look after the other either way, each at all streams (`cutting`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -20,11 +21,12 @@ from viewkeeper.logs.hbase.cutting import part_of
 from viewkeeper.logs.hbase.files import WalFolder
 from viewkeeper.logs.hbase.mapped import MappedTables
 from viewkeeper.logs.hbase.reader import RETENTION, WalReader
-from viewkeeper.logs.hbase.tail import Tail
+from viewkeeper.logs.hbase.tail import Look, Seen, Tail, look_at
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 from viewkeeper.model.schema import TableSchema
 
 _ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 33 bytes each
+_SENT_MAX, _SENT_LEAST = 2_000_000, 10_000  # entries that one look brings from other processes: of all streams, of each
 _LOOKS_MAX = 20
 _TIMES_NOTED = 20  # within the time for which HBase keeps its logs
 _MS = 1_000_000
@@ -76,15 +78,20 @@ class WalLog:
         uncover: Callable[[TableSchema, pa.RecordBatch], None],
         now: Callable[[], int],
         kept_seconds: float,
+        spread: Callable[[Sequence[Look]], list[Seen] | None] = lambda looks: None,
     ) -> None:
-        """`uncover` is called with deletes of single versions, before a cut has them."""
+        """`uncover` is called with deletes of single versions, before a cut has them.
+
+        `spread` does `look_at` for each look elsewhere, or returns None.
+        """
         self.folder, self._mapped, self._facts, self._now = folder, mapped, facts, now
         self._kept = int(kept_seconds * 1e9)
         self._lock = threading.RLock()
         self._uncover = uncover
         self._uncovered: Positions = {}  # up to where that was done
         self._noted: int | None = None
-        self._names: frozenset[str] = frozenset()
+        self._spread = spread
+        self._reader = WalReader(folder, frozenset())
         self._tails: dict[Stream, Tail] = {}
 
     def owns(self, stream: Stream) -> bool:
@@ -102,12 +109,12 @@ class WalLog:
         if began is None:
             return bool(behind)
         with self._lock:
-            tails = {tail.stream: tail for tail in self._look(began | start).tails}
-        return any(
-            tails[stream].between(start.get(stream, Position(0)), at)["cells"].any()
-            for stream, at in behind.items()
-            if stream in tails
-        )
+            return any(
+                tail.between(start.get(tail.stream, Position(0)), behind[tail.stream])["cells"].any()
+                for looked in self._looks(began | start)
+                for tail in looked.tails
+                if tail.stream in behind
+            )
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         with self._lock:
@@ -115,22 +122,16 @@ class WalLog:
             began = self._facts.began()
             if began is None:
                 began = self._facts.begin(self.last_entries())
-            looked = self._look(began | start)
-            tails = looked.tails
-            for tail in tails:
-                tail.begin_at(max(tail.start, start.get(tail.stream, Position(0))))
-            self._end(tails, start)
-            self._uncover_all(tails)
-            changes, size = (sum(int(tail.entries[name].sum()) for tail in tails) for name in ("cells", "bytes"))
-            if changes <= changes_max and size <= bytes_max and len(looked.known) == len(tails):
-                positions, stamp = {tail.stream: tail.end for tail in tails}, looked.stamp
-            else:
-                positions, until = part_of(tails, looked.known, changes_max=changes_max, bytes_max=bytes_max)
-                changes = sum(int(tail.upto(positions[tail.stream])["cells"].sum()) for tail in tails)
-                stamp = min(looked.stamp, until * _MS)
-            if not changes:
-                positions = {tail.stream: _settled(tail, positions[tail.stream]) for tail in tails}
-            return Cut({stream: at for stream, at in positions.items() if at}, stamp, changes)
+            for stream, tail in self._tails.items():  # what is done with makes room for what lies ahead
+                if tail.start <= (at := start.get(stream, Position(0))) <= tail.end:
+                    tail.begin_at(at)
+            for looked in self._looks(began | start):
+                self._end(looked.tails, start)
+                self._uncover_all(looked.tails)
+                cut = _cut_of(looked, changes_max, bytes_max)
+                if cut.changes:
+                    break
+            return cut
 
     def _end(self, tails: Sequence[Tail], start: Positions) -> None:
         """Remember which streams have ended and are read: HBase may delete their files. Others may not be missing."""
@@ -169,26 +170,54 @@ class WalLog:
             self._facts.look(now)
             self._noted = now
 
-    def _look(self, start: Positions) -> _Looked:
-        """Look at all streams, until no region was opened between two looks."""
+    def look_at(self, look: Look) -> Seen:
+        """What another process wants to know."""
+        return look_at(WalReader(self.folder, look.tables), look)
+
+    def _looks(self, start: Positions) -> Iterator[_Looked]:
+        """Looks that reach further and further, the last one to the ends."""
+        looked = self._look(start)
+        yield looked
+        while len(looked.known) < len(looked.tails):
+            looked = self._look(start, entries_max=2 * max(len(tail.entries) for tail in looked.tails))
+            yield looked
+
+    def _look(self, start: Positions, *, entries_max: int = 0) -> _Looked:
+        """Look at all streams, until no region was opened between two looks, or more than so many entries are known."""
         names = self._mapped().names
-        if names != self._names:
-            self._names, self._tails = names, {}
-        reader = WalReader(self.folder, names)
+        if names != self._reader.tables:
+            self._reader, self._tails = WalReader(self.folder, names), {}
+        more: set[Stream] = set()  # that have more than is looked at at once
         for _ in range(_LOOKS_MAX):
             stamp, streams = self._now(), self.folder.files()
-            self._tails = {stream: self._tail(reader, stream, start.get(stream, Position(0))) for stream in streams}
-            found = [(tail, *tail.look(_ENTRIES_MAX, streams[tail.stream])) for tail in self._tails.values()]
-            if not any(opened for _, _, opened in found):
+            self._tails = {stream: self._tail(stream, start.get(stream, Position(0))) for stream in streams}
+            looks = [
+                Look.on(self._tails[stream], names, files, entries_max=max(entries_max, _ENTRIES_MAX))
+                for stream, files in streams.items()
+                if stream not in more
+            ]
+            found = self._see(looks)
+            for stream, seen in found.items():
+                self._tails[stream].add(seen)
+            more |= {stream for stream, seen in found.items() if not seen.is_all}
+            if not any(seen.has_opened for seen in found.values()):
                 break
         else:
             raise StoreUnavailable("regions are opened faster than their logs can be looked at")
-        tails = tuple(tail for tail, _, _ in found)
-        return _Looked(tails, tuple(tail for tail, is_all, _ in found if is_all), stamp)
+        tails = tuple(self._tails.values())
+        return _Looked(tails, tuple(tail for tail in tails if tail.stream not in more), stamp)
 
-    def _tail(self, reader: WalReader, stream: Stream, start: Position) -> Tail:
+    def _see(self, looks: Sequence[Look]) -> dict[Stream, Seen]:
+        """What each look finds: those that have much to read elsewhere, if that is worth it."""
+        far = [look for look in looks if look.bytes]
+        share = max(_SENT_LEAST, _SENT_MAX // max(1, len(far)))
+        sent = self._spread([replace(look, entries_max=min(look.entries_max, share)) for look in far]) or []
+        found = {look.stream: seen for look, seen in zip(far, sent, strict=False)}
+        return found | {look.stream: look_at(self._reader, look) for look in looks if look.stream not in found}
+
+    def _tail(self, stream: Stream, start: Position) -> Tail:
         known = self._tails.get(stream)
-        return known if known and known.start <= start <= known.end else Tail.at(reader, stream, start)
+        return known if known and known.start <= start <= known.end else Tail(stream, start, start)
 
     def skip_log(self, start: Positions) -> Cut:
         with self._lock:
@@ -219,8 +248,9 @@ class WalLog:
         with self._lock:
             tail = self._tails.get(stream)
             if tail is None or not tail.start <= start <= stop <= tail.end:
-                tail = Tail.at(WalReader(self.folder, self._mapped().names), stream, start)
-                tail.look(_ENTRIES_MAX)
+                tail, names = Tail(stream, start, start), self._mapped().names
+                files = self.folder.files().get(stream, [])
+                tail.add(self.look_at(Look.on(tail, names, files, entries_max=_ENTRIES_MAX)))
             entries = tail.between(start, stop)
         total = np.cumsum(entries["cells"])
         inner = []
@@ -257,6 +287,21 @@ class WalLog:
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         """HBase deletes its logs by itself."""
         return 0
+
+
+def _cut_of(looked: _Looked, changes_max: int, bytes_max: int) -> Cut:
+    """The longest cut that the limits allow, of what is known."""
+    tails = looked.tails
+    changes, size = (sum(int(tail.entries[name].sum()) for tail in tails) for name in ("cells", "bytes"))
+    if changes <= changes_max and size <= bytes_max and len(looked.known) == len(tails):
+        positions, stamp = {tail.stream: tail.end for tail in tails}, looked.stamp
+    else:
+        positions, until = part_of(tails, looked.known, changes_max=changes_max, bytes_max=bytes_max)
+        changes = sum(int(tail.upto(positions[tail.stream])["cells"].sum()) for tail in tails)
+        stamp = min(looked.stamp, until * _MS)
+    if not changes:
+        positions = {tail.stream: _settled(tail, positions[tail.stream]) for tail in tails}
+    return Cut({stream: at for stream, at in positions.items() if at}, stamp, changes)
 
 
 def _settled(tail: Tail, stop: Position) -> Position:

@@ -2,11 +2,14 @@
 
 In: a reader of the tables that matter, and a position. Out: where entries of these tables end, how large they are, when they
 were written, which regions were opened between them, and where single versions are deleted. Always: cells are not read;
-every byte is looked at once. A tail of a long backlog is looked at in parts.
+every byte is looked at once. A tail of a long backlog is looked at in parts. A look changes nothing, so any process may do
+it: it travels as a value, and what it saw as bytes.
 """
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -25,41 +28,89 @@ _NONE = np.empty(0, ENTRY)
 _REGION_OPEN = "REGION_OPEN"
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """At a stream after a position, until about so many entries of `tables` are found; `files` as they were just listed."""
+
+    stream: Stream
+    start: Position
+    tables: frozenset[str]
+    entries_max: int
+    files: tuple[WalFile, ...]
+
+    @staticmethod
+    def on(tail: Tail, tables: frozenset[str], files: list[WalFile], *, entries_max: int) -> Look:
+        """From the end of a tail, until it knows so many entries."""
+        first = max(0, bisect_right(files, tail.end, key=lambda file: file.first) - 1)
+        room = entries_max - len(tail.entries)
+        return Look(tail.stream, tail.end, tables, room, tuple(files[first:]))
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read; 0 where that is not wanted, or cannot be told."""
+        ends = (file.first + file.size - max(file.first, self.start) for file in self.files)
+        return sum(max(0, size) for size in ends) if self.entries_max > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The entries between the start of a look and `end`. `borders`: where one file ends and the next one begins."""
+
+    end: Position
+    entries: np.ndarray
+    borders: tuple[Position, ...]
+    is_all: bool
+
+    @property
+    def has_opened(self) -> bool:
+        """Whether a region was."""
+        return len(self.entries) > 0 and bool(self.entries["opens"].any())
+
+    def to_bytes(self) -> bytes:
+        told = {"end": int(self.end), "borders": [int(border) for border in self.borders], "is_all": self.is_all}
+        return json.dumps(told).encode() + b"\n" + self.entries.tobytes()
+
+    @staticmethod
+    def from_bytes(value: bytes) -> Seen:
+        told, _, entries = value.partition(b"\n")
+        facts = json.loads(told)
+        borders = tuple(map(Position, facts["borders"]))
+        return Seen(Position(facts["end"]), np.frombuffer(entries, ENTRY), borders, facts["is_all"])
+
+
+def look_at(reader: WalReader, look: Look) -> Seen:
+    """What a look finds, by a reader of its tables."""
+    end, count, is_all = look.start, 0, True
+    found: list[np.ndarray] = []
+    borders: list[Position] = []
+    for outline in reader.outline(look.stream, look.start, list(look.files)):
+        if count >= look.entries_max:
+            is_all = False
+            break
+        end = outline.position
+        if outline.entries is None:
+            borders.append(end)
+        found.append(_entries(outline))
+        count += len(found[-1])
+    return Seen(end, np.concatenate(found) if found else _NONE, tuple(borders), is_all)
+
+
 @dataclass(slots=True, eq=False)
 class Tail:
-    """The entries of (`start`, `end`] that matter, in order. `borders`: where one file ends and the next one begins."""
+    """The entries of (`start`, `end`] that matter, in order, and the borders of files."""
 
-    reader: WalReader
     stream: Stream
     start: Position
     end: Position
     entries: np.ndarray = field(default_factory=lambda: _NONE)
     borders: list[Position] = field(default_factory=list)
 
-    @staticmethod
-    def at(reader: WalReader, stream: Stream, start: Position) -> Tail:
-        return Tail(reader, stream, start, start)
-
-    def look(self, entries_max: int, files: list[WalFile] | None = None) -> tuple[bool, int]:
-        """Look on, until about so many entries are known; whether that was all there is, and how many regions opened.
-
-        `files`: the stream's, if somebody has just listed them.
-        """
-        found, count, opened = [self.entries], len(self.entries), 0
-        for outline in self.reader.outline(self.stream, self.end, files):
-            if count >= entries_max:
-                break
-            self.end = outline.position
-            more = _entries(outline)
-            if outline.entries is None:
-                self.borders.append(outline.position)
-            count, opened = count + len(more), opened + int(more["opens"].sum())
-            found.append(more)
-        else:
-            self.entries = np.concatenate(found)
-            return True, opened
-        self.entries = np.concatenate(found)
-        return False, opened
+    def add(self, seen: Seen) -> None:
+        """What a look from the tail's end saw."""
+        self.end = seen.end
+        if len(seen.entries):
+            self.entries = np.concatenate([self.entries, seen.entries])
+        self.borders.extend(seen.borders)
 
     def begin_at(self, start: Position) -> None:
         """Forget what lies before."""

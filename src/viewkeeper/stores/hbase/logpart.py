@@ -1,7 +1,8 @@
 """The log of a store in HBase: the region servers' own logs, and what was staged of users' tables.
 
 In: positions. Out: changes of mapped tables. Always: the logs are read where HBase keeps them, at the URL's `rootdir`, so a
-store without one can be read, but not kept fresh.
+store without one can be read, but not kept fresh. Looks at the logs and staging are done by other processes, where some are
+lent.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from viewkeeper.errors import InputError
 from viewkeeper.logs.hbase.files import WalFolder
 from viewkeeper.logs.hbase.mapped import MappedTables
 from viewkeeper.logs.hbase.source import WalLog
+from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.logs.joined import JoinedLog, OwnLog
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.ports.spread import Spread
 from viewkeeper.stores.hbase.logfacts import HBaseLogFacts
 from viewkeeper.stores.hbase.meta import MetaPart
 from viewkeeper.stores.hbase.staged import StagedLog
-from viewkeeper.stores.hbase.staging import Staging
+from viewkeeper.stores.hbase.staging import Part, Staging
 
 
 class LogPart(JoinedLog, MetaPart):
     """The port `LogSource`."""
+
+    _lent: Spread | None = None
 
     @abstractmethod
     def now(self) -> int: ...
@@ -55,6 +60,7 @@ class LogPart(JoinedLog, MetaPart):
             uncover=self._staging.stage_again,
             now=self.now,
             kept_seconds=address.retention_seconds,
+            spread=self._spread_looks,
         )
 
     def require_log(self) -> None:
@@ -77,4 +83,24 @@ class LogPart(JoinedLog, MetaPart):
         return Staging(self._site.connections, self._site.rows, self._staged)
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
-        return self._staging.stage(table, rows_max=rows_max)
+        parts = self._staging.parts(table, rows_max=rows_max)
+        rows = sum(part.rows_max for part in parts)
+        done = self._lent(_stage, parts, rows=rows) if self._lent else None
+        return self._staging.stage(parts) if done is None else all(done)
+
+    def _spread_looks(self, looks: Sequence[Look]) -> list[Seen] | None:
+        size = sum(look.bytes for look in looks)
+        found = self._lent(_look, looks, log_bytes=size) if self._lent else None
+        return None if found is None else [Seen.from_bytes(one) for one in found]
+
+    def lend(self, spread: Spread | None) -> None:
+        self._lent = spread
+
+
+def _stage(store: LogPart, part: Part) -> bytes:
+    """Something, if the part is staged to its end."""
+    return b"1" if store._staging.stage_part(part) else b""
+
+
+def _look(store: LogPart, look: Look) -> bytes:
+    return store._wals.look_at(look).to_bytes()

@@ -39,6 +39,17 @@ _VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers se
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a table, of which about `rows_max` rows more are to be staged; its row keys are start <= key < stop."""
+
+    table: TableSchema
+    number: int
+    start: bytes
+    stop: bytes
+    rows_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class Staging:
     """Stages tables of one store."""
 
@@ -46,14 +57,18 @@ class Staging:
     rows: MetaRows
     staged: StagedLog
 
-    def stage(self, table: TableSchema, *, rows_max: int) -> bool:
-        """Stage about so many rows more, of all parts; whether that were the last ones."""
+    def parts(self, table: TableSchema, *, rows_max: int) -> list[Part]:
+        """What to stage: about so many rows more, of all parts."""
         self.staged.make()
         borders = self._borders(table)
         share = max(_CHUNK_ROWS, rows_max // (len(borders) - 1))
+        spans = enumerate(zip(borders, borders[1:], strict=False))
+        return [Part(table, number, start, stop, share) for number, (start, stop) in spans]
+
+    def stage(self, parts: Sequence[Part]) -> bool:
+        """Stage these parts here; whether all of them are staged to their ends."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            parts = range(len(borders) - 1)
-            return all(list(pool.map(lambda part: self._stage_part(table, part, borders, share), parts)))
+            return all(list(pool.map(self.stage_part, parts)))
 
     def _borders(self, table: TableSchema) -> list[bytes]:
         """Where the parts of a table begin, and b"" at the end: regions as they were when its staging began."""
@@ -68,17 +83,15 @@ class Staging:
             found = self.rows.read(LOG, name)[name]
         return [bytes.fromhex(start) for start in found.decode().split(",")]
 
-    def _stage_part(self, table: TableSchema, part: int, borders: Sequence[bytes], rows_max: int) -> bool:
-        place = (table.id, foreign_of(table).staging, part)
+    def stage_part(self, part: Part) -> bool:
+        """Go on with a part; whether it is staged to its end."""
+        table, foreign = part.table, foreign_of(part.table)
+        place = (table.id, foreign.staging, part.number)
         chunk, rows = self.staged.last(place), 0
-        while rows < rows_max and not (chunk and chunk.is_done):
-            start = chunk.last + b"\x00" if chunk else borders[part]
-            found = self.connections.ask(
-                "getScannerResults",
-                foreign_of(table).table.encode(),
-                _scan(table, start, borders[part + 1]),
-                _CHUNK_ROWS,
-            )
+        while rows < part.rows_max and not (chunk and chunk.is_done):
+            start = chunk.last + b"\x00" if chunk else part.start
+            scan = _scan(table, start, part.stop)
+            found = self.connections.ask("getScannerResults", foreign.table.encode(), scan, _CHUNK_ROWS)
             is_done = len(found) < _CHUNK_ROWS
             last = found[-1].row if found else start
             chunk = self.staged.append(place, chunk, cells_of(table, found), last, is_done=is_done)

@@ -54,7 +54,10 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NoNodes, LittleUpkeep):
 
     def is_current(self) -> bool:
         """Whether it is still the store that was opened."""
-        found = read_facts(self._site.rows)
+        try:
+            found = read_facts(self._site.rows)
+        except Refused:  # its table is gone
+            return False
         return found is not None and found[0] == self.incarnation
 
     @property
