@@ -27,7 +27,9 @@ class Capabilities:
     held_reads: bool  # held records stay readable after they were purged or dropped
     many_processes: bool  # others reach the store by its URL, Spark's workers among them
     poll_seconds: float  # how often a waiting reader may look at the horizon
-    epoch_seconds: float  # how long changes gather before the next epoch: what serves epochs may serve writers too
+    epoch_seconds: float = (
+        0.05  # how long changes gather before the next epoch: what serves epochs may serve writers too
+    )
 
 
 class Store(LogSource, VersionedTables, BaseTables, Nodes, Reads, Meta, Upkeep, Protocol):

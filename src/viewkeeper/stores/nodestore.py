@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from viewkeeper.stores.versionwrites import Written
 
 _POLL_SECONDS = 0.005
-_EPOCH_SECONDS = 0.05
 _ALL = 1 << 62
 
 
@@ -162,7 +161,6 @@ class NodeStore(Protocol):
             held_reads=True,
             many_processes=self.many_processes,
             poll_seconds=_POLL_SECONDS,
-            epoch_seconds=_EPOCH_SECONDS,
         )
 
     # base tables

@@ -171,7 +171,9 @@ def _loop(
     coordinator = SimpleNamespace(catch_up=catch_up, require_ownership=lambda: None)
     written = [0] if written is None else written
     store = SimpleNamespace(
-        capabilities=SimpleNamespace(many_processes=True), ends=lambda: {"0": written[0]}, read_catalog=dict
+        capabilities=SimpleNamespace(many_processes=True, epoch_seconds=0.05),
+        ends=lambda: {"0": written[0]},
+        read_catalog=dict,
     )
     return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
 

@@ -3,7 +3,7 @@
 In: records as they are written; an epoch that wants to read some. Out: those that nobody else can have written since.
 Always: before a process puts a version it tells so, in the row `writers/TABLE`, with the epoch as timestamp; what another
 one told of a partition ends what is kept of it from that epoch or before. So a re-run elsewhere, a manager that comes or
-goes and a late task are noticed without asking for a record. Versions of aborted epochs, which stay listed (V6), do not
+goes and a late task are noticed without asking for a record. Versions of aborted epochs, which stay listed, do not
 count.
 """
 
