@@ -164,7 +164,7 @@ _SIZES = {
     "hbase_rows": "of the base table in HBase",
     "hbase_changes": "of each turn over HBase",
     "hbase_gets": "of hbase_reads",
-    "hbase_writes": "rows put in each turn of hbase_writes",
+    "hbase_write_seconds": "of each turn of hbase_writes",
     "hbase_turns": "of hbase_writes, with and without",
     "hbase_rate": "rows that hbase_crash writes in a second",
     "hbase_crash_seconds": "of each part of hbase_crash",

@@ -1,10 +1,9 @@
 """A writer of HBase in a process of its own: `python -m benchmarks.hbase_writer FOLDER TABLE ROWS SEED SIZE RATE`.
 
-In: the cluster's folder. With rate 0, lines with a number of rows to put and how many of them in a second, 0 = at once; else
-so many rows a second are put until the end, later where HBase makes it wait. The end of the standard input ends it. Out:
-`ready`; for each line the seconds that its puts took; with a rate, in the end, when each batch was done. Always: rows of the
-table are put anew, at random, in batches of SIZE; puts are made before the clock starts, so the time is HBase's and that of
-sending them.
+In: the cluster's folder. With rate 0, lines with seconds and how many rows to put in a second, 0 = as many as HBase takes;
+else so many rows a second are put until the end, later where HBase makes it wait. The end of the standard input ends it.
+Out: `ready`; for each line how many rows were put and the seconds that took, without those of making and pacing them; with a
+rate, in the end, when each batch was done. Always: rows of the table are put anew, at random, in batches of SIZE.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ def main(arguments: list[str]) -> int:
 def _by_lines(hbase: HBase, client: Any, table: str, rows: int, random: np.random.Generator, size: int) -> None:
     print(beside.READY, flush=True)
     for line in sys.stdin:
-        count, rate = map(int, line.split())
-        puts, took, began = _puts(hbase, rows, count, random), 0.0, time.perf_counter()
-        for start in range(0, count, size):
-            due = began + start / rate if rate else 0.0
-            time.sleep(max(0.0, due - time.perf_counter()))
+        seconds, pace = map(int, line.split())
+        count, took, began = 0, 0.0, time.perf_counter()
+        while (now := time.perf_counter()) < began + seconds:
+            puts = _puts(hbase, rows, size, random)
+            time.sleep(max(0.0, began + count / pace - now) if pace else 0.0)
             sent = time.perf_counter()
-            hbase.put(client, table, puts[start : start + size], size)
-            took += time.perf_counter() - sent
-        beside.tell({"seconds": took})
+            hbase.put(client, table, puts, size)
+            took, count = took + time.perf_counter() - sent, count + size
+        beside.tell({"rows": count, "seconds": took})
 
 
 def _at_rate(

@@ -1,9 +1,9 @@
 """HBase writes: how much longer does it take to write a base table while its views are maintained (paper 1, figure 12)?
 
-In: sizes. Out: the time that puts take with the pipeline at work and without, in turns, and their ratio: one by one and in
+In: seconds. Out: the time that puts take with the pipeline at work and without, in turns, and their ratio: one by one and in
 batches, as fast as HBase takes them, and at a steady rate. Always: writer and pipeline each have cores of their own, HBase's
-servers run on all; the pipeline runs as `viewkeeper run` does, has caught up before each turn, and is stopped (SIGSTOP) in
-those without it; how far it is behind at the end of a turn stands beside.
+servers run on all; the pipeline runs as `nice -n 19 viewkeeper run`, has caught up before each turn, and is stopped by
+SIGSTOP in those without it; how far it is behind at the end of a turn stands beside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from benchmarks.cores import on_cores, one_each
 from benchmarks.hbase_case import Base, base_tables, require_views, run, store_over
 from benchmarks.hbase_site import running
 from benchmarks.options import Options
-from benchmarks.results import spread
 from benchmarks.views import V1
 from viewkeeper.client.database import Database
 
@@ -31,7 +30,6 @@ KINDS = {
     "batches of 100": (100, 0),
     "batches of 100, steady": (100, 2_000),
 }  # size, rows a second
-_ONE_BY_ONE = 10  # of that many rows one is put where they are put one by one, or steadily
 _POLL_SECONDS = 0.2
 
 
@@ -60,43 +58,43 @@ def _kind(
 ) -> dict[str, Any]:
     """Turns of one kind: without the pipeline, with it, with it, without it, …"""
     size, rate = KINDS[kind]
-    count = options.hbase_writes if size > 1 and not rate else max(1, options.hbase_writes // _ONE_BY_ONE)
     arguments = (base.hbase.cluster.layout.folder, base.names["r"], options.hbase_rows, options.seed, size, 0)
     took: dict[bool, list[float]] = {False: [], True: []}
     behind = []
     with on_cores(cores):
         writer = beside.start("hbase_writer", *arguments, stderr=None)
     try:
-        _write(writer, count, 0)  # warms up
+        _write(writer, options.hbase_write_seconds, rate)  # warms up
         for turn in range(2 * options.hbase_turns):
             is_on = turn % 4 in (1, 2)
             _wait_until_caught_up(db)
             with _going(pipeline) if is_on else _stopped(pipeline):
-                took[is_on].append(_write(writer, count, rate))
+                took[is_on].append(_write(writer, options.hbase_write_seconds, rate))
                 behind += [_behind(db)] if is_on else []
     finally:
         assert writer.started.stdin is not None
         writer.started.stdin.close()
         writer.started.wait()
+    without, with_ = (1e6 * median(took[is_on]) for is_on in (False, True))
     return {
-        "puts": count,
         "rows_per_second_asked": rate,
-        "without_seconds": spread(took[False]),
-        "with_seconds": spread(took[True]),
-        "puts_per_second_without": round(count / median(took[False])),
-        "puts_per_second_with": round(count / median(took[True])),
-        "ratio": round(median(took[True]) / median(took[False]), 3),
+        "us_a_row_without": [round(1e6 * one, 1) for one in took[False]],
+        "us_a_row_with": [round(1e6 * one, 1) for one in took[True]],
+        "puts_per_second_without": round(1e6 / without),
+        "puts_per_second_with": round(1e6 / with_),
+        "ratio": round(with_ / without, 3),
         "cells_behind": behind,
     }
 
 
-def _write(writer: beside.Process, count: int, rate: int) -> float:
-    """Have the writer put so many rows; the seconds that its puts took."""
+def _write(writer: beside.Process, seconds: int, rate: int) -> float:
+    """Have the writer put rows for so long; the seconds that a row took."""
     pipe, told = writer.started.stdin, writer.started.stdout
     assert pipe is not None and told is not None
-    pipe.write(f"{count} {rate}\n")
+    pipe.write(f"{seconds} {rate}\n")
     pipe.flush()
-    return json.loads(told.readline())["seconds"]
+    found = json.loads(told.readline())
+    return found["seconds"] / found["rows"]
 
 
 def _behind(db: Database) -> int:

@@ -49,7 +49,7 @@ class Options:
     hbase_counts: tuple[int, ...] = (1, 2, 5, 10, 20)
     hbase_sizes: tuple[int, ...] = (5_000, 50_000, 200_000)
     hbase_gets: int = 1_000
-    hbase_writes: int = 150_000
+    hbase_write_seconds: int = 15
     hbase_turns: int = 4
     hbase_rate: int = 500
     hbase_crash_seconds: int = 60
@@ -94,7 +94,7 @@ class Options:
             hbase_counts=(1, 3),
             hbase_sizes=(500, 2_000),
             hbase_gets=50,
-            hbase_writes=2_000,
+            hbase_write_seconds=2,
             hbase_turns=2,
             hbase_rate=200,
             hbase_crash_seconds=9,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DAEMON = "viewkeeper.engine.daemon"
 _JAVA_MIN = 17
-NICENESS = 5
+_NICENESS = 5
 # AQE may drop a stage whose result it no longer needs, and with it the stage's writes (R18a).
 _EPOCH_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -139,7 +139,7 @@ def let_others_go_first_here() -> None:
 def _lower_priority(thread: int) -> None:
     """Never raise it: our caller may have lowered it further."""
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
+        os.setpriority(os.PRIO_PROCESS, thread, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def epoch_session(session: SparkSession) -> SparkSession:
