@@ -111,3 +111,13 @@ def test_a_process_that_is_alone_finds_all_that_it_wrote() -> None:
         world.attempt(process, epoch, PLACES, is_last=True)
     assert world.found == {False: len(PLACES), True: 4 * len(PLACES)}
     assert len(world.rows.told) == 2
+
+
+def test_of_several_others_the_one_that_wrote_last_counts() -> None:
+    rows = Rows(random.Random(1))
+    process, others = Recent(rows), [Recent(rows), Recent(rows)]
+    place = PLACES[0]
+    process.keep(TABLE, [place], [Kept(10, b"mine", False)], at(10, set()))
+    for other, epoch in zip(others, (12, 9), strict=True):
+        other.tell(TABLE, {place[0]}, at(epoch, set()))
+    assert process.find(TABLE, [place], at(13, set())) == [None]
