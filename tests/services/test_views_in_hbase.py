@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +93,57 @@ def test_one_look_tells_a_committed_record_and_none_that_may_change(store: HBase
     subject.begin(at(3))
     assert store.get_committed(0, table, key) == (None, store.read_horizon())
     assert store.get_committed(0, table, b"nobody") is None
+
+
+def test_a_reader_goes_by_a_horizon_it_knows_and_sees_what_others_committed_since(store: HBaseStore) -> None:
+    subject, keys, alone = Subject(store), (b"even", b"odd", b"first"), 0
+    with closing(open_store(store.url)) as reader:
+        asked = _asked(reader)
+        for number in range(1, 13):
+            aborted = (6,) if number > 6 else ()
+            epoch = at(number, aborted=aborted)
+            subject.begin(epoch)
+            for written in ({}, {b"odd" if number % 2 else b"even": b"%d" % number}, {b"first": b"1"}):
+                if written and (number == 1 or b"first" not in written):
+                    apply(subject, epoch, written)
+                horizon = store.read_horizon()
+                for key in keys:
+                    del asked[:]
+                    found = reader.get_committed(0, VIEW, key)
+                    alone += found is not None and asked == ["get"]
+                    now = store.get_record(0, VIEW, key, Moment(horizon.committed, horizon.aborted, horizon))
+                    assert found is None or (found[0] == now and found[1].committed <= horizon.committed)
+    assert alone > 30, "most looks are one plain get"
+
+
+def _asked(store: HBaseStore) -> list[str]:
+    """The requests that a store sends from here on."""
+    sent: list[str] = []
+    send = store._site.connections._ask_once
+
+    def note(requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        sent.extend(request[0] for request in requests)
+        return send(requests)
+
+    store._site.connections._ask_once = note
+    return sent
+
+
+def test_a_view_that_another_process_dropped_is_told_as_dropped(hbase: Cluster) -> None:
+    url = new_url(hbase)
+    try:
+        with vk.connect(url) as db, vk.connect(url) as other:
+            catalog, view, rows = a_view()
+            assert db.store.swap_catalog(0, catalog)
+            Subject(db.store).begin(at(1))
+            write(db.store, view.node.table, rows, at(1))
+            opened = other.view("cities")
+            db.execute("DROP MATERIALIZED VIEW cities")
+            db.store.drop_records(view.node.table)
+            with pytest.raises(InputError, match="cities"):
+                opened.get("Oslo")
+    finally:
+        drop_namespace(url)
 
 
 def test_a_record_that_is_gone_shows_nothing_of_its_past(store: HBaseStore) -> None:

@@ -53,9 +53,10 @@ class Reads(Protocol):
         ...
 
     def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
-        """The row of one record as of the horizon, and the horizon, in one look; None where that does not tell it.
+        """The row of one record as of the horizon, in one look; None where that does not tell it.
 
-        For stores whose requests take long: whoever gets None reads as of a moment.
+        For stores whose requests take long: whoever gets None reads as of a moment. Beside it a horizon of up to a second
+        before, as of which the row is the same: a view that was dropped or replaced since is told by the next look.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Cuts: where an epoch ends in each stream, such that what the earlier owner of a region wrote comes first (R11).
+"""Cuts: where an epoch ends in each stream, such that what the earlier owner of a region wrote comes first.
 
 In: the tails of all streams. Out: positions. Always: if a cut has what was written to a region after it was opened by a
 server, it has all that was written to it before, on any server. Two looks at all streams, between which no region was opened,

@@ -7,6 +7,8 @@ cell that holds the versions of both (R5); a reply that got lost is StoreUnavail
 from __future__ import annotations
 
 import json
+import math
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +24,8 @@ from viewkeeper.stores.hbase.site import Site
 _VERSIONS, _RECORD, _CATALOG, _HORIZON, _INFLIGHT = "versions", "record", "catalog", "horizon", "inflight"
 _INCARNATION, _PARTITIONS = "incarnation", "partitions"
 _ATTEMPTS_MAX = 100
+_KNOWN_SECONDS = 1.0
+_UNSEEN = (None, -math.inf)
 Versions = tuple[int, int]  # of the epoch record and of the catalog
 
 
@@ -46,6 +50,7 @@ class MetaPart:
     """The port `Meta`."""
 
     _site: Site
+    _seen_horizon: tuple[Horizon | None, float] = _UNSEEN  # and when it was asked for
 
     @property
     def _rows(self) -> MetaRows:
@@ -81,10 +86,20 @@ class MetaPart:
     def read_horizon(self) -> Horizon:
         return parse_horizon(self._one(_HORIZON))
 
-    def _with_horizon(self, request: tuple[Any, ...]) -> tuple[Horizon, Any]:
-        """The horizon, and the reply to a request that was begun after it was read."""
-        found, reply = self._site.connections.ask_in_turn(self._rows.get_of(STORE, _HORIZON), request)
-        return parse_horizon(found.columnValues[0].value), reply
+    def _behind_horizon(self, table: int, request: str, *arguments: object) -> tuple[Horizon, Any] | None:
+        """The horizon, and the reply to a request to a table that was begun after it was read; None without the table."""
+        began = time.monotonic()
+        replies = self._site.ask_behind([self._rows.get_of(STORE, _HORIZON)], table, request, *arguments)
+        if replies is None:
+            return None
+        horizon = parse_horizon(replies[0].columnValues[0].value)
+        self._seen_horizon = (horizon, began)
+        return horizon, replies[1]
+
+    def _known_horizon(self) -> Horizon | None:
+        """The horizon as this process read it, less than a second ago and after its own last swap."""
+        horizon, read = self._seen_horizon
+        return horizon if time.monotonic() < read + _KNOWN_SECONDS else None
 
     def read_catalog(self) -> dict:
         return json.loads(self._one(_CATALOG))
@@ -110,6 +125,7 @@ class MetaPart:
             if cells is None:
                 return False
             if self._rows.swap(STORE, _VERSIONS, found, cells):
+                self._seen_horizon = _UNSEEN
                 return True
         raise StoreUnavailable("others swap the epoch record or the catalog all the time", "try again")
 

@@ -47,14 +47,16 @@ class ReadsPart(MetaPart):
         return HeldCells(self._site, moment).get(partition, table, key)
 
     def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
-        """The newest version, which is never purged, if it is committed at a horizon that was read before it."""
-        name = self._site.tables.name_of(table)
-        if name is None:
-            return None
+        """The newest version, which is never purged, if it is committed at a horizon that was read before it.
+
+        A horizon of a moment ago does as well where it has the version's epoch: no epoch since has written the record.
+        """
         get = get_of(row_key(partition, key), times(self._site.tables.anew, EPOCH_MAX), _NEWEST)
-        horizon, found = self._with_horizon(("get", name, get))
-        newest = next(((at, row) for at, row in versions_in(found) if at not in horizon.aborted), None)
-        return None if newest is None or newest[0] > horizon.committed else (newest[1], horizon)
+        horizon = self._known_horizon()
+        if horizon is not None and (found := _committed(self._site.ask(table, "get", get), horizon)):
+            return found
+        both = self._behind_horizon(table, "get", get)
+        return None if both is None else _committed(both[1], both[0])
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells:
         return HeldCells(self._site, moment)
@@ -128,3 +130,11 @@ class HeldCells:
         for batch in in_batches(rows, _GETS_MAX):
             gets = [get_of(row, self._as_of()[0], VERSIONS_MAX) for row in batch]
             yield from self._open().ask(table, "getMultiple", gets, absent=[])
+
+
+def _committed(result: Any | None, horizon: Horizon) -> tuple[Image, Horizon] | None:
+    """The newest version of a record, if it is committed at a horizon; versions of aborted epochs are none."""
+    if result is None:
+        return None
+    newest = next(((at, row) for at, row in versions_in(result) if at not in horizon.aborted), None)
+    return None if newest is None or newest[0] > horizon.committed else (newest[1], horizon)

@@ -6,7 +6,7 @@ and neither has one that was dropped, whoever dropped it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,9 +38,21 @@ class Site:
         before: Callable[[], object] | None = None,
     ) -> Any:
         """The reply to a request to a table's HBase table, repeated if need be; `absent` where there is none."""
+        found = self.ask_behind((), table, request, *arguments, before=before)
+        return absent if found is None else found[0]
+
+    def ask_behind(
+        self,
+        ahead: Sequence[tuple[Any, ...]],
+        table: int,
+        request: str,
+        *arguments: object,
+        before: Callable[[], object] | None = None,
+    ) -> list[Any] | None:
+        """The replies to other requests and to one to a table's HBase table, which is begun when those are done."""
         name = self.tables.name_of(table)
         if name is None:
-            return absent
+            return None
         attempts = 0
 
         def look() -> None:
@@ -52,12 +64,12 @@ class Site:
                 before()
 
         try:
-            return self.connections.ask(request, name, *arguments, before=look)
+            return self.connections.ask_in_turn(*ahead, (request, name, *arguments), before=look)
         except _Dropped:
-            return absent
+            return None
         except Refused:
             if self.tables.is_dropped(table):
-                return absent
+                return None
             raise
 
     def ask_each(
