@@ -37,6 +37,7 @@ WARM_UP_EPOCHS = 3
 _STEP_ROWS = 2_000
 _PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.01
+_EVENLY_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -133,9 +134,14 @@ def session_with(slots: int) -> SparkSession:
 
 
 def by_second(moments: Sequence[float], amounts: Sequence[int], began: float, seconds: float) -> list[int]:
-    """How much was done in each whole second from `began` on; what is told at once was done evenly since the time before."""
-    borders = began + np.arange(int(seconds) + 1)
-    done = np.interp(borders, moments, np.cumsum(amounts))
+    """How much was done in each whole second from `began` on.
+
+    What is told at once was done evenly since the time before, but in no more than two seconds: a longer time is a pause.
+    """
+    borders, told, ends = began + np.arange(int(seconds) + 1), np.asarray(moments), np.cumsum(amounts)
+    starts = np.maximum(told - _EVENLY_SECONDS, np.concatenate([told[:1], told[:-1]]))
+    before = np.concatenate([ends[:1], ends[:-1]])
+    done = np.interp(borders, np.stack([starts, told], 1).ravel(), np.stack([before, ends], 1).ravel())
     return np.diff(done).round().astype(int).tolist()
 
 
