@@ -3,7 +3,8 @@
 In: seconds. Out: the time that puts take with the pipeline at work and without, in turns, and their ratio: one by one and in
 batches, as fast as HBase takes them, and at a steady rate. Always: writer and pipeline each have cores of their own, HBase's
 servers run on all; the pipeline runs as `nice -n 19 viewkeeper run`, has caught up before each turn, and is stopped by
-SIGSTOP in those without it; how far it is behind at the end of a turn stands beside.
+SIGSTOP in those without it; how far it is behind at the end of a turn stands beside. A turn in which a virtual machine's host
+took more than a fiftieth of the cores' time is done again, as long as there is patience; how often stands beside.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import beside
-from benchmarks.cores import on_cores, one_each
+from benchmarks.cores import on_cores, one_each, stolen
 from benchmarks.hbase_case import Base, base_tables, require_views, run, store_over
 from benchmarks.hbase_site import running
 from benchmarks.options import Options
@@ -31,6 +32,8 @@ KINDS = {
     "batches of 100, steady": (100, 2_000),
 }  # size, rows a second
 _POLL_SECONDS = 0.2
+_STOLEN_MAX = 0.02
+_PATIENCE = 4  # turns for each that counts
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -60,16 +63,21 @@ def _kind(
     size, rate = KINDS[kind]
     arguments = (base.hbase.cluster.layout.folder, base.names["r"], options.hbase_rows, options.seed, size, 0)
     took: dict[bool, list[float]] = {False: [], True: []}
-    behind = []
+    behind, repeated = [], 0
     with on_cores(cores):
         writer = beside.start("hbase_writer", *arguments, stderr=None)
     try:
         _write(writer, options.hbase_write_seconds, rate)  # warms up
-        for turn in range(2 * options.hbase_turns):
+        while (turn := len(took[True]) + len(took[False])) < 2 * options.hbase_turns:
             is_on = turn % 4 in (1, 2)
             _wait_until_caught_up(db)
             with _going(pipeline) if is_on else _stopped(pipeline):
-                took[is_on].append(_write(writer, options.hbase_write_seconds, rate))
+                with stolen() as taken:
+                    seconds = _write(writer, options.hbase_write_seconds, rate)
+                if taken.share > _STOLEN_MAX and repeated < (_PATIENCE - 1) * 2 * options.hbase_turns:
+                    repeated += 1
+                    continue
+                took[is_on].append(seconds)
                 behind += [_behind(db)] if is_on else []
     finally:
         assert writer.started.stdin is not None
@@ -84,6 +92,7 @@ def _kind(
         "puts_per_second_with": round(1e6 / with_),
         "ratio": round(with_ / without, 3),
         "cells_behind": behind,
+        "turns_repeated": repeated,
     }
 
 

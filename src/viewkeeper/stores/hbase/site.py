@@ -16,6 +16,7 @@ from viewkeeper.stores.hbase.metarow import MetaRows
 from viewkeeper.stores.hbase.tables import Tables
 
 _AT_ONCE = 3  # requests to each Thrift server: while one is done there, another is made here
+_FEW = 4  # requests: these are made one after the other, and leave HBase to those who write base rows
 
 
 class Site:
@@ -87,7 +88,7 @@ class Site:
             return self.ask(table, request, batch, absent=absent, before=before)
 
         waiting = list(batches)
-        if len(waiting) < 2:
+        if len(waiting) <= _FEW:
             return [ask(batch) for batch in waiting]
         with ThreadPoolExecutor(min(len(waiting), _AT_ONCE * len(self.address.servers))) as pool:
             return list(pool.map(ask, waiting))
