@@ -20,7 +20,7 @@ from viewkeeper.logs.hbase.reader import WalReader
 from viewkeeper.logs.hbase.tail import Look, Seen, look_at
 from viewkeeper.model.cellrows import HIDE, PUT
 from viewkeeper.model.keys import encode_key
-from viewkeeper.model.positions import Positions, Stream
+from viewkeeper.model.positions import Position, Positions, Stream
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -218,3 +218,30 @@ def test_a_backlog_that_is_longer_than_what_is_known_at_once_is_cut_to_its_end(
     while (cut := log.cut(positions, changes_max=changes_max, bytes_max=ALL)).changes:
         positions, changes = cut.positions, changes + cut.changes
     assert changes == 6
+
+
+def test_what_is_known_of_a_backlog_grows_with_the_time_of_its_writing(tmp_path: Path) -> None:
+    one, log = server(tmp_path), log_of(tmp_path, Facts())
+    for sequence in range(1, 2_001):
+        one.write(put(f"{sequence}", "1", sequence=sequence, ms=START_MS + sequence // 20))
+    stream, files = next(iter(WalFolder.at(str(tmp_path)).files().items()))
+    seen = log.look_at(Look(stream, Position(0), frozenset({"orders"}), ALL, tuple(files)))
+
+    assert len(seen.entries) == 11  # 101 ms
+    assert seen.entries["entries"].sum() == seen.entries["cells"].sum() == 2_000
+    assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 2_000
+    assert log.log_entries() == 2_000
+    assert log.cut({}, changes_max=1, bytes_max=ALL).changes == 199, "what was written at once is one"
+
+
+def test_a_position_within_entries_that_are_known_as_one_is_told_apart(tmp_path: Path) -> None:
+    one, log = server(tmp_path), log_of(tmp_path, Facts())
+    ends = []
+    for sequence in range(1, 4):
+        one.write(put(f"{sequence}", "1", sequence=sequence))
+        ends.append(log.ends())
+    log.cut({}, changes_max=ALL, bytes_max=ALL)
+
+    assert log.has_changes({}, ends[0]) and log.has_changes(ends[0], ends[1]) and not log.has_changes(ends[2], ends[2])
+    assert [log.waiting(end).changes for end in ends] == [2, 1, 0]
+    assert log.cut(ends[1], changes_max=ALL, bytes_max=ALL).changes == 1

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from viewkeeper.logs.hbase.tail import Tail
+from viewkeeper.logs.hbase.tail import SLOT_MS, Tail
 from viewkeeper.model.positions import Position, Positions
 
-SKEW_MS = 30_000  # hbase.master.maxclockskew
+SKEW_MS = 30_000 + SLOT_MS  # hbase.master.maxclockskew, between the beginnings of two slots
 _EVER = 1 << 62
 
 

@@ -25,7 +25,7 @@ from viewkeeper.logs.hbase.tail import Look, Seen, Tail, look_at
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 from viewkeeper.model.schema import TableSchema
 
-_ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 33 bytes each
+_ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 50 bytes each
 _SENT_MAX, _SENT_LEAST = 2_000_000, 10_000  # entries that one look brings from other processes: of all streams, of each
 _LOOKS_MAX = 20
 _TIMES_NOTED = 20  # within the time for which HBase keeps its logs
@@ -123,7 +123,7 @@ class WalLog:
             if began is None:
                 began = self._facts.begin(self.last_entries())
             for stream, tail in self._tails.items():  # what is done with makes room for what lies ahead
-                if tail.start <= (at := start.get(stream, Position(0))) <= tail.end:
+                if tail.knows(at := start.get(stream, Position(0))):
                     tail.begin_at(at)
             for looked in self._looks(began | start):
                 self._end(looked.tails, start)
@@ -217,7 +217,7 @@ class WalLog:
 
     def _tail(self, stream: Stream, start: Position) -> Tail:
         known = self._tails.get(stream)
-        return known if known and known.start <= start <= known.end else Tail(stream, start, start)
+        return known if known and known.knows(start) else Tail(stream, start, start)
 
     def skip_log(self, start: Positions) -> Cut:
         with self._lock:
@@ -247,7 +247,7 @@ class WalLog:
         start = self._from(stream, start)
         with self._lock:
             tail = self._tails.get(stream)
-            if tail is None or not tail.start <= start <= stop <= tail.end:
+            if tail is None or not (tail.knows(start) and start <= stop <= tail.end):
                 tail, names = Tail(stream, start, start), self._mapped().names
                 files = self.folder.files().get(stream, [])
                 tail.add(self.look_at(Look.on(tail, names, files, entries_max=_ENTRIES_MAX)))
@@ -262,7 +262,7 @@ class WalLog:
     def log_entries(self) -> int:
         """Those that matter and wait to be read, as last looked at: the rest of the log is HBase's own."""
         with self._lock:
-            return sum(len(tail.entries) for tail in self._tails.values())
+            return sum(int(tail.entries["entries"].sum()) for tail in self._tails.values())
 
     def checksums(self, positions: Positions) -> dict[Stream, int]:
         """None: a stream's name is never used again, so its log cannot be another one."""

@@ -2,8 +2,9 @@
 
 In: a reader of the tables that matter, and a position. Out: where entries of these tables end, how large they are, when they
 were written, which regions were opened between them, and where single versions are deleted. Always: cells are not read;
-every byte is looked at once. A tail of a long backlog is looked at in parts. A look changes nothing, so any process may do
-it: it travels as a value, and what it saw as bytes.
+every byte is looked at once. Entries that follow each other within a hundredth of a second are one here, which is never cut:
+so what is known of a backlog grows with the time in which it was written, not with its size. A long tail is looked at in
+parts. A look changes nothing, so any process may do it: it travels as a value, and what it saw as bytes.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from viewkeeper.logs.hbase.markers import Marker
 from viewkeeper.logs.hbase.reader import Outline, WalReader
 from viewkeeper.model.positions import Position, Stream
 
-ENTRY = np.dtype(
-    [("position", "i8"), ("cells", "i8"), ("bytes", "i8"), ("written", "i8"), ("opens", "?"), ("uncovers", "?")]
-)
+SLOT_MS = 10
+_ENDS = [("first", "i8"), ("position", "i8")]  # where the first entry of a slot ends, and where the last one does
+_SUMS = [("entries", "i8"), ("cells", "i8"), ("bytes", "i8")]
+_ANYS = [("opens", "?"), ("uncovers", "?")]
+ENTRY = np.dtype([*_ENDS, ("written", "i8"), *_SUMS, *_ANYS])  # written: when the slot began
 _NONE = np.empty(0, ENTRY)
 _REGION_OPEN = "REGION_OPEN"
 
@@ -118,12 +121,17 @@ class Tail:
         self.borders = [border for border in self.borders if border > start]
         self.start = start
 
+    def knows(self, position: Position) -> bool:
+        """Whether it is in the tail, and not within entries that are one here."""
+        behind = self.entries[np.searchsorted(self.entries["position"], position, "right") :]
+        return self.start <= position <= self.end and not (len(behind) and behind["first"][0] <= position)
+
     def upto(self, stop: Position) -> np.ndarray:
-        """The entries up to a position."""
-        return self.entries[: np.searchsorted(self.entries["position"], stop, "right")]
+        """The entries that begin up to a position."""
+        return self.entries[: np.searchsorted(self.entries["first"], stop, "right")]
 
     def between(self, start: Position, stop: Position) -> np.ndarray:
-        """The entries of (start, stop]."""
+        """Those that end after another one."""
         entries = self.upto(stop)
         return entries[np.searchsorted(entries["position"], start, "right") :]
 
@@ -137,14 +145,29 @@ def _entries(outline: Outline) -> np.ndarray:
     if entries is None:
         return _NONE
     found = np.empty(len(entries.ends), ENTRY)
-    found["position"] = outline.start + entries.ends
+    found["first"] = found["position"] = outline.start + entries.ends
+    found["entries"] = 1
     found["cells"] = entries.counts
     found["bytes"] = _sizes(entries)
-    found["written"] = entries.written_ms
+    found["written"] = entries.written_ms - entries.written_ms % SLOT_MS
     found["opens"] = np.isin(found["position"], _positions(m for m in outline.markers if m.kind == _REGION_OPEN))
     found["cells"][np.isin(found["position"], _positions(outline.markers))] = 0
     found["uncovers"] = False
     found["uncovers"][outline.uncovering] = True
+    return _by_slots(found)
+
+
+def _by_slots(entries: np.ndarray) -> np.ndarray:
+    """Neighbours of one slot as one."""
+    begins = np.flatnonzero(np.diff(entries["written"], prepend=-1))
+    if len(begins) == len(entries):
+        return entries
+    found = entries[begins]
+    found["position"] = entries["position"][np.append(begins[1:], len(entries)) - 1]
+    for name, _ in _SUMS:
+        found[name] = np.add.reduceat(entries[name], begins)
+    for name, _ in _ANYS:
+        found[name] = np.logical_or.reduceat(entries[name], begins)
     return found
 
 
