@@ -2,7 +2,7 @@
 
 In: sizes. Out: changes per second with 3, 2, 1 and again 3 region servers; seconds to write and to maintain uniform and
 zipf changes, by managers; changes per second by the number of views. Always: region servers are ended in an orderly way
-and started again; every view is compared with a recomputation.
+and started again; of three turns the fastest counts; every view is compared with a recomputation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import live_run
-from benchmarks.hbase_case import Base, base_tables, require_views, run, store_over
+from benchmarks.hbase_case import TURNS, Base, base_tables, fastest, require_views, run, store_over
 from benchmarks.hbase_site import SERVERS, HBase, running
 from benchmarks.hbase_views import HERE, MANAGERS, VIEWS
 from benchmarks.options import Options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERVED = {"selection": VIEWS["6"]["selection 50 %"], "COUNT": VIEWS["7"]["COUNT"], "INDEX": VIEWS["7"]["INDEX"]}
-TURNS = (3, 2, 1, 3)
+SERVED_BY = (3, 2, 1, 3)
 COUNT = VIEWS["7"]["COUNT"]
 _MOVED_SECONDS_MAX = 120.0
 
@@ -53,7 +53,7 @@ def _by_views(hbase: HBase, options: Options) -> list[dict[str, float]]:
         for count in options.hbase_counts:
             with store_over(base, views_of(count)) as db:
                 run(base, db, base.write(options.hbase_changes // 10))
-                ran = run(base, db, base.write(options.hbase_changes))
+                ran = fastest(base, db, options.hbase_changes)
                 require_views(base, db, views_of(count), f"{count} views")
             found.append(
                 {"views": count, "changes_per_second": ran.changes_per_second, "seconds": round(ran.seconds, 2)}
@@ -67,17 +67,22 @@ def _by_managers(hbase: HBase, options: Options, distribution: str, spark: Spark
     with base_tables(hbase, options.hbase_workload(distribution)) as base, store_over(base, [COUNT]) as db:
         run(base, db, base.write(options.hbase_changes // 10), spark, max(MANAGERS))
         for managers in (0, *MANAGERS):
-            began = time.perf_counter()
-            changes = base.write(options.hbase_changes)
-            written = time.perf_counter() - began
-            ran = run(base, db, changes, spark if managers else None, managers or 1)
-            found[str(managers) if managers else HERE] = {
-                "write_seconds": round(written, 2),
-                "maintain_seconds": round(ran.seconds, 2),
-                "changes_per_second": ran.changes_per_second,
-            }
+            turns = [_turn(base, db, options.hbase_changes, spark, managers) for _ in range(TURNS)]
+            found[str(managers) if managers else HERE] = min(turns, key=lambda turn: turn["maintain_seconds"])
         require_views(base, db, [COUNT], distribution)
     return found
+
+
+def _turn(base: Base, db: Database, count: int, spark: SparkSession, managers: int) -> dict[str, float]:
+    began = time.perf_counter()
+    changes = base.write(count)
+    written = time.perf_counter() - began
+    ran = run(base, db, changes, spark if managers else None, managers or 1)
+    return {
+        "write_seconds": round(written, 2),
+        "maintain_seconds": round(ran.seconds, 2),
+        "changes_per_second": ran.changes_per_second,
+    }
 
 
 def _by_servers(hbase: HBase, options: Options) -> list[dict[str, Any]]:
@@ -86,7 +91,7 @@ def _by_servers(hbase: HBase, options: Options) -> list[dict[str, Any]]:
         for db in stores.values():
             run(base, db)
         try:
-            found = [_with_servers(base, stores, options, count) for count in TURNS]
+            found = [_with_servers(base, stores, options, count) for count in SERVED_BY]
         finally:
             _have_servers(base, SERVERS)
         for name, db in stores.items():
@@ -99,11 +104,14 @@ def _with_servers(base: Base, stores: Mapping[str, Database], options: Options, 
     changes = base.write(options.hbase_changes // 10)  # wakes up whoever was moved
     for db in stores.values():
         run(base, db, changes)
-    began = time.perf_counter()
-    changes = base.write(options.hbase_changes)
-    written = changes / (time.perf_counter() - began)
-    speeds = {name: run(base, db, changes).changes_per_second for name, db in stores.items()}
-    return {"servers": count, "writes_per_second": round(written), "changes_per_second": speeds}
+    written, speeds = [], dict.fromkeys(stores, 0)
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        changes = base.write(options.hbase_changes)
+        written.append(changes / (time.perf_counter() - began))
+        ran = {name: run(base, db, changes).changes_per_second for name, db in stores.items()}
+        speeds = {name: max(ran[name], speed) for name, speed in speeds.items()}
+    return {"servers": count, "writes_per_second": round(max(written)), "changes_per_second": speeds}
 
 
 def _have_servers(base: Base, count: int) -> None:
