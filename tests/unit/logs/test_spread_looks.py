@@ -85,7 +85,7 @@ def test_what_is_brought_at_once_is_bounded_over_all_streams_and_nothing_is_left
     while (cut := log.cut(positions, changes_max=ALL, bytes_max=ALL)).changes:
         positions, changes = cut.positions, changes + cut.changes
     assert changes == 24
-    assert {asked.entries_max for asked in spread.asked[:4]} == {2}
+    assert {asked.told_max for asked in spread.asked[:4]} == {2}
 
 
 def test_only_streams_with_bytes_ahead_are_looked_at_elsewhere_and_those_from_where_they_are_known(

@@ -25,8 +25,8 @@ from viewkeeper.logs.hbase.tail import Look, Seen, Tail, look_at
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
 from viewkeeper.model.schema import TableSchema
 
-_ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 50 bytes each
-_SENT_MAX, _SENT_LEAST = 2_000_000, 10_000  # entries that one look brings from other processes: of all streams, of each
+_ENTRIES_MAX = 4_000_000  # that a tail knows at once, of 50 bytes where each was written at a time of its own
+_SENT_MAX, _SENT_LEAST = 2_000_000, 10_000  # that one look brings from other processes: of all streams, of each
 _LOOKS_MAX = 20
 _TIMES_NOTED = 20  # within the time for which HBase keeps its logs
 _MS = 1_000_000
@@ -179,7 +179,7 @@ class WalLog:
         looked = self._look(start)
         yield looked
         while len(looked.known) < len(looked.tails):
-            looked = self._look(start, entries_max=2 * max(len(tail.entries) for tail in looked.tails))
+            looked = self._look(start, entries_max=2 * max(tail.count for tail in looked.tails))
             yield looked
 
     def _look(self, start: Positions, *, entries_max: int = 0) -> _Looked:
@@ -211,7 +211,7 @@ class WalLog:
         """What each look finds: those that have much to read elsewhere, if that is worth it."""
         far = [look for look in looks if look.bytes]
         share = max(_SENT_LEAST, _SENT_MAX // max(1, len(far)))
-        sent = self._spread([replace(look, entries_max=min(look.entries_max, share)) for look in far]) or []
+        sent = self._spread([replace(look, told_max=share) for look in far]) or []
         found = {look.stream: seen for look, seen in zip(far, sent, strict=False)}
         return found | {look.stream: look_at(self._reader, look) for look in looks if look.stream not in found}
 
@@ -249,7 +249,7 @@ class WalLog:
             tail = self._tails.get(stream)
             if tail is None or not (tail.knows(start) and start <= stop <= tail.end):
                 tail, names = Tail(stream, start, start), self._mapped().names
-                files = self.folder.files().get(stream, [])
+                files = [file for file in self.folder.files().get(stream, []) if file.first < stop]
                 tail.add(self.look_at(Look.on(tail, names, files, entries_max=_ENTRIES_MAX)))
             entries = tail.between(start, stop)
         total = np.cumsum(entries["cells"])
@@ -262,7 +262,7 @@ class WalLog:
     def log_entries(self) -> int:
         """Those that matter and wait to be read, as last looked at: the rest of the log is HBase's own."""
         with self._lock:
-            return sum(int(tail.entries["entries"].sum()) for tail in self._tails.values())
+            return sum(tail.count for tail in self._tails.values())
 
     def checksums(self, positions: Positions) -> dict[Stream, int]:
         """None: a stream's name is never used again, so its log cannot be another one."""

@@ -10,6 +10,7 @@ parts. A look changes nothing, so any process may do it: it travels as a value, 
 from __future__ import annotations
 
 import json
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -33,19 +34,23 @@ _REGION_OPEN = "REGION_OPEN"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """At a stream after a position, until about so many entries of `tables` are found; `files` as they were just listed."""
+    """At a stream after a position, until about so many entries of `tables` are found, in the files as just listed.
+
+    `told_max`: that are told of, where neighbours are one.
+    """
 
     stream: Stream
     start: Position
     tables: frozenset[str]
     entries_max: int
     files: tuple[WalFile, ...]
+    told_max: int = sys.maxsize
 
     @staticmethod
     def on(tail: Tail, tables: frozenset[str], files: list[WalFile], *, entries_max: int) -> Look:
         """From the end of a tail, until it knows so many entries."""
         first = max(0, bisect_right(files, tail.end, key=lambda file: file.first) - 1)
-        room = entries_max - len(tail.entries)
+        room = entries_max - tail.count
         return Look(tail.stream, tail.end, tables, room, tuple(files[first:]))
 
     @property
@@ -83,18 +88,18 @@ class Seen:
 
 def look_at(reader: WalReader, look: Look) -> Seen:
     """What a look finds, by a reader of its tables."""
-    end, count, is_all = look.start, 0, True
+    end, count, told, is_all = look.start, 0, 0, True
     found: list[np.ndarray] = []
     borders: list[Position] = []
     for outline in reader.outline(look.stream, look.start, list(look.files)):
-        if count >= look.entries_max:
+        if count >= look.entries_max or told >= look.told_max:
             is_all = False
             break
         end = outline.position
         if outline.entries is None:
             borders.append(end)
         found.append(_entries(outline))
-        count += len(found[-1])
+        count, told = count + _count(found[-1]), told + len(found[-1])
     return Seen(end, np.concatenate(found) if found else _NONE, tuple(borders), is_all)
 
 
@@ -107,6 +112,11 @@ class Tail:
     end: Position
     entries: np.ndarray = field(default_factory=lambda: _NONE)
     borders: list[Position] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Of entries as HBase wrote them."""
+        return _count(self.entries)
 
     def add(self, seen: Seen) -> None:
         """What a look from the tail's end saw."""
@@ -138,6 +148,10 @@ class Tail:
     def has_rolled(self, stop: Position) -> bool:
         """Whether the files change between start and `stop`: those before will be deleted."""
         return any(border <= stop for border in self.borders)
+
+
+def _count(entries: np.ndarray) -> int:
+    return int(entries["entries"].sum())
 
 
 def _entries(outline: Outline) -> np.ndarray:
