@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -183,17 +183,27 @@ def test_a_purge_leaves_the_versions_that_readers_need_and_tombstones_until_no_p
     assert rows_of(subject, at(7), [b"a", b"b"]) == [b"4", None]
 
 
-def test_an_old_version_goes_with_the_writer_that_read_a_newer_one_which_all_readers_see(store: HBaseStore) -> None:
-    subject, left = Subject(store), []
-    for epoch in range(1, 5):
-        subject.begin(at(epoch, floor=epoch - 1))
-        apply(subject, at(epoch, floor=epoch - 1), {b"a": b"%d" % epoch})
-        subject.end(aborted=())
+@pytest.mark.parametrize("is_known", [True, False], ids=["by one process", "by many"])
+@pytest.mark.parametrize("kept", [1, 3])
+def test_old_versions_go_a_few_at_a_time_with_a_writer_or_by_the_journal(
+    store: HBaseStore, kept: int, is_known: bool
+) -> None:
+    """Whether the newest version is one that all readers see, or not; and whether a writer remembers it, or reads it."""
+    left, is_listed = [], False
+    for number in range(1, 14):
+        with nullcontext(store) if is_known else closing(open_store(store.url)) as opened:
+            subject, epoch = Subject(opened), at(number, floor=max(0, number - kept))
+            subject.begin(epoch)
+            apply(subject, epoch, {b"a": b"%d" % number})
+            is_listed |= any(store.has_records(partition, JOURNAL) for partition in range(store.partitions))
+            subject.end(aborted=())
+            assert rows_of(subject, at(number + 1), [b"a"]) == [b"%d" % number]
         left.append([stamp for _, stamp, _ in cells_of(store, f"vk.{VIEW}", b"\x00a")])
 
-    assert left == [[1], [2, 1], [3, 2], [4, 3]]
-    assert not any(store.has_records(partition, JOURNAL) for partition in range(store.partitions))
-    assert rows_of(subject, at(5), [b"a"]) == [b"4"]
+    assert all(stamps == list(range(number, stamps[-1] - 1, -1)) for number, stamps in enumerate(left, 1))
+    seen = {1: [1, 2, 3, 4, 2, 3, 4, 2, 3, 4, 2, 3, 4], 3: [1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5]}
+    assert [len(stamps) for stamps in left] == seen[kept]
+    assert is_listed == (kept == 3)
 
 
 def test_tables_are_made_when_they_are_first_written_and_keep_every_version_for_ever(store: HBaseStore) -> None:

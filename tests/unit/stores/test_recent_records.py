@@ -79,7 +79,7 @@ class World:
             for place, row in zip(some, new, strict=True):
                 self.versions[place][epoch] = row
             if is_last or self.draw.random() < 0.5:
-                process.keep(TABLE, some, [Kept(epoch, row, False) for row in new], inflight)
+                process.keep(TABLE, some, [Kept(epoch, row, 0) for row in new], inflight)
 
 
 @pytest.mark.parametrize("seed", range(2_000 if tiers.is_deep() else 200))
@@ -117,7 +117,7 @@ def test_of_several_others_the_one_that_wrote_last_counts() -> None:
     rows = Rows(random.Random(1))
     process, others = Recent(rows), [Recent(rows), Recent(rows)]
     place = PLACES[0]
-    process.keep(TABLE, [place], [Kept(10, b"mine", False)], at(10, set()))
+    process.keep(TABLE, [place], [Kept(10, b"mine", 0)], at(10, set()))
     for other, epoch in zip(others, (12, 9), strict=True):
         other.tell(TABLE, {place[0]}, at(epoch, set()))
     assert process.find(TABLE, [place], at(13, set())) == [None]

@@ -1,8 +1,8 @@
 """Cells: how versions of records are kept in HBase, and what is asked of it to read and write them.
 
 In: keys, rows and epochs. Out: HBase's structs; and rows of what it returned. Always: the row key is the partition's byte
-and the key, the timestamp is the epoch, and the value of the one cell `r:r` is the whole row, behind a byte that tells
-whether versions lay below when it was written. A tombstone is a value too.
+and the key, the timestamp is the epoch, and the value of the one cell `r:r` is the whole row, behind a byte that is one more
+than the versions that lay below when it was written, if these are not listed to be deleted. A tombstone is a value too.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ VERSIONS_MAX = FOREVER = (1 << 31) - 1
 KEY_BYTES_MAX = (1 << 15) - 1 - 14  # HBase's limit of a row key, without what the journal puts before ours
 ROW_BYTES_MAX = (10 << 20) - (64 << 10)  # hbase.client.keyvalue.maxsize, without the cell's own head
 BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20  # of one request
-_FIRST, _LATER, _GONE = b"\x01", b"\x02", b""
+OLDER_MAX = 3  # versions below another one: whoever writes over that has them deleted
+_GONE = b""
 _One = TypeVar("_One")
 
 
 class Below(NamedTuple):
-    """Versions of a record: whether there is any, the epoch of the newest that counts, and whether others lie below it."""
+    """Versions of a record: whether there is any, the epoch of the newest that counts, and how many lie below that one."""
 
     any: bool
     newest: int
-    has_older: bool
+    older: int
 
 
-NOTHING = Below(False, 0, False)
+NOTHING = Below(False, 0, 0)
 
 
 def row_key(partition: int, key: bytes) -> bytes:
     return bytes((partition,)) + key
 
 
-def value_of(row: bytes | None, *, is_first: bool = True) -> bytes:
+def value_of(row: bytes | None, older: int = 0) -> bytes:
     """What the cell of a version holds."""
-    return _GONE if row is None else (_FIRST if is_first else _LATER) + row
+    return _GONE if row is None else bytes((1 + older,)) + row
 
 
 def row_of(value: bytes) -> bytes | None:
@@ -86,8 +87,8 @@ def below(result: Any, aborted: Collection[int]) -> Below:
     """What lies below the next version of a record."""
     cell = _newest(result, aborted)
     if cell is None:
-        return Below(bool(result.columnValues), 0, False)
-    return Below(True, cell.timestamp, not cell.value.startswith(_FIRST))
+        return Below(bool(result.columnValues), 0, 0)
+    return Below(True, cell.timestamp, cell.value[0] - 1 if cell.value else OLDER_MAX)
 
 
 def _newest(result: Any, aborted: Collection[int]) -> Any | None:

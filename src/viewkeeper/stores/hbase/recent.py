@@ -30,11 +30,11 @@ class Kept:
 
     epoch: int
     row: bytes | None
-    has_older: bool
+    older: int
 
     @property
     def below(self) -> Below:
-        return Below(True, self.epoch, self.has_older)
+        return Below(True, self.epoch, self.older)
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from viewkeeper.stores.hbase.cells import (
     BATCH_RECORDS,
     KEY_BYTES_MAX,
     NOTHING,
+    OLDER_MAX,
     ROW_BYTES_MAX,
     below,
     by_size,
@@ -221,16 +222,22 @@ class RecordsPart(MetaPart):
         columns = shown.cells(keys, rows) if shown is not None and is_shown else [()] * len(places)
         is_indexed = table in epoch.indexed
         for place, image, cells, chosen in zip(places, images, columns, write.chosen.tolist(), strict=True):
-            lower, row = write.found.raw[chosen], row_key(*place)
-            done.places.append(place)
-            done.puts.append(put_of(row, epoch.epoch, value_of(image, is_first=not lower.any), cells))
-            done.written.append(Kept(epoch.epoch, image, lower.any or image is None))
+            lower, row, older = write.found.raw[chosen], row_key(*place), 0
+            is_surplus = lower.any and (lower.older >= OLDER_MAX or not lower.newest)
+            is_seen = 0 < lower.newest <= epoch.floor  # by every reader, or a newer one is
             if image is None:
                 done.entries.append(Entry(place[0], GONE, epoch.epoch, table, place[1]))
-            elif is_indexed or (lower.any and not 0 < lower.newest <= epoch.floor):
+                older = OLDER_MAX
+            elif is_indexed or (is_surplus and not is_seen):
                 done.entries.append(Entry(place[0], WRITTEN, epoch.epoch, table, place[1]))
-            elif lower.has_older:
+            elif is_surplus:
                 done.deletes.append(delete_of(row, lower.newest - 1))
+                older = 1
+            elif lower.any:
+                older = lower.older + 1
+            done.places.append(place)
+            done.puts.append(put_of(row, epoch.epoch, value_of(image, older), cells))
+            done.written.append(Kept(epoch.epoch, image, older))
         return done
 
     def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> bool:
