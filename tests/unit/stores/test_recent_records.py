@@ -12,7 +12,7 @@ import pytest
 from tests.support import tiers
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
-from viewkeeper.stores.hbase.recent import Kept, Recent
+from viewkeeper.stores.hbase.recent import Recent
 
 TABLE = 7
 PLACES = [(partition, b"%d" % number) for partition in range(2) for number in range(3)]
@@ -69,7 +69,7 @@ class World:
         for place, kept in zip(changed, process.find(TABLE, changed, inflight), strict=True):
             self.found[kept is not None] += 1
             if kept is not None:
-                assert kept.row == self.before(place, epoch), (epoch, place, kept)
+                assert kept[1] == self.before(place, epoch), (epoch, place, kept)
         steps = list(range(0, len(changed), 2))
         for start in steps if is_last else steps[: self.draw.randrange(len(steps) + 1)]:
             some = changed[start : start + 2]
@@ -79,7 +79,7 @@ class World:
             for place, row in zip(some, new, strict=True):
                 self.versions[place][epoch] = row
             if is_last or self.draw.random() < 0.5:
-                process.keep(TABLE, some, [Kept(epoch, row, 0) for row in new], inflight)
+                process.keep(TABLE, some, [((epoch, 0), row) for row in new], inflight)
 
 
 @pytest.mark.parametrize("seed", range(2_000 if tiers.is_deep() else 200))
@@ -117,7 +117,7 @@ def test_of_several_others_the_one_that_wrote_last_counts() -> None:
     rows = Rows(random.Random(1))
     process, others = Recent(rows), [Recent(rows), Recent(rows)]
     place = PLACES[0]
-    process.keep(TABLE, [place], [Kept(10, b"mine", 0)], at(10, set()))
+    process.keep(TABLE, [place], [((10, 0), b"mine")], at(10, set()))
     for other, epoch in zip(others, (12, 9), strict=True):
         other.tell(TABLE, {place[0]}, at(epoch, set()))
     assert process.find(TABLE, [place], at(13, set())) == [None]

@@ -84,7 +84,7 @@ class BaseWrites(BaseRows):
 
     def _send(self, schema: TableSchema, changes: Sequence[RowChange], read: float) -> None:
         ask, name = self._site.connections.ask, foreign_of(schema).table.encode()
-        for batch in by_size([change.put for change in changes if change.delete is None]):
+        for batch in by_size((change.put for change in changes if change.delete is None), _size_of):
             ask("putMultiple", name, batch)
         for some in in_batches([change.delete for change in changes if change.put is None], BATCH_RECORDS):
             ask("deleteMultiple", name, some)
@@ -103,6 +103,10 @@ class BaseWrites(BaseRows):
             raise StoreUnavailable(
                 f"whether the row was written is not known: {error.fact}", "read the row, and decide by what it is"
             ) from error
+
+
+def _size_of(put: Any) -> int:
+    return len(put.row) + sum(len(cell.value) for cell in put.columnValues)
 
 
 def _pairs(keys: Sequence[bytes], found: Found) -> list[tuple[bytes, Image]]:

@@ -7,8 +7,8 @@ than the versions that lay below when it was written, if these are not listed to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from viewkeeper.model.moments import EPOCH_MAX
 from viewkeeper.stores.hbase.thrift import thrift
@@ -21,17 +21,13 @@ BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20  # of one request
 OLDER_MAX = 3  # versions below another one: whoever writes over that has them deleted
 _GONE = b""
 _One = TypeVar("_One")
-
-
-class Below(NamedTuple):
-    """Versions of a record: whether there is any, the epoch of the newest that counts, and how many lie below that one."""
-
-    any: bool
-    newest: int
-    older: int
-
-
-NOTHING = Below(False, 0, 0)
+# Facts of records are plain tuples, which the garbage collector leaves alone: there are many of them.
+Below = tuple[
+    int, int
+]  # the epoch of a record's newest version, 0 where all are of aborted epochs, and how many are older
+NOTHING: Below = (-1, 0)  # no version at all
+Columns = tuple[tuple[bytes, bytes], ...]  # that people see of a record: names and texts
+Put = tuple[bytes, int, bytes, Columns]  # row, epoch, value and columns: what `put_of` makes a put of
 
 
 def row_key(partition: int, key: bytes) -> bytes:
@@ -60,7 +56,7 @@ def get_of(row: bytes, time_range: Any, versions: int) -> Any:
     return thrift().TGet(row=row, columns=record_column(), timeRange=time_range, maxVersions=versions)
 
 
-def put_of(row: bytes, epoch: int, value: bytes, columns: Iterable[tuple[bytes, bytes]] = ()) -> Any:
+def put_of(row: bytes, epoch: int, value: bytes, columns: Columns = ()) -> Any:
     """A version, and the columns that people see of it: one mutation of one row, so all of it or nothing."""
     cell = thrift().TColumnValue
     cells = [cell(RECORD, RECORD, value), *(cell(COLUMNS, name, text) for name, text in columns)]
@@ -87,8 +83,8 @@ def below(result: Any, aborted: Collection[int]) -> Below:
     """What lies below the next version of a record."""
     cell = _newest(result, aborted)
     if cell is None:
-        return Below(bool(result.columnValues), 0, 0)
-    return Below(True, cell.timestamp, cell.value[0] - 1 if cell.value else OLDER_MAX)
+        return (0, 0) if result.columnValues else NOTHING
+    return cell.timestamp, cell.value[0] - 1 if cell.value else OLDER_MAX
 
 
 def _newest(result: Any, aborted: Collection[int]) -> Any | None:
@@ -104,13 +100,18 @@ def in_batches(values: Sequence[_One], most: int) -> Iterator[Sequence[_One]]:
     return (values[start : start + most] for start in range(0, len(values), most))
 
 
-def by_size(puts: Sequence[Any]) -> Iterator[list[Any]]:
+def size_of(put: Put) -> int:
+    row, _, value, columns = put
+    return len(row) + len(value) + sum(len(text) for _, text in columns)
+
+
+def by_size(puts: Iterable[_One], size_of: Callable[[_One], int]) -> Iterator[list[_One]]:
     """The puts in batches of bounded size, beyond one put."""
-    batch: list[Any] = []
+    batch: list[_One] = []
     size = 0
     for put in puts:
         batch.append(put)
-        size += sum(len(cell.value) for cell in put.columnValues) + len(put.row)
+        size += size_of(put)
         if len(batch) == BATCH_RECORDS or size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0

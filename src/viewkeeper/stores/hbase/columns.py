@@ -16,8 +16,7 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.encodings import encode_cells
 from viewkeeper.model.schema import Column
 from viewkeeper.model.tablebatches import Place, decode_places, face
-
-Cells = list[tuple[bytes, bytes]]  # of one record: name and text
+from viewkeeper.stores.hbase.cells import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Shown:
     row: tuple[Column, ...]
     columns: tuple[tuple[Column, Place], ...]
 
-    def cells(self, keys: pa.Array, rows: pa.Array) -> list[Cells]:
+    def cells(self, keys: pa.Array, rows: pa.Array) -> list[Columns]:
         """Those of each record; `rows` has NULL for a tombstone."""
         there = np.asarray(rows.is_valid())
         places = [place for _, place in self.columns]
@@ -40,8 +39,8 @@ class Shown:
             for (column, _), array in zip(self.columns, arrays, strict=True)
         ]
         found = iter(zip(*texts, strict=True))
-        nothing: Cells = [(name, b"") for name in names]
-        return [list(zip(names, next(found), strict=True)) if is_there else nothing for is_there in there.tolist()]
+        nothing: Columns = tuple((name, b"") for name in names)
+        return [tuple(zip(names, next(found), strict=True)) if is_there else nothing for is_there in there.tolist()]
 
 
 def shown_of(catalog: Catalog, table: int) -> Shown | None:

@@ -22,19 +22,9 @@ from viewkeeper.stores.hbase.metarow import MetaRows
 BYTES_MAX = 64 << 20
 _OF_ONE = 200  # bytes that a record takes besides key and row
 Place = tuple[int, bytes]  # partition and key
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The newest version of a record; None: it is gone."""
-
-    epoch: int
-    row: bytes | None
-    older: int
-
-    @property
-    def below(self) -> Below:
-        return Below(True, self.epoch, self.older)
+Kept = tuple[
+    Below, bytes | None
+]  # a record's newest version: its epoch, how many are older, and its row; None: it is gone
 
 
 @dataclass(slots=True)
@@ -72,7 +62,7 @@ class Recent:
             found = (memory.records.get((table, place)) for place in places)
             since = (max(anew, 1 + memory.ended.get((table, partition), 0)) for partition, _ in places)
             return [
-                kept if kept and first <= kept.epoch < epoch.epoch and kept.epoch not in epoch.aborted else None
+                kept if kept and first <= kept[0][0] < epoch.epoch and kept[0][0] not in epoch.aborted else None
                 for kept, first in zip(found, since, strict=True)
             ]
 
@@ -148,4 +138,4 @@ def _partition(name: str) -> int:
 
 
 def _size(place: Place, kept: Kept) -> int:
-    return _OF_ONE + len(place[1]) + len(kept.row or b"")
+    return _OF_ONE + len(place[1]) + len(kept[1] or b"")

@@ -30,6 +30,7 @@ from viewkeeper.stores.hbase.cells import (
     NOTHING,
     OLDER_MAX,
     ROW_BYTES_MAX,
+    Put,
     below,
     by_size,
     delete_of,
@@ -37,6 +38,7 @@ from viewkeeper.stores.hbase.cells import (
     in_batches,
     put_of,
     row_key,
+    size_of,
     times,
     value_of,
     versions_needed,
@@ -64,9 +66,9 @@ class _Mutations:
 
     table: int
     places: list[tuple[int, bytes]] = field(default_factory=list)
-    puts: list[Any] = field(default_factory=list)
+    puts: list[Put] = field(default_factory=list)
     written: list[Kept] = field(default_factory=list)
-    deletes: list[Any] = field(default_factory=list)
+    deletes: list[tuple[bytes, int]] = field(default_factory=list)  # row, and the last epoch
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -104,8 +106,8 @@ class RecordsPart(MetaPart):
         places = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
         known = self._recent.find(table, places, epoch, self._anew(epoch))
         asked = [number for number, kept in enumerate(known) if kept is None]
-        rows = [None if kept is None else kept.row for kept in known]
-        lower = [NOTHING if kept is None else kept.below for kept in known]
+        lower = [kept[0] if kept else NOTHING for kept in known]
+        rows = [kept[1] if kept else None for kept in known]
         for number, result in zip(asked, self._get(table, [places[at] for at in asked], epoch), strict=True):
             if result is not None:
                 rows[number], lower[number] = visible(result, epoch.aborted), below(result, epoch.aborted)
@@ -116,9 +118,12 @@ class RecordsPart(MetaPart):
         """The versions of records before an epoch, as HBase returns them; None where there is no table."""
         until = epoch.epoch - 1
         time_range, versions = times(self._anew(epoch), until), versions_needed(until, epoch.aborted)
-        gets = [get_of(row_key(*place), time_range, versions) for place in places]
-        batches = list(in_batches(gets, BATCH_RECORDS))
-        for batch, found in zip(batches, self._site.ask_each(table, "getMultiple", batches), strict=True):
+        batches = list(in_batches(places, BATCH_RECORDS))
+
+        def get(partition: int, key: bytes) -> Any:
+            return get_of(row_key(partition, key), time_range, versions)
+
+        for batch, found in zip(batches, self._site.ask_each(table, "getMultiple", batches, make=get), strict=True):
             yield from [None] * len(batch) if found is None else found
 
     def scan_prefixes(
@@ -186,7 +191,7 @@ class RecordsPart(MetaPart):
                 self._recent.keep(one.table, one.places, one.written, epoch)
             else:
                 self._recent.forget(one.table)
-            self._site.ask_each(one.table, "deleteMultiple", in_batches(one.deletes, BATCH_RECORDS))
+            self._site.ask_each(one.table, "deleteMultiple", in_batches(one.deletes, BATCH_RECORDS), make=delete_of)
 
     def _validated(self, epoch: int) -> Callable[[], int]:
         """VALIDATE, if the last one was T ago or more; returns the catalog's version."""
@@ -222,28 +227,28 @@ class RecordsPart(MetaPart):
         columns = shown.cells(keys, rows) if shown is not None and is_shown else [()] * len(places)
         is_indexed = table in epoch.indexed
         for place, image, cells, chosen in zip(places, images, columns, write.chosen.tolist(), strict=True):
-            lower, row, older = write.found.raw[chosen], row_key(*place), 0
-            is_surplus = lower.any and (lower.older >= OLDER_MAX or not lower.newest)
-            is_seen = 0 < lower.newest <= epoch.floor  # by every reader, or a newer one is
+            (newest, there), row, older = write.found.raw[chosen], row_key(*place), 0
+            is_surplus = newest == 0 or there >= OLDER_MAX
+            is_seen = 0 < newest <= epoch.floor  # by every reader, or a newer one is
             if image is None:
                 done.entries.append(Entry(place[0], GONE, epoch.epoch, table, place[1]))
                 older = OLDER_MAX
             elif is_indexed or (is_surplus and not is_seen):
                 done.entries.append(Entry(place[0], WRITTEN, epoch.epoch, table, place[1]))
             elif is_surplus:
-                done.deletes.append(delete_of(row, lower.newest - 1))
+                done.deletes.append((row, newest - 1))
                 older = 1
-            elif lower.any:
-                older = lower.older + 1
+            elif newest > 0:
+                older = there + 1
             done.places.append(place)
-            done.puts.append(put_of(row, epoch.epoch, value_of(image, older), cells))
-            done.written.append(Kept(epoch.epoch, image, older))
+            done.puts.append((row, epoch.epoch, value_of(image, older), cells))
+            done.written.append(((epoch.epoch, older), image))
         return done
 
-    def _put(self, table: int, puts: Sequence[Any], validate: Callable[[], object]) -> bool:
+    def _put(self, table: int, puts: Sequence[Put], validate: Callable[[], object]) -> bool:
         """Whether there was a table to put them into."""
         return _NO_TABLE not in self._site.ask_each(
-            table, "putMultiple", by_size(puts), absent=_NO_TABLE, before=validate
+            table, "putMultiple", by_size(puts, size_of), make=put_of, absent=_NO_TABLE, before=validate
         )
 
     # the end of versions
