@@ -203,6 +203,39 @@ def test_a_deleted_version_uncovers_the_one_below(hbase: Cluster, kind: str) -> 
             assert (found and found["x"]) == left
 
 
+def test_what_does_not_fit_into_hbase_is_left_out_set_aside_or_stops_its_view_alone(hbase: Cluster) -> None:
+    draw, clients, types = random.Random(5), Clients(hbase, seed=5), hbase.types
+    table = clients.tables["t"]
+    with connected(url_of(hbase)) as db, hbase.client() as client:
+
+        def put(row: str, **cells: str) -> None:
+            values = [types.TColumnValue(b"f", name.encode(), value.encode()) for name, value in cells.items()]
+            client.put(table.encode(), types.TPut(row=row.encode(), columnValues=values))
+
+        options = f"USING hbase OPTIONS (table '{table}')"
+        db.execute(f"CREATE TABLE t (k STRING PRIMARY KEY, g STRING, h STRING, x INT) {options}")
+        db.execute("CREATE MATERIALIZED VIEW plain AS SELECT k, x FROM t")
+        db.execute("CREATE MATERIALIZED VIEW grouped AS SELECT g, COUNT(*) AS n FROM t GROUP BY g")
+        put("good", g="a", x="1")
+        catch_up(db, draw)
+        put("k" * 32_767, g="a", x="1")
+        put("group", g="y" * 40_000, x="2")
+        put("wide", g="a" * (6 << 20), x="3")
+        put("wide", h="b" * (6 << 20))
+        put("later", g="b", x="4")
+        catch_up(db, draw)
+
+        assert {row["k"]: row["x"] for row in db.view("plain").scan()} == {"good": 1, "group": 2, "later": 4}
+        grouped = next(view for view in db.status().views if view.name == "grouped")
+        assert "a key of 40,0" in (grouped.stopped or "")
+        put("wide", g="c", h="d")
+        client.deleteSingle(table.encode(), types.TDelete(row=b"group"))
+        catch_up(db, draw)
+        db.rebuild("grouped")
+        assert {row["k"]: row["x"] for row in db.view("plain").scan()} == {"good": 1, "later": 4, "wide": 3}
+        assert {row["g"]: row["n"] for row in db.view("grouped").scan()} == {"a": 1, "b": 1, "c": 1}
+
+
 def test_groups_that_are_gone_stay_gone_after_purge_and_major_compaction(
     hbase: Cluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -394,4 +394,8 @@ def _without_epoch(record: EpochRecord, owner: str, epoch: Inflight, failure: Ep
     """The record with the epoch aborted, and its culprit stopped."""
     if record.inflight is None or record.inflight.epoch != epoch.epoch:
         raise Fenced(f"epoch {epoch.epoch} is no longer in flight")
-    return epochs.abort(record, owner, {failure.table: failure.reason} if isinstance(failure, ViewFailed) else {})
+    if not isinstance(failure, ViewFailed):
+        return epochs.abort(record, owner, {})
+    if failure.table in record.stopped:  # what every epoch needs, as DELTA, cannot be left out: the next one fails too
+        raise EpochFailed(f"no epoch can do without table {failure.table}: {failure.reason}", "see viewkeeper status")
+    return epochs.abort(record, owner, {failure.table: failure.reason})

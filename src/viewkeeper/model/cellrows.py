@@ -22,6 +22,7 @@ from viewkeeper.model.types import BIGINT, BINARY
 PUT, HIDE = 0, 1  # a value; or: all values up to the stamp are deleted
 READ, READ_NONE = 2, 3  # a value, or none, that was found when the cell was read: what was written before is not there
 NEVER = np.iinfo(np.int64).min
+_KEPT_BYTES_MAX = (10 << 20) - (128 << 10)  # of a row: HBase keeps a record in one cell, which takes 10 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class CellRows:
     below `read` do not count.
     """
 
-    values: tuple[pa.Array, ...]  # one for each column, NULL where there is no put
+    values: tuple[pa.Array, ...]  # one for each column, NULL where there is no put, or one that is too large to be kept
     stamps: np.ndarray  # of the puts, by column and row
     orders: np.ndarray
     hidden: np.ndarray
@@ -114,6 +115,28 @@ class CellRows:
         )
         stamps, orders = np.where(later, others.stamps, mine.stamps), np.where(later, others.orders, mine.orders)
         return CellRows(values, stamps, orders, np.maximum(self.hidden, other.hidden), read)
+
+    def kept(self) -> CellRows:
+        """The same, without the largest values of rows that are too large for a record; their stamps stay."""
+        sizes = np.stack([np.asarray(pc.binary_length(value).fill_null(0)) for value in self.values])
+        if (sizes.sum(axis=0) <= _KEPT_BYTES_MAX).all():
+            return self
+        order = np.argsort(sizes, axis=0, kind="stable")
+        fits = np.empty(sizes.shape, bool)
+        np.put_along_axis(
+            fits, order, np.cumsum(np.take_along_axis(sizes, order, 0), axis=0) <= _KEPT_BYTES_MAX, axis=0
+        )
+        values = tuple(
+            pc.if_else(pa.array(row), value, pa.scalar(None, value.type))
+            for row, value in zip(fits, self.values, strict=True)
+        )
+        return CellRows(values, self.stamps, self.orders, self.hidden, self.read)
+
+    @property
+    def too_large(self) -> np.ndarray:
+        """By column and row, the values that a reader of the base sees and that are not kept."""
+        shown = self.stamps > self.hidden
+        return shown & np.stack([np.asarray(value.is_null()) for value in self.values])
 
     @property
     def seen(self) -> tuple[pa.Array, ...]:

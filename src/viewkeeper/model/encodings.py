@@ -19,6 +19,10 @@ from viewkeeper.model.types import Encoding, SqlType
 
 _WIDE = {"INT": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8", "BOOLEAN": "u1"}  # as HBase's Bytes.toBytes writes them
 
+_DAY_US = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+_YEARS = {"DATE": (_FIRST_DAY, _LAST_DAY), "TIMESTAMP": (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)}
+
 
 def require_encoding(type_: SqlType, encoding: Encoding) -> None:
     """Raise where values of a type cannot be encoded so."""
@@ -89,14 +93,20 @@ def _cast(text: pa.Array, type_: SqlType) -> pa.Array:
     """Values of text, NULL where it is none; one after the other only where one of them is none."""
     trimmed = pc.utf8_trim_whitespace(text)
     try:
-        return trimmed.cast(type_.arrow)
+        values = trimmed.cast(type_.arrow)
     except pa.ArrowInvalid:
-        return pa.array([_value(one, type_) for one in trimmed], type_.arrow)
+        values = pa.array([_value(one, type_) for one in trimmed], type_.arrow)
+    if type_.kind not in _YEARS:
+        return values
+    least, most = _YEARS[type_.kind]
+    numbers = values.view(pa.int32() if type_.kind == "DATE" else pa.int64())
+    is_year = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
+    return pc.if_else(is_year, values, pa.scalar(None, values.type))
 
 
-def _value(text: pa.Scalar, type_: SqlType) -> object:
+def _value(text: pa.Scalar, type_: SqlType) -> pa.Scalar | None:
     """A TIMESTAMP may have an offset; without one it is in UTC."""
     for kind in (type_.arrow, pa.timestamp("us", "UTC")) if type_.kind == "TIMESTAMP" else (type_.arrow,):
         with suppress(pa.ArrowInvalid):
-            return text.cast(kind).cast(type_.arrow).as_py()
+            return text.cast(kind).cast(type_.arrow)
     return None

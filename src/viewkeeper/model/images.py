@@ -26,7 +26,7 @@ def cell_rows(table: TableSchema, rows: pa.Array) -> CellRows:
 
 def images(table: TableSchema, rows: CellRows) -> pa.Array:
     """The rows; NULL where there is none."""
-    return rows_of_cells(table, rows.seen, len(rows))
+    return rows_and_reasons(table, rows.seen, len(rows), rows.too_large)[0]
 
 
 def rows_of_cells(table: TableSchema, cells: Sequence[pa.Array], count: int) -> pa.Array:
@@ -34,19 +34,24 @@ def rows_of_cells(table: TableSchema, cells: Sequence[pa.Array], count: int) -> 
     return rows_and_reasons(table, cells, count)[0]
 
 
-def rows_and_reasons(table: TableSchema, cells: Sequence[pa.Array], count: int) -> tuple[pa.Array, pa.Array]:
-    """The rows; and why there is none where a cell does not decode."""
+def rows_and_reasons(
+    table: TableSchema, cells: Sequence[pa.Array], count: int, too_large: np.ndarray | None = None
+) -> tuple[pa.Array, pa.Array]:
+    """The rows; and why there is none where a cell does not decode, or is too large to be kept."""
     if table.foreign is None:
         raise InvariantBroken(f"table {table.name} has no cells")
     arrays, there = [], np.zeros(count, bool)
     reasons = pa.nulls(count, pa.binary())
-    for column, cell, seen in zip(table.value_columns, table.foreign.cells, cells, strict=True):
+    for number, (column, cell, seen) in enumerate(zip(table.value_columns, table.foreign.cells, cells, strict=True)):
         values, failed = decode_cells(seen, column.type, cell.encoding)
         arrays.append(values)
         there |= np.asarray(seen.is_valid())
         if failed.any():
             reason = f"the cell of {column.name} is no {column.type}".encode()
             reasons = pc.if_else(pa.array(failed), pa.scalar(reason, pa.binary()), reasons)
+        if too_large is not None and too_large[number].any():
+            reason = f"the cell of {column.name} is too large: a row has 10 MB at most".encode()
+            reasons = pc.if_else(pa.array(too_large[number]), pa.scalar(reason, pa.binary()), reasons)
     encoded = encode_rows(table.value_columns, arrays, count)
     there &= np.asarray(reasons.is_null())
     return pc.if_else(pa.array(there), encoded, pa.scalar(None, encoded.type)), reasons

@@ -17,6 +17,7 @@ from viewkeeper.model import keybatches
 from viewkeeper.model.encodings import decode_cells, encode_cells
 from viewkeeper.model.schema import Foreign, TableSchema
 
+KEY_BYTES_MAX = 32_740  # of our keys: HBase takes 32,767 bytes, and we put some before each
 _AS_THEY_ARE = ("STRING", "BINARY")  # the value is the row key, byte for byte
 
 
@@ -27,14 +28,20 @@ def foreign_of(schema: TableSchema) -> Foreign:
 
 
 def decode_row_keys(schema: TableSchema, row_keys: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Our keys, NULL where a row key is none; and where it is none."""
+    """Our keys, NULL where a row key is none, or too long for a view's records; and where it is so."""
     (column,) = schema.key_columns
     values, wrong = decode_cells(row_keys, column.type, foreign_of(schema).key)
     keys, _ = keybatches.encode_keys((column,), [values], len(row_keys))
     if column.type.kind not in _AS_THEY_ARE:
         same = pc.equal(_row_keys(schema, keys), row_keys).fill_null(False)
         wrong = wrong | ~np.asarray(same)
+    wrong = wrong | np.asarray(pc.greater(pc.binary_length(keys), KEY_BYTES_MAX).fill_null(False))
     return pc.if_else(pa.array(~wrong), keys, pa.scalar(None, keys.type)), wrong
+
+
+def fits(row_key: bytes) -> bool:
+    """Whether our key of it is not too long; a zero byte takes two there."""
+    return 0 < len(row_key) and len(row_key) + row_key.count(0) + 4 <= KEY_BYTES_MAX
 
 
 def encode_row_keys(schema: TableSchema, keys: Sequence[bytes]) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 In: writes of cells, from several streams, in any order and some of them twice. Out: deltas old → new, as the table's own
 readers would see the rows. Always: as for any DELTA, a function of the version below the epoch. A row whose cells do not
-decode is no row.
+decode, or that is too large for a record, is no row.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class CellDeltaOperator(Operator[CellDeltaNode]):
     def apply(self, applier: Applier, node: CellDeltaNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:
         found = applier.find(node.table, inputs[ROWS])
         known, said = (cell_rows(node.source, rows) for rows in (found.rows, found.input["row"]))
-        both = known.merged_with(said)
+        both = known.merged_with(said).kept()
         applier.put(found, both.encode())
         (before, failed), (after, fails) = (
-            rows_and_reasons(node.source, rows.seen, len(rows)) for rows in (known, both)
+            rows_and_reasons(node.source, rows.seen, len(rows), rows.too_large) for rows in (known, both)
         )
         _list_reasons(applier, node, found, failed, fails)
         yield Changes(found, before, after)

@@ -202,6 +202,20 @@ def test_a_view_whose_work_fails_is_stopped_and_the_others_go_on(db: vk.Database
     assert db.store.read_epoch_record().stopped == {}
 
 
+def test_what_fails_though_it_is_stopped_ends_the_run_and_is_not_tried_for_ever(db: vk.Database) -> None:
+    write(db, changes := rounds(5, 1)[0])
+    delta = next(iter(db.catalog().tables)).id
+
+    class Breaks:
+        def run(self, plan: PhysicalPlan, epoch: object) -> Counts:
+            raise ViewFailed(delta, "a row does not fit")
+
+    with pytest.raises(EpochFailed, match="a row does not fit"):
+        Coordinator(db.store, Breaks()).catch_up()
+    keep_up(db)
+    assert wrong_views(db, changes) == []
+
+
 def test_events_tell_what_happened_in_order(db: vk.Database) -> None:
     events: list[Event] = []
     write(db, rounds(6, 1)[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.model.cellrows import HIDE, PUT, READ, READ_NONE, CellRows, merge_by_key
+from viewkeeper.model.cellrows import HIDE, NEVER, PUT, READ, READ_NONE, CellRows, merge_by_key
 from viewkeeper.ports.log import CELLS_SCHEMA
 
 COLUMNS = 3
@@ -86,6 +86,28 @@ def test_writes_in_any_order_grouping_and_number_show_what_a_reader_of_the_base_
     assert again.encode() == rows.encode()
     assert shown(keys, again) == read(writes)
     assert merged(*rows_of(sorted(writes, key=str)))[1].encode() == rows.encode()  # one state, whatever the way to it
+
+
+def test_of_a_row_that_is_too_large_the_largest_values_are_not_kept_until_others_replace_them() -> None:
+    megabytes = [(6, 3, 5), (1, 2, 3), (11, 1, 1)]
+    values = tuple(pa.array([b"x" * (row[column] << 20) for row in megabytes], pa.binary()) for column in range(3))
+    stamps, never = np.full((3, 3), 5), np.full((3, 3), NEVER)
+    kept = CellRows(values, stamps, stamps, never, never).kept()
+
+    assert kept.too_large.T.tolist() == [[True, False, False], [False] * 3, [True, False, False]]
+    assert [value.is_null().to_pylist() for value in kept.values] == [[True, False, True], [False] * 3, [False] * 3]
+    again = CellRows.decode(3, kept.encode())
+    assert again.too_large.tolist() == kept.too_large.tolist()
+    new, nothing = pa.array([b"y", None, None], pa.binary()), pa.nulls(3, pa.binary())
+    first, last = np.where([1, 0, 0], 6, never), np.where([0, 0, 1], 5, never)
+    newer, hidden = (
+        CellRows((new,) * 3, first, first, never, never),
+        CellRows((nothing,) * 3, never, never, last, never),
+    )
+    assert again.merged_with(newer).too_large.T.tolist() == [[False] * 3, [False] * 3, [True, False, False]]
+    assert again.merged_with(hidden).too_large.T.tolist() == [[True, False, False], [False] * 3, [False] * 3]
+    older = CellRows(values, stamps - 1, stamps - 1, never, never)
+    assert again.merged_with(older).too_large.tolist() == kept.too_large.tolist(), "an older value does not come back"
 
 
 def test_what_nothing_is_known_of_shows_nothing() -> None:

@@ -66,6 +66,10 @@ def test_text_is_read_as_it_was_written(kind: str) -> None:
         ("DOUBLE", "text", b"\xff\xfe"),
         ("STRING", "text", b"\xc3"),
         ("DATE", "text", b"2023-02-29"),
+        ("DATE", "text", b"0000-01-01"),
+        ("TIMESTAMP", "text", b"9999-12-31T23:59:59-05:00"),
+        ("TIMESTAMP", "text", b"0001-01-01T00:00:00+05:00"),
+        ("TIMESTAMP", "text", b"soon"),
         ("DECIMAL(4,2)", "text", b"123.45"),
     ],
 )

@@ -18,6 +18,7 @@ from viewkeeper.model.writes import Image
 from viewkeeper.ports.reads import Span
 from viewkeeper.stores.asof import collect_steps
 from viewkeeper.stores.hbase.cells import (
+    KEY_BYTES_MAX,
     VERSIONS_MAX,
     get_of,
     in_batches,
@@ -51,6 +52,8 @@ class ReadsPart(MetaPart):
 
         A horizon of a moment ago does as well where it has the version's epoch: no epoch since has written the record.
         """
+        if len(key) > KEY_BYTES_MAX:
+            return None
         get = get_of(row_key(partition, key), times(self._site.tables.anew, EPOCH_MAX), _NEWEST)
         horizon = self._known_horizon()
         if horizon is not None and (found := _committed(self._site.ask(table, "get", get), horizon)):
@@ -71,7 +74,10 @@ class HeldCells:
         self._is_closed = False
 
     def get(self, partition: int, table: int, key: bytes) -> Image:
-        found = self._open().ask(table, "get", get_of(row_key(partition, key), *self._as_of()))
+        site = self._open()
+        if len(key) > KEY_BYTES_MAX:
+            return None
+        found = site.ask(table, "get", get_of(row_key(partition, key), *self._as_of()))
         return None if found is None else visible(found, self._moment.aborted)
 
     def scan(

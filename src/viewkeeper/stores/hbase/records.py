@@ -105,7 +105,9 @@ class RecordsPart(MetaPart):
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         places = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
         known = self._recent.find(table, places, epoch, self._anew(epoch))
-        asked = [number for number, kept in enumerate(known) if kept is None]
+        asked = [
+            number for number, kept in enumerate(known) if kept is None and len(places[number][1]) <= KEY_BYTES_MAX
+        ]
         lower = [kept[0] if kept else NOTHING for kept in known]
         rows = [kept[1] if kept else None for kept in known]
         for number, result in zip(asked, self._get(table, [places[at] for at in asked], epoch), strict=True):
@@ -131,7 +133,10 @@ class RecordsPart(MetaPart):
     ) -> Iterator[pa.RecordBatch]:
         until = epoch.epoch - 1
         for start, group in _apart(prefixes):
-            spans = [span_of(partition, prefix, after_prefix(prefix)) for prefix in group]
+            short = [prefix for prefix in group if len(prefix) <= KEY_BYTES_MAX]
+            spans = [span_of(partition, prefix, after_prefix(prefix)) for prefix in short]
+            if not spans:
+                continue
             ranges = ranges_filter(spans) if len(spans) > 1 else None
             look = Look(times(self._anew(epoch), until), versions_needed(until, epoch.aborted), ranges)
             for page in pages(self._site, table, (spans[0][0], spans[-1][1]), look):

@@ -17,10 +17,10 @@ import pyarrow as pa
 from viewkeeper.errors import BadRow
 from viewkeeper.model.encodings import decode_cells, encode_cells
 from viewkeeper.model.rowbatches import decode_rows
-from viewkeeper.model.rowkeys import foreign_of
+from viewkeeper.model.rowkeys import KEY_BYTES_MAX, fits, foreign_of
 from viewkeeper.model.schema import Cell, TableSchema
 from viewkeeper.model.writes import Image
-from viewkeeper.stores.hbase.baserows import ROW_KEY_BYTES_MAX, Found
+from viewkeeper.stores.hbase.baserows import Found
 from viewkeeper.stores.hbase.cells import ROW_BYTES_MAX
 from viewkeeper.stores.hbase.thrift import thrift
 
@@ -82,9 +82,9 @@ def _put(cell: Cell, value: bytes, there: Any, now_ms: int) -> Any:
 
 def _require_room(schema: TableSchema, row: bytes, values: Sequence[bytes | None]) -> None:
     """Raise where HBase cannot hold a row."""
-    if not 0 < len(row) <= ROW_KEY_BYTES_MAX:
+    if not fits(row):
         raise BadRow(
-            f"a row key of {len(row):,} bytes in table {schema.name}", f"HBase takes 1 to {ROW_KEY_BYTES_MAX:,} bytes"
+            f"a row key of {len(row):,} bytes in table {schema.name}", f"use one of 1 to {KEY_BYTES_MAX - 4:,} bytes"
         )
     largest = max(len(value or b"") for value in values)
     if largest > ROW_BYTES_MAX:

@@ -17,6 +17,7 @@ from viewkeeper.stores.hbase.thrift import thrift
 
 _FIRST_ROWS, _ROWS_MAX = 200, 5_000
 _PAGE_BYTES = 4 << 20
+_ROW_KEY_MAX = (1 << 15) - 1
 KEYS_ONLY = b"KeyOnlyFilter() AND FirstKeyOnlyFilter()"
 Ask = Callable[[Any], list]  # the results of one scan, which has bounds and a limit
 
@@ -32,8 +33,9 @@ class Look:
 
 
 def span_of(partition: int, start: bytes, stop: bytes | None) -> tuple[bytes, bytes]:
-    """The row keys start <= key < stop of a partition; None is its end."""
-    return row_key(partition, start), bytes((partition + 1,)) if stop is None else row_key(partition, stop)
+    """The row keys start <= key < stop of a partition; None is its end. What HBase cannot take of a bound tells nothing."""
+    first = row_key(partition, start)[:_ROW_KEY_MAX]
+    return first, bytes((partition + 1,)) if stop is None else row_key(partition, stop)[:_ROW_KEY_MAX]
 
 
 def pages(site: Site, table: int, span: tuple[bytes, bytes], look: Look, *, first: int = _FIRST_ROWS) -> Iterator[list]:
