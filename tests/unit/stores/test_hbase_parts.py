@@ -10,7 +10,6 @@ import pytest
 
 from viewkeeper.errors import InputError, StoreUnavailable
 from viewkeeper.stores.hbase.address import parse_address
-from viewkeeper.stores.hbase.cells import row_of, value_of
 from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry
 from viewkeeper.stores.hbase.records import _apart
@@ -44,11 +43,6 @@ def test_a_url_names_servers_a_namespace_and_options() -> None:
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:
     with pytest.raises(InputError, match=text):
         parse_address(url)
-
-
-def test_a_tombstone_and_an_empty_row_are_two_values() -> None:
-    assert [row_of(value_of(row)) for row in (None, b"", b"\x00", b"row")] == [None, b"", b"\x00", b"row"]
-    assert value_of(None) != value_of(b"")
 
 
 def test_an_entry_of_the_journal_is_read_as_it_was_written_and_sorts_by_kind_and_epoch() -> None:

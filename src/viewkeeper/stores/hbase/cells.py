@@ -17,26 +17,18 @@ RECORD, COLUMNS = b"r", b"c"  # families: of records, and of the columns that pe
 VERSIONS_MAX = FOREVER = (1 << 31) - 1
 KEY_BYTES_MAX = (1 << 15) - 1 - 14  # HBase's limit of a row key, without what the journal puts before ours
 ROW_BYTES_MAX = (10 << 20) - (64 << 10)  # hbase.client.keyvalue.maxsize, without the cell's own head
-BATCH_RECORDS, _BATCH_BYTES = 1_000, 4 << 20  # of one request
+BATCH_RECORDS, BATCH_BYTES = 1_000, 4 << 20  # of one request
 OLDER_MAX = 3  # versions below another one: whoever writes over that has them deleted
-_GONE = b""
+GONE_VALUE = b""
 _One = TypeVar("_One")
-# Facts of records are plain tuples, which the garbage collector leaves alone: there are many of them.
-Below = tuple[
-    int, int
-]  # the epoch of a record's newest version, 0 where all are of aborted epochs, and how many are older
+# Of a record: the epoch of its newest version, 0 if all are of aborted epochs; and how many are older. A plain tuple, which
+# the garbage collector leaves alone, because there are many.
+Below = tuple[int, int]
 NOTHING: Below = (-1, 0)  # no version at all
-Columns = tuple[tuple[bytes, bytes], ...]  # that people see of a record: names and texts
-Put = tuple[bytes, int, bytes, Columns]  # row, epoch, value and columns: what `put_of` makes a put of
 
 
 def row_key(partition: int, key: bytes) -> bytes:
     return bytes((partition,)) + key
-
-
-def value_of(row: bytes | None, older: int = 0) -> bytes:
-    """What the cell of a version holds."""
-    return _GONE if row is None else bytes((1 + older,)) + row
 
 
 def row_of(value: bytes) -> bytes | None:
@@ -54,13 +46,6 @@ def record_column() -> list[Any]:
 
 def get_of(row: bytes, time_range: Any, versions: int) -> Any:
     return thrift().TGet(row=row, columns=record_column(), timeRange=time_range, maxVersions=versions)
-
-
-def put_of(row: bytes, epoch: int, value: bytes, columns: Columns = ()) -> Any:
-    """A version, and the columns that people see of it: one mutation of one row, so all of it or nothing."""
-    cell = thrift().TColumnValue
-    cells = [cell(RECORD, RECORD, value), *(cell(COLUMNS, name, text) for name, text in columns)]
-    return thrift().TPut(row=row, columnValues=cells, timestamp=epoch)
 
 
 def delete_of(row: bytes, up_to: int) -> Any:
@@ -100,11 +85,6 @@ def in_batches(values: Sequence[_One], most: int) -> Iterator[Sequence[_One]]:
     return (values[start : start + most] for start in range(0, len(values), most))
 
 
-def size_of(put: Put) -> int:
-    row, _, value, columns = put
-    return len(row) + len(value) + sum(len(text) for _, text in columns)
-
-
 def by_size(puts: Iterable[_One], size_of: Callable[[_One], int]) -> Iterator[list[_One]]:
     """The puts in batches of bounded size, beyond one put."""
     batch: list[_One] = []
@@ -112,7 +92,7 @@ def by_size(puts: Iterable[_One], size_of: Callable[[_One], int]) -> Iterator[li
     for put in puts:
         batch.append(put)
         size += size_of(put)
-        if len(batch) == BATCH_RECORDS or size >= _BATCH_BYTES:
+        if len(batch) == BATCH_RECORDS or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

@@ -16,7 +16,6 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.encodings import encode_cells
 from viewkeeper.model.schema import Column
 from viewkeeper.model.tablebatches import Place, decode_places, face
-from viewkeeper.stores.hbase.cells import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +26,17 @@ class Shown:
     row: tuple[Column, ...]
     columns: tuple[tuple[Column, Place], ...]
 
-    def cells(self, keys: pa.Array, rows: pa.Array) -> list[Columns]:
-        """Those of each record; `rows` has NULL for a tombstone."""
+    def texts(self, keys: pa.Array, rows: pa.Array) -> tuple[tuple[bytes, pa.Array], ...]:
+        """Those of each record, by name; `rows` has NULL for a tombstone."""
         there = np.asarray(rows.is_valid())
         places = [place for _, place in self.columns]
         chosen = pa.array(there)
         arrays = decode_places(self.key, self.row, places, keys.filter(chosen), rows.filter(chosen))
-        names = [column.name.encode() for column, _ in self.columns]
-        texts = [
-            encode_cells(face(array), column.type, "text").fill_null(b"").to_pylist()
+        at = pa.array(np.cumsum(there) - 1, mask=~there)
+        return tuple(
+            (column.name.encode(), encode_cells(face(array), column.type, "text").take(at).fill_null(b""))
             for (column, _), array in zip(self.columns, arrays, strict=True)
-        ]
-        found = iter(zip(*texts, strict=True))
-        nothing: Columns = tuple((name, b"") for name in names)
-        return [tuple(zip(names, next(found), strict=True)) if is_there else nothing for is_there in there.tolist()]
+        )
 
 
 def shown_of(catalog: Catalog, table: int) -> Shown | None:

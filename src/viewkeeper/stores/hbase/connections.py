@@ -17,6 +17,7 @@ from typing import Any
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.stores.hbase.address import Address
+from viewkeeper.stores.hbase.puts import Puts
 from viewkeeper.stores.hbase.thrift import thrift
 
 _DOWN_SECONDS = 5.0  # a server that failed is left alone for so long, if there are others
@@ -150,13 +151,10 @@ class Connections:
 
 def _replies(client: Any, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
     """The replies to all requests; an error that HBase replied with is raised when all of them have been read."""
-    from thriftpy2.thrift import TApplicationException, args_to_kwargs
+    from thriftpy2.thrift import TApplicationException
 
-    if len(requests) == 1:
-        return [getattr(client, requests[0][0])(*requests[0][1:])]
-    for name, *arguments in requests:
-        spec = getattr(client._service, f"{name}_args").thrift_spec
-        client._send(name, **args_to_kwargs(spec, *arguments))
+    for request in requests:
+        _send(client, *request)
     replies, errors = [], []
     for name, *_ in requests:
         try:
@@ -166,6 +164,19 @@ def _replies(client: Any, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
     if errors:
         raise errors[0]
     return replies
+
+
+def _send(client: Any, name: str, *arguments: Any) -> None:
+    from thriftpy2.thrift import TMessageType, args_to_kwargs
+
+    puts = arguments[-1] if arguments else None
+    if not isinstance(puts, Puts):
+        spec = getattr(client._service, f"{name}_args").thrift_spec
+        client._send(name, **args_to_kwargs(spec, *arguments))
+        return
+    client._oprot.write_message_begin(name, TMessageType.CALL, client._seqid)
+    client._oprot.trans.write(puts.arguments(arguments[0]))
+    client._oprot.trans.flush()
 
 
 def _told(error: Any) -> StoreError:

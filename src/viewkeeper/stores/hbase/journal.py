@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from viewkeeper.model.moments import EPOCH_MAX
-from viewkeeper.stores.hbase.cells import Put, delete_of, row_key, times
+from viewkeeper.stores.hbase.cells import delete_of, row_key, times
 from viewkeeper.stores.hbase.rowranges import ranges_filter
 from viewkeeper.stores.hbase.scans import Look, pages
 from viewkeeper.stores.hbase.site import Site
@@ -42,10 +42,6 @@ class Entry:
     def of(row: bytes) -> Entry:
         epoch, table = _HEAD.unpack_from(row, 2)
         return Entry(row[0], row[1:2], epoch, table, row[2 + _HEAD.size :])
-
-    @property
-    def put(self) -> Put:
-        return self.row, self.epoch, b"", ()
 
 
 def entries(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import ViewFailed
@@ -26,21 +27,17 @@ from viewkeeper.ports.records import StoredVersions, VersionWrite
 from viewkeeper.stores.borders import cut_in_pieces
 from viewkeeper.stores.hbase.cells import (
     BATCH_RECORDS,
+    GONE_VALUE,
     KEY_BYTES_MAX,
     NOTHING,
     OLDER_MAX,
     ROW_BYTES_MAX,
-    Put,
     below,
-    by_size,
     delete_of,
     get_of,
     in_batches,
-    put_of,
     row_key,
-    size_of,
     times,
-    value_of,
     versions_needed,
     visible,
 )
@@ -48,7 +45,8 @@ from viewkeeper.stores.hbase.columns import shown_of
 from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry, Purge
 from viewkeeper.stores.hbase.meta import MetaPart
 from viewkeeper.stores.hbase.metarow import STORE
-from viewkeeper.stores.hbase.recent import Kept, Recent
+from viewkeeper.stores.hbase.puts import Puts, with_first
+from viewkeeper.stores.hbase.recent import Kept, Place, Recent
 from viewkeeper.stores.hbase.rowranges import ranges_filter
 from viewkeeper.stores.hbase.scans import Look, pages, span_of
 from viewkeeper.stores.hbase.tables import JOURNAL
@@ -65,11 +63,11 @@ class _Mutations:
     """What a write does to a table: `deletes` of what lies below a version that every reader sees or a newer one."""
 
     table: int
-    places: list[tuple[int, bytes]] = field(default_factory=list)
-    puts: list[Put] = field(default_factory=list)
-    written: list[Kept] = field(default_factory=list)
-    deletes: list[tuple[bytes, int]] = field(default_factory=list)  # row, and the last epoch
-    entries: list[Entry] = field(default_factory=list)
+    places: list[Place]
+    puts: Puts
+    written: list[Kept]
+    deletes: list[tuple[bytes, int]]  # row, and the last epoch
+    entries: list[bytes]  # rows of the journal
 
 
 class RecordsPart(MetaPart):
@@ -125,7 +123,10 @@ class RecordsPart(MetaPart):
         def get(partition: int, key: bytes) -> Any:
             return get_of(row_key(partition, key), time_range, versions)
 
-        for batch, found in zip(batches, self._site.ask_each(table, "getMultiple", batches, make=get), strict=True):
+        replies = self._site.ask_each(
+            table, "getMultiple", batches, make=lambda batch: [get(*place) for place in batch]
+        )
+        for batch, found in zip(batches, replies, strict=True):
             yield from [None] * len(batch) if found is None else found
 
     def scan_prefixes(
@@ -185,18 +186,22 @@ class RecordsPart(MetaPart):
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         validate = self._validated(epoch.epoch)
         catalog = self._catalog_of(validate())
-        ready = [self._mutations(write, epoch, catalog) for write in writes if len(write.chosen)]
-        journal = [entry.put for one in ready for entry in one.entries]
+        found = (self._mutations(write, epoch, catalog) for write in writes if len(write.chosen))
+        ready = [one for one in found if one is not None]
+        journal = [entry for one in ready for entry in one.entries]
         if journal:
             self._site.tables.name_of(JOURNAL) or self._site.tables.make(JOURNAL, shows=False)
-            self._put(JOURNAL, journal, validate)
+            self._put(JOURNAL, Puts.of_rows(epoch.epoch, journal), validate)
         for one in ready:
             self._recent.tell(one.table, {partition for partition, _ in one.places}, epoch)
-            if one.puts and self._put(one.table, one.puts, validate):
+            if self._put(one.table, one.puts, validate):
                 self._recent.keep(one.table, one.places, one.written, epoch)
             else:
                 self._recent.forget(one.table)
-            self._site.ask_each(one.table, "deleteMultiple", in_batches(one.deletes, BATCH_RECORDS), make=delete_of)
+            batches = in_batches(one.deletes, BATCH_RECORDS)
+            self._site.ask_each(
+                one.table, "deleteMultiple", batches, make=lambda batch: [delete_of(*facts) for facts in batch]
+            )
 
     def _validated(self, epoch: int) -> Callable[[], int]:
         """VALIDATE, if the last one was T ago or more; returns the catalog's version."""
@@ -216,44 +221,35 @@ class RecordsPart(MetaPart):
             self._catalog = (version, Catalog.from_json(self.read_catalog()))
         return self._catalog[1]
 
-    def _mutations(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> _Mutations:
-        """What is done for a write; nothing for a table that was dropped."""
-        table, tables = write.table, self._site.tables
+    def _mutations(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> _Mutations | None:
+        """What is done for a write; None for a table that was dropped."""
+        table, tables, chosen = write.table, self._site.tables, pa.array(write.chosen)
         shown = shown_of(catalog, table)
         name = tables.name_of(table) or tables.make(table, shows=shown is not None)
-        done = _Mutations(table)
         if name is None:
-            return done
-        keys, rows = write.found.keys.take(pa.array(write.chosen)), write.rows
-        places = list(zip(write.found.partitions[write.chosen].tolist(), keys.to_pylist(), strict=True))
-        images = rows.to_pylist()
-        _require_room(table, places, images)
-        is_shown = shown is not None and b":view." in name
-        columns = shown.cells(keys, rows) if shown is not None and is_shown else [()] * len(places)
-        is_indexed = table in epoch.indexed
-        for place, image, cells, chosen in zip(places, images, columns, write.chosen.tolist(), strict=True):
-            (newest, there), row, older = write.found.raw[chosen], row_key(*place), 0
-            is_surplus = newest == 0 or there >= OLDER_MAX
-            is_seen = 0 < newest <= epoch.floor  # by every reader, or a newer one is
-            if image is None:
-                done.entries.append(Entry(place[0], GONE, epoch.epoch, table, place[1]))
-                older = OLDER_MAX
-            elif is_indexed or (is_surplus and not is_seen):
-                done.entries.append(Entry(place[0], WRITTEN, epoch.epoch, table, place[1]))
-            elif is_surplus:
-                done.deletes.append((row, newest - 1))
-                older = 1
-            elif newest > 0:
-                older = there + 1
-            done.places.append(place)
-            done.puts.append((row, epoch.epoch, value_of(image, older), cells))
-            done.written.append(((epoch.epoch, older), image))
-        return done
+            return None
+        keys, images, partitions = write.found.keys.take(chosen), write.rows, write.found.partitions[write.chosen]
+        _require_room(table, keys, images)
+        newest, there = np.array(write.found.raw, np.int64).reshape(-1, 2)[write.chosen].T
+        is_gone = np.asarray(images.is_null())
+        is_listed, is_deleted, older = _older(newest, there, is_gone, epoch.floor, is_indexed=table in epoch.indexed)
+        rows, places = with_first(partitions, keys), list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
+        values = pc.if_else(pa.array(is_gone), GONE_VALUE, with_first(1 + older, images.fill_null(b"")))
+        texts = shown.texts(keys, images) if shown is not None and b":view." in name else ()
+        entries = [
+            Entry(places[at][0], GONE if is_gone[at] else WRITTEN, epoch.epoch, table, places[at][1]).row
+            for at in np.flatnonzero(is_listed)
+        ]
+        ends = (newest[is_deleted] - 1).tolist()
+        deletes = list(zip(rows.filter(pa.array(is_deleted)).to_pylist(), ends, strict=True))
+        below = zip([epoch.epoch] * len(places), older.tolist(), strict=True)
+        written = list(zip(below, images.to_pylist(), strict=True))
+        return _Mutations(table, places, Puts(epoch.epoch, rows, values, texts), written, deletes, entries)
 
-    def _put(self, table: int, puts: Sequence[Put], validate: Callable[[], object]) -> bool:
+    def _put(self, table: int, puts: Puts, validate: Callable[[], object]) -> bool:
         """Whether there was a table to put them into."""
         return _NO_TABLE not in self._site.ask_each(
-            table, "putMultiple", by_size(puts, size_of), make=put_of, absent=_NO_TABLE, before=validate
+            table, "putMultiple", puts.batches(), absent=_NO_TABLE, before=validate
         )
 
     # the end of versions
@@ -323,9 +319,23 @@ def _batch(names: Sequence[str], rows: Sequence[tuple]) -> pa.RecordBatch:
     return pa.record_batch(arrays, names=list(names))
 
 
-def _require_room(table: int, places: Sequence[tuple[int, bytes]], images: Sequence[bytes | None]) -> None:
+def _older(
+    newest: np.ndarray, there: np.ndarray, is_gone: np.ndarray, floor: int, *, is_indexed: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What becomes of the versions below new ones: which are listed in the journal, which are deleted at once, and how many
+    of the others there are now.
+    """
+    is_many = (newest == 0) | (there >= OLDER_MAX)
+    is_seen = (newest > 0) & (newest <= floor)  # by every reader, or a newer one is
+    is_listed = is_gone | is_indexed | (is_many & ~is_seen)
+    is_deleted = is_many & ~is_listed
+    older = np.select([is_gone, is_listed, is_deleted, newest > 0], [OLDER_MAX, 0, 1, there + 1], 0)
+    return is_listed, is_deleted, older
+
+
+def _require_room(table: int, keys: pa.Array, images: pa.Array) -> None:
     """Raise where HBase would refuse a record: the view is stopped, and others go on."""
-    longest, largest = max(len(key) for _, key in places), max(len(image or b"") for image in images)
+    longest, largest = (pc.max(pc.binary_length(array)).as_py() or 0 for array in (keys, images))
     if longest > KEY_BYTES_MAX:
         raise ViewFailed(table, f"a key of {longest:,} bytes is more than the {KEY_BYTES_MAX:,} that HBase takes")
     if largest > ROW_BYTES_MAX:

@@ -79,18 +79,18 @@ class Site:
         request: str,
         batches: Iterable[Any],
         *,
-        make: Callable[..., Any],
+        make: Callable[[Any], Any] = lambda batch: batch,
         absent: Any = None,
         before: Callable[[], object] | None = None,
     ) -> list[Any]:
         """The replies to a request for each of the batches, some of them under way at a time, over all Thrift servers.
 
-        `make` makes what HBase is asked of the facts in a batch, when it is sent: such structs by the ten thousand would keep
-        Python's garbage collector busier than the work itself.
+        `make` makes the request's argument of a batch when it is sent: structs by the ten thousand would keep Python's
+        garbage collector busier than the work itself.
         """
 
-        def ask(batch: Iterable[Any]) -> Any:
-            return self.ask(table, request, [make(*facts) for facts in batch], absent=absent, before=before)
+        def ask(batch: Any) -> Any:
+            return self.ask(table, request, make(batch), absent=absent, before=before)
 
         waiting = list(batches)
         if len(waiting) <= _FEW:

@@ -1,0 +1,70 @@
+"""Puts to HBase are the bytes that a Thrift library writes of the same puts, in batches of bounded size."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from thriftpy2.protocol import TBinaryProtocolFactory
+from thriftpy2.transport import TMemoryBuffer
+
+from viewkeeper.stores.hbase import puts
+from viewkeeper.stores.hbase.puts import Puts, with_first
+from viewkeeper.stores.hbase.thrift import thrift
+
+
+def written_by_a_library(table: bytes, made: Puts) -> bytes:
+    cell, rows = thrift().TColumnValue, zip(made.rows.to_pylist(), made.values.to_pylist(), strict=True)
+    texts = [(name, array.to_pylist()) for name, array in made.columns]
+    buffer = TMemoryBuffer()
+    arguments = thrift().THBaseService.putMultiple_args()
+    arguments.table, arguments.tputs = (
+        table,
+        [
+            thrift().TPut(
+                row=row,
+                columnValues=[cell(b"r", b"r", value), *(cell(b"c", name, text[at]) for name, text in texts)],
+                timestamp=made.epoch,
+            )
+            for at, (row, value) in enumerate(rows)
+        ],
+    )
+    arguments.write(TBinaryProtocolFactory().get_protocol(buffer))
+    return buffer.getvalue()
+
+
+def drawn(draw: random.Random, count: int) -> Puts:
+    def values(longest: int) -> pa.Array:
+        return pa.array([draw.randbytes(draw.choice((0, 1, 7, longest))) for _ in range(count)], pa.binary())
+
+    first = np.array([draw.randrange(256) for _ in range(count)])
+    names = [b"n%d" % number for number in range(draw.randrange(4))]
+    rows, columns = with_first(first, values(300)), tuple((name, values(40)) for name in names)
+    return Puts(draw.choice((1, 255, 1 << 40)), rows, values(70_000), columns)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_puts_are_the_bytes_that_a_library_writes(seed: int) -> None:
+    draw = random.Random(seed)
+    made = drawn(draw, draw.choice((1, 2, 50)))
+    assert made.arguments(b"ns:view.7") == written_by_a_library(b"ns:view.7", made)
+    assert {value[0] for value in made.rows.to_pylist()} <= set(range(256))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_hold_all_puts_in_order_and_are_bounded_beyond_one_put(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(puts, "BATCH_RECORDS", 7)
+    monkeypatch.setattr(puts, "BATCH_BYTES", 100_000)
+    made = drawn(random.Random(seed), 60)
+    batches = list(made.batches())
+
+    assert [row for batch in batches for row in batch.rows.to_pylist()] == made.rows.to_pylist()
+    assert [value for batch in batches for value in batch.values.to_pylist()] == made.values.to_pylist()
+    for batch in batches:
+        assert batch.arguments(b"t") == written_by_a_library(b"t", batch)
+        assert len(batch) <= 7
+        assert sum(map(len, batch.values.to_pylist()[:-1])) < 100_000
