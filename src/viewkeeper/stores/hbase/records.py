@@ -186,15 +186,14 @@ class RecordsPart(MetaPart):
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         validate = self._validated(epoch.epoch)
         catalog = self._catalog_of(validate())
-        found = (self._mutations(write, epoch, catalog) for write in writes if len(write.chosen))
-        ready = [one for one in found if one is not None]
+        ready = [self._mutations(write, epoch, catalog) for write in writes if len(write.chosen)]
         journal = [entry for one in ready for entry in one.entries]
         if journal:
             self._site.tables.name_of(JOURNAL) or self._site.tables.make(JOURNAL, shows=False)
             self._put(JOURNAL, Puts.of_rows(epoch.epoch, journal), validate)
         for one in ready:
             self._recent.tell(one.table, {partition for partition, _ in one.places}, epoch)
-            if self._put(one.table, one.puts, validate):
+            if len(one.puts) and self._put(one.table, one.puts, validate):
                 self._recent.keep(one.table, one.places, one.written, epoch)
             else:
                 self._recent.forget(one.table)
@@ -221,13 +220,13 @@ class RecordsPart(MetaPart):
             self._catalog = (version, Catalog.from_json(self.read_catalog()))
         return self._catalog[1]
 
-    def _mutations(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> _Mutations | None:
-        """What is done for a write; None for a table that was dropped."""
+    def _mutations(self, write: VersionWrite, epoch: Inflight, catalog: Catalog) -> _Mutations:
+        """What is done for a write; nothing for a table that was dropped."""
         table, tables, chosen = write.table, self._site.tables, pa.array(write.chosen)
         shown = shown_of(catalog, table)
         name = tables.name_of(table) or tables.make(table, shows=shown is not None)
         if name is None:
-            return None
+            return _Mutations(table, [], Puts.of_rows(epoch.epoch, []), [], [], [])
         keys, images, partitions = write.found.keys.take(chosen), write.rows, write.found.partitions[write.chosen]
         _require_room(table, keys, images)
         newest, there = np.array(write.found.raw, np.int64).reshape(-1, 2)[write.chosen].T
