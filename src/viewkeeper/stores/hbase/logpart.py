@@ -53,6 +53,7 @@ class LogPart(JoinedLog, MetaPart):
             )
         facts = HBaseLogFacts(self._site.rows)
         folder = WalFolder.at(address.rootdir)
+        folder.require_cluster(self._site.connections.ask("getClusterId"))
         return WalLog(
             folder,
             self._tables_mapped,
