@@ -30,6 +30,7 @@ from viewkeeper.errors import (
     UnsupportedSql,
     ViewKeeperError,
 )
+from viewkeeper.stores.hbase.connections import Connections, Refused
 
 ROW: dict[str, object] = {
     **{"b": True, "i": -7, "n": 2**40, "x": 1.5, "s": "naïve", "r": b"\x00\xff"},
@@ -439,6 +440,25 @@ def test_the_folder_of_another_hbase_is_refused_before_anything_is_written(
             with pytest.raises(InputError, match="the folder of another HBase"):
                 attempt()
     assert (list(db.table("t").scan()), db.execute("SHOW TABLES").rows) == ([], (("t", "id", "v"),))
+
+
+def test_where_thrift_does_not_tell_the_id_the_stores_own_table_must_be_in_the_folder(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ask = Connections.ask
+
+    def older(connections: Connections, request: str, *arguments: object, **more: Any) -> Any:
+        if request == "getClusterId":
+            raise Refused("HBase refused a request: Invalid method name: 'getClusterId'")
+        return ask(connections, request, *arguments, **more)
+
+    monkeypatch.setattr(Connections, "ask", older)
+    assert db.status().epoch == 0
+    with (
+        vk.connect(re.sub("rootdir=.*", f"rootdir=file://{tmp_path}", db.url)) as other,
+        pytest.raises(InputError, match="is not of the HBase that has the store"),
+    ):
+        other.status()
 
 
 def test_what_the_log_does_not_tell_is_said(db: vk.Database, hbase: Cluster) -> None:

@@ -81,6 +81,13 @@ class WalFolder:
                 f"rootdir={self.root} is the folder of another HBase than the URL's servers are of", _ROOTDIR
             )
 
+    def require_folder(self, folder: str) -> None:
+        """Raise unless there is such a folder, which the HBase that is meant has made."""
+        if self.filesystem.get_file_info(f"{self.root}/{folder}").type != fs.FileType.Directory:
+            raise InputError(
+                f"rootdir={self.root} is not of the HBase that has the store: there is no {folder}", _ROOTDIR
+            )
+
     def files(self) -> dict[Stream, list[WalFile]]:
         """The files of every stream, in the order of their positions; but for what is created meanwhile, all of them."""
         # Files move from WALs to oldWALs, never back: looked at in this order, none is missed.

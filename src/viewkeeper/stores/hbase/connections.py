@@ -65,7 +65,7 @@ class Connections:
         return self._ask_once([(request, *arguments)])[0]
 
     def _ask_once(self, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        from thriftpy2.protocol.cybin import ProtocolError
+        from thriftpy2.protocol.cybin.cybin import ProtocolError
         from thriftpy2.thrift import TApplicationException, TException
 
         server, client = self._take()
