@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from viewkeeper.errors import (
     UnsupportedSql,
     ViewKeeperError,
 )
+from viewkeeper.stores.hbase.connections import Connections, Refused
 
 ROW: dict[str, object] = {
     **{"b": True, "i": -7, "n": 2**40, "x": 1.5, "s": "naïve", "r": b"\x00\xff"},
@@ -412,12 +415,50 @@ def test_what_hbase_does_not_have_is_refused_before_anything_is_written(
         ("USING hbase OPTIONS (table 'no_space:nowhere')", UnknownName, "HBase has no table no_space:nowhere"),
         ("USING hbase OPTIONS (table 'no name')", UnknownName, "HBase has no table no name"),
         (f"USING hbase OPTIONS (table '{own}:viewkeeper')", InputError, "is ViewKeeper's own"),
+        ("USING hbase OPTIONS (table 'hbase:meta')", InputError, "hbase:meta is HBase's own"),
         (f"USING hbase OPTIONS (table '{table}')", InputError, "has the families f, g, and nothing says which"),
         (f"USING hbase OPTIONS (table '{table}', family 'x')", UnknownName, "no family x; .* has the families f, g"),
     ]:
         with pytest.raises(error, match=text):
             db.execute(f"CREATE TABLE t (id STRING PRIMARY KEY, v INT) {clause}")
     assert db.execute("SHOW TABLES").rows == ()
+
+
+def test_the_folder_of_another_hbase_is_refused_before_anything_is_written(
+    db: vk.Database, hbase: Cluster, table: str, tmp_path: Path
+) -> None:
+    mapped(db, table, "id STRING PRIMARY KEY, v INT")
+    for name in ("WALs", "oldWALs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "hbase.id").write_text("another")
+    with vk.connect(re.sub("rootdir=.*", f"rootdir=file://{tmp_path}", db.url)) as other:
+        for attempt in (
+            lambda: other.table("t").put("a", {"v": 1}),
+            lambda: other.execute(f"CREATE TABLE u (id STRING PRIMARY KEY) USING hbase OPTIONS (table '{table}')"),
+            other.status,
+        ):
+            with pytest.raises(InputError, match="the folder of another HBase"):
+                attempt()
+    assert (list(db.table("t").scan()), db.execute("SHOW TABLES").rows) == ([], (("t", "id", "v"),))
+
+
+def test_where_thrift_does_not_tell_the_id_the_stores_own_table_must_be_in_the_folder(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ask = Connections.ask
+
+    def older(connections: Connections, request: str, *arguments: object, **more: Any) -> Any:
+        if request == "getClusterId":
+            raise Refused("HBase refused a request: Invalid method name: 'getClusterId'")
+        return ask(connections, request, *arguments, **more)
+
+    monkeypatch.setattr(Connections, "ask", older)
+    assert db.status().epoch == 0
+    with (
+        vk.connect(re.sub("rootdir=.*", f"rootdir=file://{tmp_path}", db.url)) as other,
+        pytest.raises(InputError, match="is not of the HBase that has the store"),
+    ):
+        other.status()
 
 
 def test_what_the_log_does_not_tell_is_said(db: vk.Database, hbase: Cluster) -> None:

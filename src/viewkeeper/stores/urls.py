@@ -15,7 +15,10 @@ from viewkeeper.errors import InputError
 NODES_MAX = 64
 PARTITIONS_MAX = 128
 _SEED_DIGITS_MAX = 18
-_SECONDS = re.compile(r"(?=.*[1-9])\d{1,6}(\.\d{1,3})?")
+_SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?")
+_SECONDS_MIN = 0.001
+_SECONDS_MAX = {"retention": 10**9, "late": 10**6, "every": 86_400}  # of HBase: logs may be kept for years
+_WAIT_SECONDS_MAX = 2_000_000  # of a wait: in milliseconds it is a number of 32 bits
 
 
 def split_url(url: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -39,8 +42,11 @@ def _require_value(name: str, value: str) -> None:
             if not value.isdecimal() or not 1 <= int(value) <= PARTITIONS_MAX:
                 raise InputError(f"partitions={value} is not a number of partitions", f"use 1 to {PARTITIONS_MAX}")
         case "busy_timeout" | "timeout" | "patience" | "late" | "retention" | "every":
-            if not _SECONDS.fullmatch(value):
-                raise InputError(f"{name}={value} is not a number of seconds", "use one above 0, as in 2.5")
+            most = _SECONDS_MAX.get(name, _WAIT_SECONDS_MAX)
+            if not _SECONDS.fullmatch(value) or not _SECONDS_MIN <= float(value) <= most:
+                raise InputError(
+                    f"{name}={value} is not a number of seconds", f"use {_SECONDS_MIN} to {most:,}, as in 2.5"
+                )
         case "rootdir":
             pass
         case "seed":

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from viewkeeper.errors import InputError, StoreUnavailable
+from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.stores.hbase.address import parse_address
 from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry
@@ -36,6 +36,14 @@ def test_a_url_names_servers_a_namespace_and_options() -> None:
         ("hbase://a:1,/shop", "is not the URL of a store in HBase"),
         ("hbase://a:1/shop?nodes=2", "the URL option nodes is unknown"),
         ("hbase://a:1/shop?partitions=200", "partitions=200 is not a number of partitions"),
+        ("hbase://a:99999/shop", "99999 is no port; use 1 to 65535"),
+        ("hbase://a:1,b:0/shop", "0 is no port"),
+        (
+            "hbase://a:1/shop?retention=1000000001",
+            "retention=1000000001 is not a number of seconds; use 0.001 to 1,000,000,000",
+        ),
+        ("hbase://a:1/shop?timeout=2000001", "use 0.001 to 2,000,000"),
+        ("hbase://a:1/shop?patience=0.0001", "use 0.001 to 2,000,000"),
         ("hbase://a:1/shop?late=0", "late=0 is not a number of seconds"),
         ("hbase://a:1/shop?every=on", "every=on is not a number of seconds"),
     ],
@@ -43,6 +51,11 @@ def test_a_url_names_servers_a_namespace_and_options() -> None:
 def test_what_is_no_url_is_refused(url: str, text: str) -> None:
     with pytest.raises(InputError, match=text):
         parse_address(url)
+
+
+def test_logs_may_be_kept_for_as_long_as_hbase_can() -> None:
+    """2,147,483 seconds are what the servers of our own tests are set to."""
+    assert parse_address("hbase://a:1/shop?retention=2147483").retention_seconds == 2_147_483
 
 
 def test_an_entry_of_the_journal_is_read_as_it_was_written_and_sorts_by_kind_and_epoch() -> None:
@@ -78,10 +91,10 @@ def test_prefixes_are_joined_while_one_scan_meets_them_in_their_order() -> None:
 
 
 class Hanging:
-    """A server that takes connections and ends them without a reply; `count` are the connections so far."""
+    """A server that takes connections and ends them with a reply that is no Thrift; `count` are the connections so far."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, reply: bytes = b"") -> None:
+        self.count, self.reply = 0, reply
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._run, daemon=True).start()
@@ -94,6 +107,7 @@ class Hanging:
                 return
             with taken:
                 taken.recv(1 << 16)
+                taken.sendall(self.reply)
                 self.count += 1
 
     def close(self) -> None:
@@ -133,3 +147,17 @@ def test_each_attempt_is_preceded_by_what_must_be() -> None:
             connections.ask("listNamespaces", before=allow)
 
     assert (len(calls), server.count) == (3, 2)
+
+
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 400, b"\xff" * 400])
+def test_a_server_that_is_not_thrift_is_told_at_once(reply: bytes) -> None:
+    pytest.importorskip("thriftpy2")
+    with closing(Hanging(reply)) as server:
+        address = parse_address(f"hbase://127.0.0.1:{server.port}/shop")
+        with (
+            closing(Connections(address)) as connections,
+            pytest.raises(StoreError, match="is no Thrift 2 server") as told,
+        ):
+            connections.ask("listNamespaces")
+
+    assert "hbase thrift2 start" in (told.value.hint or "") and server.count == 1

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from viewkeeper.errors import PositionLost, StoreUnavailable
+from viewkeeper.errors import InputError, PositionLost, StoreError, StoreUnavailable
 from viewkeeper.logs.hbase.positions import first_position
 from viewkeeper.model.positions import Position, Stream
 
@@ -22,6 +22,12 @@ from viewkeeper.model.positions import Position, Stream
 # which ends in ".meta", is none of ours.
 _NAME = re.compile(r"(?P<stream>(?P<server>.+%2C\d+%2C(?P<start>\d+))(?:\..+)?)\.(?P<time>\d+)")
 _TRIES = 5
+_ID_BYTES_MAX = 1 << 10
+_ROOTDIR = "it must be the value of hbase.rootdir, as this machine sees it: file:///var/hbase, hdfs://host:8020/hbase"
+_LIBHDFS = (
+    "hdfs:// needs Java (JAVA_HOME), libhdfs.so (in HADOOP_HOME/lib/native, or ARROW_LIBHDFS_DIR), and Hadoop's jars in "
+    "CLASSPATH: export CLASSPATH=$(hadoop classpath --glob)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,40 @@ class WalFolder:
     @staticmethod
     def at(url: str) -> WalFolder:
         """The folder that `hbase.rootdir` names: a URL of Arrow's file systems, or a local path."""
-        filesystem, root = fs.FileSystem.from_uri(url)
+        try:
+            filesystem, root = fs.FileSystem.from_uri(url)
+        except ValueError as error:  # Arrow's own, for what it cannot make sense of
+            raise InputError(f"rootdir={url} cannot be opened: {_first_line(error)}", _ROOTDIR) from None
+        except (OSError, NotImplementedError) as error:
+            hint = _LIBHDFS if url.startswith(("hdfs:", "viewfs:")) else _ROOTDIR
+            raise StoreError(f"rootdir={url} cannot be opened: {_first_line(error)}", hint) from None
         return WalFolder(filesystem, root)
+
+    def require_cluster(self, cluster: str) -> None:
+        """Raise unless this is the folder of the HBase with that id, which HBase keeps in a file there.
+
+        In the folder of another HBase nothing would ever be found, and views would seem fresh.
+        """
+        try:
+            with self.filesystem.open_input_stream(f"{self.root}/hbase.id") as opened:
+                found = opened.read(_ID_BYTES_MAX)
+        except FileNotFoundError:
+            raise InputError(
+                f"rootdir={self.root} is no folder of an HBase: it has no file hbase.id", _ROOTDIR
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{self.root}/hbase.id cannot be read: {_first_line(error)}", _ROOTDIR) from None
+        if cluster.encode() not in found:  # as text, or as protobuf
+            raise InputError(
+                f"rootdir={self.root} is the folder of another HBase than the URL's servers are of", _ROOTDIR
+            )
+
+    def require_folder(self, folder: str) -> None:
+        """Raise unless there is such a folder, which the HBase that is meant has made."""
+        if self.filesystem.get_file_info(f"{self.root}/{folder}").type != fs.FileType.Directory:
+            raise InputError(
+                f"rootdir={self.root} is not of the HBase that has the store: there is no {folder}", _ROOTDIR
+            )
 
     def files(self) -> dict[Stream, list[WalFile]]:
         """The files of every stream, in the order of their positions; but for what is created meanwhile, all of them."""
@@ -119,3 +157,7 @@ def _wal_files(infos: list[fs.FileInfo], *, archived: bool) -> Iterator[WalFile]
             server, stream = unquote(name["server"]), Stream(unquote(name["stream"]))
             first = first_position(int(name["time"]), int(name["start"]))
             yield WalFile(info.base_name, info.path, info.size, archived, server, stream, first)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

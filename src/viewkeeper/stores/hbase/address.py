@@ -14,6 +14,7 @@ from viewkeeper.stores.urls import split_url
 
 OPTIONS = ("partitions", "timeout", "patience", "late", "rootdir", "retention", "every")
 PARTITIONS = 8
+_PORT_MAX = 65_535
 _WHERE = re.compile(r"//([^/,:]+:\d{1,5}(?:,[^/,:]+:\d{1,5})*)/([A-Za-z0-9_]+)")
 
 
@@ -46,6 +47,11 @@ def parse_address(url: str) -> Address:
             f"{url!r} is not the URL of a store in HBase", "write hbase://HOST:PORT/NAMESPACE: the address of Thrift 2"
         )
     servers = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in found[1].split(",")))
+    for _, port in servers:
+        if not 1 <= port <= _PORT_MAX:
+            raise InputError(
+                f"{port} is no port", f"use 1 to {_PORT_MAX}: that of `hbase thrift2 start`, by default 9090"
+            )
     return Address(
         url,
         servers,

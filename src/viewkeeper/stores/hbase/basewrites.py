@@ -8,7 +8,7 @@ delete returns when HBase's clock has passed the stamps that it hides, so what i
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from viewkeeper.stores.hbase.thrift import thrift
 
 if TYPE_CHECKING:
     from viewkeeper.model.positions import Positions
+    from viewkeeper.ports.tables import Mapped
 
 _TRIES_MAX = 200
 _TICK_SECONDS = 0.001  # of HBase's clock, in which stamps are
@@ -73,6 +74,12 @@ class BaseWrites(BaseRows):
 
     def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
         return [np.arange(len(keys))] if apart else list(np.arange(len(keys))[:, None])
+
+    def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> Mapped:
+        """Where the URL names a log, it must be the one of this HBase before there is anything to look for in it."""
+        if self._site.address.rootdir is not None:
+            self.require_log()
+        return super().map_table(schema, using, options)
 
     def _require(self, table: int) -> TableSchema:
         """The table to write to, from where writes can be told in the log."""

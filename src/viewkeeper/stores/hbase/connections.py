@@ -66,6 +66,7 @@ class Connections:
         return self._ask_once([(request, *arguments)])[0]
 
     def _ask_once(self, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        from thriftpy2.protocol.cybin.cybin import ProtocolError
         from thriftpy2.thrift import TApplicationException, TException
 
         server, client = self._take()
@@ -80,6 +81,12 @@ class Connections:
         except (OSError, EOFError, TException) as error:
             self._fail(server, client)
             raise _silent(server, error) from error
+        except ProtocolError as error:
+            self._fail(server, client)
+            raise StoreError(
+                f"what replies at {server[0]}:{server[1]} is no Thrift 2 server: {error}",
+                "the URL names the port of `hbase thrift2 start`, by default 9090, not one of HBase's other servers",
+            ) from error
         except BaseException:  # a reply may be on its way: nobody else must find it
             client.close()
             raise

@@ -20,6 +20,7 @@ from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.logs.joined import JoinedLog, OwnLog
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.spread import Spread
+from viewkeeper.stores.hbase.connections import Refused
 from viewkeeper.stores.hbase.logfacts import HBaseLogFacts
 from viewkeeper.stores.hbase.meta import MetaPart
 from viewkeeper.stores.hbase.staged import StagedLog
@@ -53,6 +54,7 @@ class LogPart(JoinedLog, MetaPart):
             )
         facts = HBaseLogFacts(self._site.rows)
         folder = WalFolder.at(address.rootdir)
+        self._require_same_hbase(folder)
         return WalLog(
             folder,
             self._tables_mapped,
@@ -62,6 +64,12 @@ class LogPart(JoinedLog, MetaPart):
             kept_seconds=address.retention_seconds,
             spread=self._spread_looks,
         )
+
+    def _require_same_hbase(self, folder: WalFolder) -> None:
+        try:
+            folder.require_cluster(self._site.connections.ask("getClusterId"))
+        except Refused:  # an older Thrift server, which does not know the request: the store's own table must be there
+            folder.require_folder(f"data/{self._site.address.namespace}/viewkeeper")
 
     def require_log(self) -> None:
         """Raise where a write could not tell where it is in the log."""

@@ -25,6 +25,8 @@ def map_table(
     table = named_table(schema, using, options)
     if table.startswith(f"{own}:"):
         raise InputError(f"table {table} of HBase is ViewKeeper's own", "map a table of another namespace")
+    if table.startswith("hbase:"):
+        raise InputError(f"table {table} is HBase's own, and its log is not read", "map a table of another namespace")
     described = _described(connections, table)
     if described.durability == thrift().TDurability.SKIP_WAL:
         raise InputError(f"table {table} of HBase has no log (SKIP_WAL)", "set its DURABILITY to SYNC_WAL")
