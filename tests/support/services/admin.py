@@ -55,6 +55,10 @@ class Admin:
         self.java.disableTable(self._table(table))
         self.java.deleteTable(self._table(table))
 
+    def truncate(self, table: str) -> None:
+        self.java.disableTable(self._table(table))
+        self.java.truncateTable(self._table(table), False)
+
     def regions(self, table: str) -> list[str]:
         return [region.getEncodedName() for region in self.java.getRegions(self._table(table))]
 

@@ -2,7 +2,8 @@
 
 In: writes as functions of the rows found. Out: positions of the log that cover them. Always: a row is changed by one
 mutation, or not at all. A put or a delete may be repeated, because its reply was lost; a test-and-set is sent once. A
-delete returns when HBase's clock has passed the stamps that it hides, so what is put after it is seen.
+delete returns when HBase's clock has passed the stamps that it hides, so what is put after it is seen. Of a row that is
+only to be logged as it is, cells are put again, and those that are gone are staged: nothing of it is deleted.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from viewkeeper.errors import InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
+from viewkeeper.model.keybatches import hashes_of_keys
+from viewkeeper.model.moments import Moment
 from viewkeeper.model.rowkeys import encode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.hbase.baserows import BaseRows, Found
 from viewkeeper.stores.hbase.cells import BATCH_RECORDS, by_size, in_batches
+from viewkeeper.stores.hbase.gone import hides
 from viewkeeper.stores.hbase.rowchanges import RowChange, changes_of
+from viewkeeper.stores.hbase.staging import VISIBLE_SECONDS
 from viewkeeper.stores.hbase.thrift import thrift
 
 if TYPE_CHECKING:
     from viewkeeper.model.positions import Positions
+    from viewkeeper.stores.hbase.reads import HeldCells
 
 _TRIES_MAX = 200
 _TICK_SECONDS = 0.001  # of HBase's clock, in which stamps are
@@ -38,6 +45,10 @@ class BaseWrites(BaseRows):
 
         def require_log(self) -> None: ...
 
+        def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells: ...
+
+        def stage_cells(self, table: TableSchema, cells: pa.Table) -> None: ...
+
     def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
         tables = {write.table: self._require(write.table) for write in writes}
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
@@ -46,6 +57,8 @@ class BaseWrites(BaseRows):
                 "a group of writes touches several rows", "HBase writes one row at a time: put them one by one"
             )
         rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
+        known = {one: self._known(tables[one], keys[one]) for one in {write.table for write in writes if write.repeats}}
+        time.sleep(VISIBLE_SECONDS if known else 0)
         found = {table: self._read(schema, rows[table]) for table, schema in tables.items()}
         read = time.monotonic()
         images = {(table, key): image for table in tables for key, image in _pairs(keys[table], found[table])}
@@ -54,7 +67,18 @@ class BaseWrites(BaseRows):
             places = [(table, key) for key in keys[table]]
             afters, again = [images[place] for place in places], [place in repeated for place in places]
             self._send(schema, changes_of(schema, rows[table], found[table], afters, again), read)
+            if table in known:
+                self.stage_cells(schema, hides(schema, keys[table], known[table], found[table]))
         return self.ends()
+
+    def _known(self, schema: TableSchema, keys: Sequence[bytes]) -> list[Image]:
+        """The committed records of DELTA under these keys."""
+        if schema.delta is None:
+            return [None] * len(keys)
+        horizon = self.read_horizon()
+        held = self.hold(Moment(horizon.committed, horizon.aborted, horizon), range(self.partitions))
+        places = hashes_of_keys(schema.key_columns, pa.array(keys, pa.binary())) % self.partitions
+        return [held.get(int(place), schema.delta, key) for place, key in zip(places, keys, strict=True)]
 
     def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
         """HBase compares one cell; if that is another one meanwhile, the row is read again."""

@@ -35,7 +35,7 @@ _PARTS_MAX = 256
 _AT_ONCE = 4
 _BEFORE_ALL = 0  # in the log's order
 _LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
-_VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
+VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Staging:
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
         """Stage what single deleted versions have uncovered: what is there now, read in place of the delete."""
-        time.sleep(_VISIBLE_SECONDS)
+        time.sleep(VISIBLE_SECONDS)
         found = [
             write
             for delete in deletes.to_pylist()
@@ -111,12 +111,12 @@ class Staging:
         ]
         keys, wrong = decode_row_keys(table, pa.array([write["key"] for write in found], pa.binary()))
         cells = pa.Table.from_pylist(found, CELLS_SCHEMA).set_column(1, CELLS_SCHEMA.field(1), keys)
+        self.append(table, cells.filter(pa.array(~wrong)))
+
+    def append(self, table: TableSchema, cells: pa.Table) -> None:
+        """Stage cells beside those of the table's parts. Others append too: try until the chunk is ours."""
         self.staged.make()
         place = (table.id, foreign_of(table).staging, AGAIN)
-        self._append(place, cells.filter(pa.array(~wrong)))
-
-    def _append(self, place: tuple[int, int, int], cells: pa.Table) -> None:
-        """Others append too: try until the chunk is ours."""
         last = self.staged.last(place)
         nonce = b"%d" % np.random.default_rng().integers(1 << 62)
         while (chunk := self.staged.append(place, last, cells, nonce, is_done=False)).last != nonce:
