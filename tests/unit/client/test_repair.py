@@ -369,6 +369,21 @@ def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_ar
     assert checking.check_views(db, None, "no Spark at all").ok
 
 
+@pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
+def test_a_view_over_a_wrong_delta_is_kept_as_wrong_whatever_its_own_records(db: vk.Database) -> None:
+    create(db, "sums")
+    db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
+    live(db, 50)
+    change_row_of_delta(db, "t", next((row["k"],) for row in db.table("t").scan()), None)
+    report = checking.check_views(db, None, "no Spark at all")
+
+    assert {finding.view for finding in report.findings} == {"DELTA(t)"}
+    assert {view.name: view.checked.findings for view in db.status().views} == {"sums": 1, "by_g": 1, "others": 0}
+    assert f"view sums had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
+    assert repair(db).ok
+    assert {view.checked.findings for view in db.status().views} == {0}
+
+
 @pytest.mark.parametrize("managers", [1, 3, 11])
 def test_a_repair_that_is_run_twice_by_several_managers_writes_and_counts_the_same(
     db: vk.Database, managers: int
