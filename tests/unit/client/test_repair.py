@@ -276,6 +276,20 @@ def test_a_pipeline_that_runs_takes_up_the_request() -> None:
         assert [row["g"] for row in db.view("v").scan()] == ["x", "y"]
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["its database", "another one of the process"])
+def test_a_pipeline_that_is_open_and_not_started_does_what_is_asked_beside_it(same: bool) -> None:
+    with vk.connect("memory:beside") as db, vk.connect("memory:beside") as other, db.pipeline() as pipeline:
+        db.execute("CREATE TABLE t (k STRING PRIMARY KEY, g STRING); CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
+        db.table("t").put("a", {"g": "x"})
+        pipeline.run_available()
+        before = db.catalog().view("v").node
+        assert (db if same else other).rebuild("v") == ("v",)
+        assert db.catalog().view("v").node.table != before.table
+        pipeline.start()
+        pipeline.wait_for(db.table("t").put("b", {"g": "y"}))
+        assert [row["g"] for row in db.view("v").scan()] == ["x", "y"]
+
+
 def test_a_request_outlives_who_made_it_and_a_later_one_takes_its_place(db: vk.Database) -> None:
     create(db, "sums")
     live(db, 50)
