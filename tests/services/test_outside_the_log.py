@@ -85,3 +85,24 @@ def test_a_repair_leaves_users_rows_as_they_are_also_those_that_do_not_decode(
     assert [finding.key for finding in report.before.findings if finding.view == "DELTA(t)"] == [(row,)]
     assert clients.rows("t") == before
     assert db.view("everything").get(row) is None
+
+
+def test_a_table_that_is_disabled_or_gone_is_told_of_in_words(
+    hbase: Cluster, admin: Admin, clients: Clients, db: vk.Database
+) -> None:
+    name = clients.tables["t"]
+    seen = list(db.view("everything").scan())
+    assert not db.status().warnings
+    for change, words in ((admin.disable, "is disabled in HBase"), (admin.drop, "is not in HBase")):
+        change(name)
+        calls = (
+            lambda: db.table("t").get("a0"),
+            lambda: list(db.table("t").scan()),
+            lambda: db.table("t").put("a0", {"g": "a"}),
+        )
+        for call in calls:
+            with pytest.raises(vk.StoreError, match=f"table {name} {words}"):
+                call()
+        (warning,) = db.status().warnings
+        assert warning.startswith(f"table {name} {words}")
+        assert list(db.view("everything").scan()) == seen

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from viewkeeper.stores.hbase.gone import hides
 from viewkeeper.stores.hbase.rowchanges import RowChange, changes_of
 from viewkeeper.stores.hbase.staging import VISIBLE_SECONDS
 from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.usertables import ask_user_table
 
 if TYPE_CHECKING:
     from viewkeeper.model.positions import Positions
@@ -107,22 +109,22 @@ class BaseWrites(BaseRows):
         return schema
 
     def _send(self, schema: TableSchema, changes: Sequence[RowChange], read: float) -> None:
-        ask, name = self._site.connections.ask, foreign_of(schema).table.encode()
+        ask = partial(ask_user_table, self._site.connections, foreign_of(schema).table)
         for batch in by_size((change.put for change in changes if change.delete is None), _size_of):
-            ask("putMultiple", name, batch)
+            ask("putMultiple", batch)
         for some in in_batches([change.delete for change in changes if change.put is None], BATCH_RECORDS):
-            ask("deleteMultiple", name, some)
+            ask("deleteMultiple", some)
         for change in changes:
             if change.put is not None and change.delete is not None:
-                ask("mutateRow", name, change.mutations)
+                ask("mutateRow", change.mutations)
         _wait_for_clock(changes, read)
 
     def _change_if(self, schema: TableSchema, found: Found, guarded: int | None, change: RowChange) -> bool:
         """Change a row if the guarded cell is as it was found; without one, if a cell that the row had is still there."""
         test = _is_as_found(schema, found, guarded) if guarded is not None else _is_there(schema, found)
-        table = foreign_of(schema).table.encode()
+        asked = ("checkAndMutate", change.row, *test, change.mutations)
         try:
-            return self._site.connections.ask_once("checkAndMutate", table, change.row, *test, change.mutations)
+            return ask_user_table(self._site.connections, foreign_of(schema).table, *asked, once=True)
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"whether the row was written is not known: {error.fact}", "read the row, and decide by what it is"

@@ -29,6 +29,7 @@ from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.metarow import LOG, MetaRows
 from viewkeeper.stores.hbase.staged import AGAIN, StagedLog
 from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.usertables import ask_user_table
 
 _CHUNK_ROWS = 2_000
 _PARTS_MAX = 256
@@ -75,7 +76,7 @@ class Staging:
         name = f"borders/{table.id}/{foreign_of(table).staging}"
         found = self.rows.read(LOG, name).get(name)
         if found is None:
-            regions = self.connections.ask("getAllRegionLocations", foreign_of(table).table.encode())
+            regions = ask_user_table(self.connections, foreign_of(table).table, "getAllRegionLocations")
             starts = sorted(region.regionInfo.startKey or b"" for region in regions)
             step = -(-len(starts) // _PARTS_MAX)
             text = ",".join(start.hex() for start in starts[::step])
@@ -91,7 +92,7 @@ class Staging:
         while rows < part.rows_max and not (chunk and chunk.is_done):
             start = chunk.last + b"\x00" if chunk else part.start
             scan = _scan(table, start, part.stop)
-            found = self.connections.ask("getScannerResults", foreign.table.encode(), scan, _CHUNK_ROWS)
+            found = ask_user_table(self.connections, foreign.table, "getScannerResults", scan, _CHUNK_ROWS)
             is_done = len(found) < _CHUNK_ROWS
             last = found[-1].row if found else start
             chunk = self.staged.append(place, chunk, cells_of(table, found), last, is_done=is_done)
@@ -129,7 +130,7 @@ class Staging:
             columns=[thrift().TColumn(cell.family.encode(), cell.qualifier.encode())],
         )
         for _ in range(_LOOKS_MAX):
-            found = self.connections.ask("get", foreign_of(table).table.encode(), get).columnValues
+            found = ask_user_table(self.connections, foreign_of(table).table, "get", get).columnValues
             if not found or found[0].timestamp != stamp:
                 break
             time.sleep(_LOOK_SECONDS)
