@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import viewkeeper as vk
 from tests.services.test_views_over_hbase import TEXTS, catch_up, compare, connected, url_of
@@ -14,6 +17,7 @@ from tests.support.hbase_clients import Clients
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
 from viewkeeper.check.report import RepairReport
+from viewkeeper.cli.main import app
 from viewkeeper.client import checking, repairing
 
 VIEWS = ("everything", "sums", "ends", "pairs")
@@ -106,3 +110,28 @@ def test_a_table_that_is_disabled_or_gone_is_told_of_in_words(
         (warning,) = db.status().warnings
         assert warning.startswith(f"table {name} {words}")
         assert list(db.view("everything").scan()) == seen
+
+
+def test_status_shows_views_and_says_what_to_do_where_the_log_is_lost(
+    hbase: Cluster, admin: Admin, clients: Clients, db: vk.Database, tmp_path: Path
+) -> None:
+    for server in admin.servers():
+        admin.roll(server)
+    clients.write(20, seed=13)
+    for folder in (hbase.layout.root / "WALs").iterdir():
+        (tmp_path / "WALs" / folder.name).mkdir(parents=True)
+        for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)[-1:]:
+            shutil.copy(file, tmp_path / "WALs" / folder.name)  # as if HBase had deleted the others
+    (tmp_path / "oldWALs").mkdir()
+    url = db.url.replace(f"file://{hbase.layout.root}", f"file://{tmp_path}")
+    told = CliRunner().invoke(app, ["status", url])
+    with vk.connect(url) as without, without.pipeline() as pipeline, pytest.raises(vk.PositionLost) as lost:
+        pipeline.run_available()
+
+    assert told.exit_code == 0, told.output
+    shown = " ".join(told.output.split())
+    assert f"warning: changes are lost: {lost.value.fact}; {lost.value.hint}" in shown
+    assert "lag not known" in shown and f"epoch {db.epoch}" in shown
+    with vk.connect(url) as without:
+        assert {view.state for view in without.status().views} == {"lagging"}
+        assert list(without.view("everything").scan()) == list(db.view("everything").scan())
