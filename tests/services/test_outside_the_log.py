@@ -79,6 +79,25 @@ def test_rows_of_a_table_that_was_truncated_or_made_anew_are_gone_after_a_repair
     assert repair(db).before.ok
 
 
+def test_a_repair_takes_over_a_cell_of_a_new_table_that_was_read_anew_late_in_the_log_of_the_old_one(
+    hbase: Cluster, admin: Admin, clients: Clients, db: vk.Database
+) -> None:
+    name, types = clients.tables["t"], hbase.types
+    with hbase.client() as client:
+        for stamp, value in ((10, b"1"), (20, b"2")):
+            cells = [types.TColumnValue(b"f", b"x", value)]
+            client.put(name.encode(), types.TPut(row=b"a0", columnValues=cells, timestamp=stamp))
+        column = [types.TColumn(b"f", b"x", timestamp=20)]
+        kind = types.TDeleteType.DELETE_COLUMN
+        client.deleteSingle(name.encode(), types.TDelete(row=b"a0", columns=column, deleteType=kind))
+    catch_up(db, random.Random(4))
+    admin.truncate(name)
+    put(hbase, name, "a0", g="new", x="9")
+    catch_up(db, random.Random(5))
+    assert repair(db).ok
+    compare(db, clients)
+
+
 def test_a_repair_leaves_users_rows_as_they_are_also_those_that_do_not_decode(
     hbase: Cluster, clients: Clients, db: vk.Database
 ) -> None:

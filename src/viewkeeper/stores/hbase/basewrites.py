@@ -24,7 +24,7 @@ from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.hbase.baserows import BaseRows, Found
 from viewkeeper.stores.hbase.cells import BATCH_RECORDS, by_size, in_batches
-from viewkeeper.stores.hbase.gone import hides
+from viewkeeper.stores.hbase.gone import untold
 from viewkeeper.stores.hbase.rowchanges import RowChange, changes_of
 from viewkeeper.stores.hbase.staging import VISIBLE_SECONDS
 from viewkeeper.stores.hbase.thrift import thrift
@@ -70,7 +70,7 @@ class BaseWrites(BaseRows):
             afters, again = [images[place] for place in places], [place in repeated for place in places]
             self._send(schema, changes_of(schema, rows[table], found[table], afters, again), read)
             if table in known:
-                self.stage_cells(schema, hides(schema, keys[table], known[table], found[table]))
+                self.stage_cells(schema, untold(schema, keys[table], known[table], found[table]))
         return self.ends()
 
     def _known(self, schema: TableSchema, keys: Sequence[bytes]) -> list[Image]:
