@@ -34,9 +34,9 @@ class Clients:
         self.tables = {name: f"{name}{mark}" for name in "tu"}
         self.writes = 0
         for table in self.tables.values():
-            self._create(table)
+            self.create(table)
 
-    def _create(self, table: str) -> None:
+    def create(self, table: str) -> None:
         types = self._types
         family = types.TColumnFamilyDescriptor(name=b"f", maxVersions=3)
         name = types.TTableName(ns=b"default", qualifier=table.encode())

@@ -173,6 +173,7 @@ def print_report(report: CheckReport) -> None:
 def _print_status(found: Status) -> None:
     running = f"running, pid {found.pipeline_pid}" if found.pipeline_pid else "not running"
     lag = f"{counted(found.lag_changes, 'change')}, {found.lag_seconds:.1f} s" if found.lag_changes else "none"
+    lag = lag if found.log_lost is None else "not known"
     facts = {
         "store": found.url,
         "pipeline": running,
@@ -228,7 +229,11 @@ def time_text(stamp: int) -> str:
 def note_of(view: ViewStatus) -> str:
     """What a view's state means, in a few words."""
     if view.state == "lagging":
-        return f"{counted(view.lag_changes, 'change')}, {view.lag_seconds:.1f} s"
+        return (
+            f"{counted(view.lag_changes, 'change')}, {view.lag_seconds:.1f} s"
+            if view.lag_changes
+            else "changes are lost"
+        )
     if view.filling is not None:
         rows, total = view.filling
         return f"{rows:,} of about {total:,} rows"

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -98,7 +99,7 @@ def _check_once(
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
         judged = {case.view.name for case in cases}
         unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
-    _remember(database.store, snapshot, [(case, verdicts[case.view.id]) for case in cases])
+    _remember(database.store, snapshot, [(case, verdicts[case.view.id]) for case in cases], faults)
     return _report(snapshot.epoch, [(case, verdicts[case.view.id]) for case in cases], faults, unfilled)
 
 
@@ -120,10 +121,20 @@ def _width(name: str) -> int:
     return int(name.rpartition("_")[2])
 
 
-def _remember(store: Store, snapshot: Snapshot, verdicts: Sequence[tuple[Case, Verdict]]) -> None:
-    """Keep in the store what was found, for `status`; a store that cannot be written keeps nothing."""
+def _remember(
+    store: Store, snapshot: Snapshot, verdicts: Sequence[tuple[Case, Verdict]], faults: Sequence[Finding]
+) -> None:
+    """Keep in the store what was found, for `status`; a store that cannot be written keeps nothing.
+
+    Rows that a DELTA has wrong count for each view over its table: it was computed and judged with them.
+    """
     now, epoch, positions = store.now(), snapshot.epoch, snapshot.horizon.positions
-    known = [(case, len(verdict.findings)) for case, verdict in verdicts if verdict.unknown is None]
+    wrong = Counter(fault.view for fault in faults)
+    tables = {table.id: wrong[delta_label(table)] for table in snapshot.catalog.tables}
+    below = {case.view.id: sum(tables[base] for base in snapshot.catalog.bases_of(case.view)) for case, _ in verdicts}
+    known = [
+        (case, len(verdict.findings) + below[case.view.id]) for case, verdict in verdicts if verdict.unknown is None
+    ]
 
     def remember(record: EpochRecord) -> EpochRecord:
         checked = {}

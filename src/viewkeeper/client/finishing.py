@@ -1,7 +1,8 @@
 """Finishing: what was asked of the pipeline, waited for.
 
-In: a database, and whether a request is still to be done. Out: it is done. Always: the pipeline that runs does it, and
-without one this process becomes the pipeline for as long as it takes; a pipeline that does not go on is told of.
+In: a database, and whether a request is still to be done. Out: it is done. Always: the pipeline that runs does it; one that
+is open in this process and not started is run here. Without one this process becomes the pipeline for as long as it takes. A
+pipeline that does not go on is told of.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.pipeline import Pipeline
+from viewkeeper.client.pipeline import Pipeline, pipeline_here
 from viewkeeper.errors import PipelineRunning, StaleRead
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ def finish(database: Connection, is_pending: Callable[[], bool], spark: SparkSes
     """Return once nothing is pending."""
     seen, since = None, time.monotonic()
     while is_pending():
+        own = pipeline_here(database)
+        if own is not None and own.run_if_idle():
+            continue
         if database.store.claimed_by() is None:
             try:
                 with Pipeline(

@@ -6,9 +6,11 @@ stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS
@@ -53,6 +55,10 @@ class Pipeline:
         self._session = StartingSession(spark, view_managers=bounds.most)
         self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
         self._loop: StreamingLoop | None = None
+        self._turn, self._is_at_work = (
+            threading.RLock(),
+            False,
+        )  # requests of other threads are done between its own runs
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
         tell = events or (lambda event: None)
 
@@ -74,6 +80,7 @@ class Pipeline:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
         self._beats = Beats(self._claim, waits=self._waits)
         database.store.lend(self._runner.spread)
+        _ALL.add(self)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -92,21 +99,39 @@ class Pipeline:
 
     def run_available(self) -> list[Committed]:
         """Bring all views up to what was written before the call; returns the epochs committed for it."""
-        if self._loop:
-            raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
-        done = self._coordinator.catch_up()
-        collect_garbage(self._database.store)
+        with self._turn:
+            if self._loop:
+                raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
+            self._is_at_work = True
+            try:
+                done = self._coordinator.catch_up()
+            finally:
+                self._is_at_work = False
+            collect_garbage(self._database.store)
         return done
+
+    def run_if_idle(self) -> bool:
+        """The same if nothing runs it, neither in the background nor in a thread; whether that was so."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            is_idle = self._loop is None and not self._is_at_work and self._claim.is_held
+            if is_idle:
+                self.run_available()
+            return is_idle
+        finally:
+            self._turn.release()
 
     def start(self) -> None:
         """Keep running in the background until `stop`, woken by a thread and by Spark Structured Streaming.
 
         A store that only this process reaches needs no Spark: a thread polls for changes.
         """
-        if self._loop is None:
-            if self._database.store.capabilities.many_processes:
-                self._session.begin()
-            self._loop = StreamingLoop(self._session, self._coordinator, self._database.store)
+        with self._turn:
+            if self._loop is None:
+                if self._database.store.capabilities.many_processes:
+                    self._session.begin()
+                self._loop = StreamingLoop(self._session, self._coordinator, self._database.store)
 
     def stop(self) -> None:
         """Stop after the current epoch."""
@@ -142,14 +167,25 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop, and release the store; the Spark session stays for the process, given or not."""
-        try:
-            self.stop()
-            if self._claim.is_held:
-                self._coordinator.close()
-        finally:
-            self._database.store.lend(None)
-            self._beats.stop()
-            self._claim.release()
+        with self._turn:
+            _ALL.discard(self)
+            try:
+                self.stop()
+                if self._claim.is_held:
+                    self._coordinator.close()
+            finally:
+                self._database.store.lend(None)
+                self._beats.stop()
+                self._claim.release()
+
+
+_ALL: WeakSet[Pipeline] = WeakSet()  # those that are open in this process
+
+
+def pipeline_here(database: Connection) -> Pipeline | None:
+    """The pipeline over the same store that is open in this process."""
+    incarnation = database.store.incarnation
+    return next((one for one in list(_ALL) if one._database.store.incarnation == incarnation), None)
 
 
 def _require_count(name: str, value: object) -> None:

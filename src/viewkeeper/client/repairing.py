@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from viewkeeper.client.judging import Progress
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.model.epochs import EpochRecord
+    from viewkeeper.model.schema import TableSchema
     from viewkeeper.model.verdicts import Repaired
+
+_ROWS_AT_ONCE = 1_000
 
 
 def repair_views(
@@ -76,13 +79,19 @@ def _log_wrong_rows_again(database: Connection, report: CheckReport) -> list[str
     """Write rows that DELTA has wrong as they are in the base; returns the views that were computed with DELTA's."""
     catalog, found = database.catalog(), list[str]()
     for table in [table for table in catalog.tables if table.delta is not None]:
-        keys = [finding.key for finding in report.findings if finding.view == delta_label(table)]
-        for key in keys:
-            instants = [part.replace(tzinfo=UTC) if isinstance(part, datetime) else part for part in key]
-            encoded = key_bytes(f"table {table.name}", table.key_columns, instants)
-            database.write_rows([RowWrites(table.id, [encoded], lambda rows: rows, repeats=True)], [table])
+        keys = [_encoded(table, finding.key) for finding in report.findings if finding.view == delta_label(table)]
+        for start in range(0, len(keys), _ROWS_AT_ONCE):
+            some = keys[start : start + _ROWS_AT_ONCE]
+            for chosen in database.store.together(some, apart=True):
+                again = RowWrites(table.id, [some[at] for at in chosen], lambda rows: rows, repeats=True)
+                database.write_rows([again], [table], apart=True)
         found += [view.name for view in catalog.views if keys and table.id in catalog.bases_of(view)]
     return list(dict.fromkeys(found))
+
+
+def _encoded(table: TableSchema, key: tuple[object, ...]) -> bytes:
+    instants = [part.replace(tzinfo=UTC) if isinstance(part, datetime) else part for part in key]
+    return key_bytes(f"table {table.name}", table.key_columns, instants)
 
 
 def rebuild_views(database: Connection, names: Sequence[str], spark: SparkSession | None) -> tuple[str, ...]:

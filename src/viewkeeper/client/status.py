@@ -13,7 +13,9 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
+from viewkeeper.errors import PositionLost
 from viewkeeper.model.fills import START
+from viewkeeper.model.positions import Waiting
 from viewkeeper.model.wording import counted
 from viewkeeper.ports.nodes import NodeFacts
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.model.schema import TableId
     from viewkeeper.model.verdicts import Checked, Repaired
+    from viewkeeper.ports.store import Store
 
 LAG_WARNING_CHANGES = 1_000_000
 _SAMPLED_PARTITIONS = 8
@@ -32,10 +35,11 @@ class ViewStatus:
     """One view: `ready` is the epoch from which on it can be read, None before.
 
     `state` is one word: "stopped" (neither maintained nor readable), "filling" (or to be filled; not readable yet),
-    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait) or "fresh". Epochs are
-    atomic over all views, so all lag alike. `bytes`: about how large its records and auxiliary tables are, those shared with
-    other views included. `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is no
-    longer maintained. `replacement`: how far the version is that will replace it, or that it is compared with.
+    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, or are lost) or
+    "fresh". Epochs are atomic over all views, so all lag alike. `bytes`: about how large its records and auxiliary tables
+    are, those shared with other views included. `filling`: how many rows are in it of about how many, while it is filled;
+    `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace it, or that it is
+    compared with.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Status:
     views: tuple[ViewStatus, ...]
     warnings: tuple[str, ...]
     nodes: tuple[NodeFacts, ...]
+    log_lost: str | None  # why nobody knows what views lack, and what to do: the log no longer has changes that wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ def read_status(database: Connection) -> Status:
     """The status now."""
     store = database.store
     record = store.read_epoch_record()
-    waiting = store.waiting(record.positions)
+    waiting, lost = _waiting(store, record)
     seconds = 0.0 if waiting.oldest is None else max(0.0, (store.now() - waiting.oldest) / 1e9)
     pid = store.claimed_by()
     holder = store.holder() if pid is not None else None
@@ -104,8 +109,10 @@ def read_status(database: Connection) -> Status:
     with Snapshot(database) as snapshot:
         catalog = snapshot.catalog
         views = tuple(
-            _view_status(database, snapshot, record, view, (waiting.changes, seconds)) for view in catalog.views
+            _view_status(database, snapshot, record, view, (waiting.changes, seconds), is_lost=lost is not None)
+            for view in catalog.views
         )
+    lost_told = () if lost is None else (f"changes are lost: {lost}",)
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -118,13 +125,28 @@ def read_status(database: Connection) -> Status:
         pipeline_waits=waits,
         tables=tuple(table.name for table in catalog.tables),
         views=views,
-        warnings=(*_warnings(waiting.changes, pid, waits, views), *store.warnings()),
+        warnings=(*lost_told, *_warnings(waiting.changes, pid, waits, views), *store.warnings()),
         nodes=store.node_facts(),
+        log_lost=lost,
     )
 
 
+def _waiting(store: Store, record: EpochRecord) -> tuple[Waiting, str | None]:
+    """What waits in the log; and why that is not known, where it lacks changes that no epoch has applied."""
+    try:
+        return store.waiting(record.positions), None
+    except PositionLost as error:
+        return Waiting(0, None), str(error)
+
+
 def _view_status(
-    database: Connection, snapshot: Snapshot, record: EpochRecord, view: ViewDefinition, lag: tuple[int, float]
+    database: Connection,
+    snapshot: Snapshot,
+    record: EpochRecord,
+    view: ViewDefinition,
+    lag: tuple[int, float],
+    *,
+    is_lost: bool,
 ) -> ViewStatus:
     stopped, filling = why_stopped(view, record), record.filling.get(view.node.backfill)
     ready = record.filled.get(view.node.backfill) if stopped is None else None
@@ -134,7 +156,12 @@ def _view_status(
     return ViewStatus(
         name=view.name,
         kind=view.kind,
-        state=_state(is_stopped=stopped is not None, is_ready=ready is not None, has_troubles=has_troubles, lag=lag[0]),
+        state=_state(
+            is_stopped=stopped is not None,
+            is_ready=ready is not None,
+            has_troubles=has_troubles,
+            is_behind=lag[0] > 0 or is_lost,
+        ),
         lag_changes=lag[0],
         lag_seconds=lag[1],
         bytes=_about_bytes(database, snapshot.catalog, view),
@@ -149,10 +176,10 @@ def _view_status(
     )
 
 
-def _state(*, is_stopped: bool, is_ready: bool, has_troubles: bool, lag: int) -> str:
+def _state(*, is_stopped: bool, is_ready: bool, has_troubles: bool, is_behind: bool) -> str:
     if is_stopped or not is_ready:
         return "stopped" if is_stopped else "filling"
-    return "degraded" if has_troubles else "lagging" if lag else "fresh"
+    return "degraded" if has_troubles else "lagging" if is_behind else "fresh"
 
 
 def _about_bytes(database: Connection, catalog: Catalog, view: ViewDefinition) -> int:

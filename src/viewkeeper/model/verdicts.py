@@ -13,7 +13,8 @@ from viewkeeper.model.positions import Positions
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A view was compared with its recomputation as of `epoch`, at the instant `stamp`; `findings` records differed.
+    """A view was compared with its recomputation as of `epoch`, at the instant `stamp`; `findings` records differed,
+    or rows of DELTA that it was computed from.
 
     `positions` are those of the epoch. `whole`: the epoch as of which all records were last compared; after it only those
     that changes can have touched. A store of an earlier version knows neither.

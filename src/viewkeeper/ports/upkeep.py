@@ -41,7 +41,7 @@ class Upkeep(Protocol):
         ...
 
     def warnings(self) -> tuple[str, ...]:
-        """What an operator should know about how the store was opened or made."""
+        """What an operator should know about how the store was opened or made, and about tables of its users."""
         ...
 
     def bytes_used(self) -> int:

@@ -51,9 +51,17 @@ class Admin:
         first, second = (region.encode() for region in self.regions(table)[-2:])
         self.java.mergeRegionsAsync(first, second, True).get()
 
-    def drop(self, table: str) -> None:
+    def disable(self, table: str) -> None:
         self.java.disableTable(self._table(table))
+
+    def drop(self, table: str) -> None:
+        if self.java.isTableEnabled(self._table(table)):
+            self.disable(table)
         self.java.deleteTable(self._table(table))
+
+    def truncate(self, table: str) -> None:
+        self.disable(table)
+        self.java.truncateTable(self._table(table), False)
 
     def regions(self, table: str) -> list[str]:
         return [region.getEncodedName() for region in self.java.getRegions(self._table(table))]

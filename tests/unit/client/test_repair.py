@@ -276,6 +276,20 @@ def test_a_pipeline_that_runs_takes_up_the_request() -> None:
         assert [row["g"] for row in db.view("v").scan()] == ["x", "y"]
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["its database", "another one of the process"])
+def test_a_pipeline_that_is_open_and_not_started_does_what_is_asked_beside_it(same: bool) -> None:
+    with vk.connect("memory:beside") as db, vk.connect("memory:beside") as other, db.pipeline() as pipeline:
+        db.execute("CREATE TABLE t (k STRING PRIMARY KEY, g STRING); CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
+        db.table("t").put("a", {"g": "x"})
+        pipeline.run_available()
+        before = db.catalog().view("v").node
+        assert (db if same else other).rebuild("v") == ("v",)
+        assert db.catalog().view("v").node.table != before.table
+        pipeline.start()
+        pipeline.wait_for(db.table("t").put("b", {"g": "y"}))
+        assert [row["g"] for row in db.view("v").scan()] == ["x", "y"]
+
+
 def test_a_request_outlives_who_made_it_and_a_later_one_takes_its_place(db: vk.Database) -> None:
     create(db, "sums")
     live(db, 50)
@@ -367,6 +381,21 @@ def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_ar
     db.table("t").put("extra", {"g": "a", "x": 2})
     keep_up(db)
     assert checking.check_views(db, None, "no Spark at all").ok
+
+
+@pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
+def test_a_view_over_a_wrong_delta_is_kept_as_wrong_whatever_its_own_records(db: vk.Database) -> None:
+    create(db, "sums")
+    db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
+    live(db, 50)
+    change_row_of_delta(db, "t", next((row["k"],) for row in db.table("t").scan()), None)
+    report = checking.check_views(db, None, "no Spark at all")
+
+    assert {finding.view for finding in report.findings} == {"DELTA(t)"}
+    assert {view.name: view.checked.findings for view in db.status().views} == {"sums": 1, "by_g": 1, "others": 0}
+    assert f"view sums had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
+    assert repair(db).ok
+    assert {view.checked.findings for view in db.status().views} == {0}
 
 
 @pytest.mark.parametrize("managers", [1, 3, 11])

@@ -39,9 +39,6 @@ class LittleUpkeep:
     def clear_stale_readers(self) -> int:
         return 0
 
-    def warnings(self) -> tuple[str, ...]:
-        return ()
-
     def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
         _refuse("a store in HBase is not backed up from here", "use HBase's snapshots")
 

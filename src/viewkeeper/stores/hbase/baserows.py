@@ -30,7 +30,7 @@ from viewkeeper.stores.hbase.keyspans import row_spans
 from viewkeeper.stores.hbase.records import RecordsPart
 from viewkeeper.stores.hbase.scans import KEYS_ONLY, walk, walk_back
 from viewkeeper.stores.hbase.thrift import thrift
-from viewkeeper.stores.hbase.usertables import map_table
+from viewkeeper.stores.hbase.usertables import ask_user_table, map_table, trouble_of
 
 ROW_KEY_BYTES_MAX = (1 << 15) - 1
 _COUNTED = 50_000
@@ -64,6 +64,13 @@ class BaseRows(RecordsPart):
 
     def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> Mapped:
         return map_table(self._site.connections, self._site.address.namespace, schema, using, options)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Which mapped tables cannot be read now: views over them stay as they are."""
+        tables = Catalog.from_json(self.read_catalog()).tables
+        names = dict.fromkeys(table.foreign.table for table in tables if table.foreign is not None)
+        troubles = [trouble_of(self._site.connections, name) for name in names]
+        return tuple(f"{one}: its views stay as they are" for one in troubles if one is not None)
 
     def get(self, table: int, key: bytes) -> Image:
         return self.get_many(table, [key])[0]
@@ -129,12 +136,13 @@ class BaseRows(RecordsPart):
 
     def _read(self, schema: TableSchema, row_keys: Sequence[bytes]) -> Found:
         """The rows under row keys; HBase cannot have an empty one, or one that is too long."""
-        columns, name = _columns(schema), foreign_of(schema).table.encode()
+        columns, name = _columns(schema), foreign_of(schema).table
         results: list[Any] = [thrift().TResult(columnValues=[]) for _ in row_keys]
         asked = [at for at, row in enumerate(row_keys) if 0 < len(row) <= ROW_KEY_BYTES_MAX]
         for batch in in_batches(asked, BATCH_RECORDS):
             gets = [thrift().TGet(row=row_keys[at], columns=columns) for at in batch]
-            for at, result in zip(batch, self._site.connections.ask("getMultiple", name, gets), strict=True):
+            found = ask_user_table(self._site.connections, name, "getMultiple", gets)
+            for at, result in zip(batch, found, strict=True):
                 results[at] = result
         return Found.of(schema, results)
 
@@ -171,8 +179,8 @@ class BaseRows(RecordsPart):
 
     def _results(self, schema: TableSchema, scan: Any, *, keys_only: bool = False) -> list:
         scan.columns, scan.filterString = _columns(schema), KEYS_ONLY if keys_only else None
-        name = foreign_of(schema).table.encode()
-        return self._site.connections.ask("getScannerResults", name, scan, scan.limit)
+        name = foreign_of(schema).table
+        return ask_user_table(self._site.connections, name, "getScannerResults", scan, scan.limit)
 
 
 class RowsNow:

@@ -2,29 +2,38 @@
 
 In: writes as functions of the rows found. Out: positions of the log that cover them. Always: a row is changed by one
 mutation, or not at all. A put or a delete may be repeated, because its reply was lost; a test-and-set is sent once. A
-delete returns when HBase's clock has passed the stamps that it hides, so what is put after it is seen.
+delete returns when HBase's clock has passed the stamps that it hides, so what is put after it is seen. Of a row that is
+only to be logged as it is, cells are put again, and those that are gone are staged: nothing of it is deleted.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from viewkeeper.errors import InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
+from viewkeeper.model.keybatches import hashes_of_keys
+from viewkeeper.model.moments import Moment
 from viewkeeper.model.rowkeys import encode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.writes import Expected, Image, RowWrites
 from viewkeeper.stores.hbase.baserows import BaseRows, Found
 from viewkeeper.stores.hbase.cells import BATCH_RECORDS, by_size, in_batches
+from viewkeeper.stores.hbase.gone import untold
 from viewkeeper.stores.hbase.rowchanges import RowChange, changes_of
+from viewkeeper.stores.hbase.staging import VISIBLE_SECONDS
 from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.usertables import ask_user_table
 
 if TYPE_CHECKING:
     from viewkeeper.model.positions import Positions
     from viewkeeper.ports.tables import Mapped
+    from viewkeeper.stores.hbase.reads import HeldCells
 
 _TRIES_MAX = 200
 _TICK_SECONDS = 0.001  # of HBase's clock, in which stamps are
@@ -39,6 +48,10 @@ class BaseWrites(BaseRows):
 
         def require_log(self) -> None: ...
 
+        def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells: ...
+
+        def stage_cells(self, table: TableSchema, cells: pa.Table) -> None: ...
+
     def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
         tables = {write.table: self._require(write.table) for write in writes}
         keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
@@ -47,6 +60,8 @@ class BaseWrites(BaseRows):
                 "a group of writes touches several rows", "HBase writes one row at a time: put them one by one"
             )
         rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
+        known = {one: self._known(tables[one], keys[one]) for one in {write.table for write in writes if write.repeats}}
+        time.sleep(VISIBLE_SECONDS if known else 0)
         found = {table: self._read(schema, rows[table]) for table, schema in tables.items()}
         read = time.monotonic()
         images = {(table, key): image for table in tables for key, image in _pairs(keys[table], found[table])}
@@ -55,7 +70,18 @@ class BaseWrites(BaseRows):
             places = [(table, key) for key in keys[table]]
             afters, again = [images[place] for place in places], [place in repeated for place in places]
             self._send(schema, changes_of(schema, rows[table], found[table], afters, again), read)
+            if table in known:
+                self.stage_cells(schema, untold(schema, keys[table], known[table], found[table]))
         return self.ends()
+
+    def _known(self, schema: TableSchema, keys: Sequence[bytes]) -> list[Image]:
+        """The committed records of DELTA under these keys."""
+        if schema.delta is None:
+            return [None] * len(keys)
+        horizon = self.read_horizon()
+        held = self.hold(Moment(horizon.committed, horizon.aborted, horizon), range(self.partitions))
+        places = hashes_of_keys(schema.key_columns, pa.array(keys, pa.binary())) % self.partitions
+        return [held.get(int(place), schema.delta, key) for place, key in zip(places, keys, strict=True)]
 
     def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
         """HBase compares one cell; if that is another one meanwhile, the row is read again."""
@@ -90,30 +116,26 @@ class BaseWrites(BaseRows):
         return schema
 
     def _send(self, schema: TableSchema, changes: Sequence[RowChange], read: float) -> None:
-        ask, name = self._site.connections.ask, foreign_of(schema).table.encode()
-        for batch in by_size((change.put for change in changes if change.delete is None), _size_of):
-            ask("putMultiple", name, batch)
+        ask = partial(ask_user_table, self._site.connections, foreign_of(schema).table)
+        for batch in by_size(change.put for change in changes if change.delete is None):
+            ask("putMultiple", batch)
         for some in in_batches([change.delete for change in changes if change.put is None], BATCH_RECORDS):
-            ask("deleteMultiple", name, some)
+            ask("deleteMultiple", some)
         for change in changes:
             if change.put is not None and change.delete is not None:
-                ask("mutateRow", name, change.mutations)
+                ask("mutateRow", change.mutations)
         _wait_for_clock(changes, read)
 
     def _change_if(self, schema: TableSchema, found: Found, guarded: int | None, change: RowChange) -> bool:
         """Change a row if the guarded cell is as it was found; without one, if a cell that the row had is still there."""
         test = _is_as_found(schema, found, guarded) if guarded is not None else _is_there(schema, found)
-        table = foreign_of(schema).table.encode()
+        asked = ("checkAndMutate", change.row, *test, change.mutations)
         try:
-            return self._site.connections.ask_once("checkAndMutate", table, change.row, *test, change.mutations)
+            return ask_user_table(self._site.connections, foreign_of(schema).table, *asked, once=True)
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"whether the row was written is not known: {error.fact}", "read the row, and decide by what it is"
             ) from error
-
-
-def _size_of(put: Any) -> int:
-    return len(put.row) + sum(len(cell.value) for cell in put.columnValues)
 
 
 def _pairs(keys: Sequence[bytes], found: Found) -> list[tuple[bytes, Image]]:

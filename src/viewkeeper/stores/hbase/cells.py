@@ -7,7 +7,7 @@ than the versions that lay below when it was written, if these are not listed to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from viewkeeper.model.moments import EPOCH_MAX
@@ -85,13 +85,13 @@ def in_batches(values: Sequence[_One], most: int) -> Iterator[Sequence[_One]]:
     return (values[start : start + most] for start in range(0, len(values), most))
 
 
-def by_size(puts: Iterable[_One], size_of: Callable[[_One], int]) -> Iterator[list[_One]]:
+def by_size(puts: Iterable[Any]) -> Iterator[list[Any]]:
     """The puts in batches of bounded size, beyond one put."""
-    batch: list[_One] = []
+    batch: list[Any] = []
     size = 0
     for put in puts:
         batch.append(put)
-        size += size_of(put)
+        size += len(put.row) + sum(len(cell.value) for cell in put.columnValues)
         if len(batch) == BATCH_RECORDS or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0

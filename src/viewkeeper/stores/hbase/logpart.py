@@ -11,6 +11,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
+import pyarrow as pa
+
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import InputError
 from viewkeeper.logs.hbase.files import WalFolder
@@ -95,6 +97,11 @@ class LogPart(JoinedLog, MetaPart):
         rows = sum(part.rows_max for part in parts)
         done = self._lent(_stage, parts, rows=rows) if self._lent else None
         return self._staging.stage(parts) if done is None else all(done)
+
+    def stage_cells(self, table: TableSchema, cells: pa.Table) -> None:
+        """Log what no server's log tells."""
+        if cells.num_rows:
+            self._staging.append(table, cells)
 
     def _spread_looks(self, looks: Sequence[Look]) -> list[Seen] | None:
         size = sum(look.bytes for look in looks)

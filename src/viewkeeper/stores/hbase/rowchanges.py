@@ -43,7 +43,7 @@ class RowChange:
 def changes_of(
     schema: TableSchema, row_keys: Sequence[bytes], found: Found, afters: Sequence[Image], repeats: Sequence[bool]
 ) -> list[RowChange]:
-    """One for each row that changes; one that `repeats` is put again as it is."""
+    """One for each row that changes; one that `repeats` is put again as it is, whether it decodes or not."""
     both = _cells(schema, [*found.images, *afters])
     was, new = [column[: len(row_keys)] for column in both], [column[len(row_keys) :] for column in both]
     cells, now_ms = foreign_of(schema).cells, time.time_ns() // 1_000_000
@@ -54,8 +54,10 @@ def changes_of(
             _require_room(schema, row, [column[at] for column in new])
         for i, cell in enumerate(cells):
             there, before, after = found.cells[i][at], was[i][at], new[i][at]
-            if after is not None:
-                if after != before or repeats[at]:
+            if repeats[at] and after == before:
+                puts += [] if there is None else [_put(cell, there.value, there, now_ms)]
+            elif after is not None:
+                if after != before:
                     puts.append(_put(cell, after, there, now_ms))
             elif there is not None and (afters[at] is None or before is not None):
                 deletes.append(thrift().TColumn(cell.family.encode(), cell.qualifier.encode(), there.timestamp))

@@ -29,13 +29,14 @@ from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.metarow import LOG, MetaRows
 from viewkeeper.stores.hbase.staged import AGAIN, StagedLog
 from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.usertables import ask_user_table
 
 _CHUNK_ROWS = 2_000
 _PARTS_MAX = 256
 _AT_ONCE = 4
 _BEFORE_ALL = 0  # in the log's order
 _LOOKS_MAX, _LOOK_SECONDS = 40, 0.05
-_VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
+VISIBLE_SECONDS = 0.25  # HBase logs a write some moments before its readers see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Staging:
         name = f"borders/{table.id}/{foreign_of(table).staging}"
         found = self.rows.read(LOG, name).get(name)
         if found is None:
-            regions = self.connections.ask("getAllRegionLocations", foreign_of(table).table.encode())
+            regions = ask_user_table(self.connections, foreign_of(table).table, "getAllRegionLocations")
             starts = sorted(region.regionInfo.startKey or b"" for region in regions)
             step = -(-len(starts) // _PARTS_MAX)
             text = ",".join(start.hex() for start in starts[::step])
@@ -91,7 +92,7 @@ class Staging:
         while rows < part.rows_max and not (chunk and chunk.is_done):
             start = chunk.last + b"\x00" if chunk else part.start
             scan = _scan(table, start, part.stop)
-            found = self.connections.ask("getScannerResults", foreign.table.encode(), scan, _CHUNK_ROWS)
+            found = ask_user_table(self.connections, foreign.table, "getScannerResults", scan, _CHUNK_ROWS)
             is_done = len(found) < _CHUNK_ROWS
             last = found[-1].row if found else start
             chunk = self.staged.append(place, chunk, cells_of(table, found), last, is_done=is_done)
@@ -100,7 +101,7 @@ class Staging:
 
     def stage_again(self, table: TableSchema, deletes: pa.RecordBatch) -> None:
         """Stage what single deleted versions have uncovered: what is there now, read in place of the delete."""
-        time.sleep(_VISIBLE_SECONDS)
+        time.sleep(VISIBLE_SECONDS)
         found = [
             write
             for delete in deletes.to_pylist()
@@ -111,12 +112,12 @@ class Staging:
         ]
         keys, wrong = decode_row_keys(table, pa.array([write["key"] for write in found], pa.binary()))
         cells = pa.Table.from_pylist(found, CELLS_SCHEMA).set_column(1, CELLS_SCHEMA.field(1), keys)
+        self.append(table, cells.filter(pa.array(~wrong)))
+
+    def append(self, table: TableSchema, cells: pa.Table) -> None:
+        """Stage cells beside those of the table's parts. Others append too: try until the chunk is ours."""
         self.staged.make()
         place = (table.id, foreign_of(table).staging, AGAIN)
-        self._append(place, cells.filter(pa.array(~wrong)))
-
-    def _append(self, place: tuple[int, int, int], cells: pa.Table) -> None:
-        """Others append too: try until the chunk is ours."""
         last = self.staged.last(place)
         nonce = b"%d" % np.random.default_rng().integers(1 << 62)
         while (chunk := self.staged.append(place, last, cells, nonce, is_done=False)).last != nonce:
@@ -129,7 +130,7 @@ class Staging:
             columns=[thrift().TColumn(cell.family.encode(), cell.qualifier.encode())],
         )
         for _ in range(_LOOKS_MAX):
-            found = self.connections.ask("get", foreign_of(table).table.encode(), get).columnValues
+            found = ask_user_table(self.connections, foreign_of(table).table, "get", get).columnValues
             if not found or found[0].timestamp != stamp:
                 break
             time.sleep(_LOOK_SECONDS)

@@ -101,6 +101,11 @@ def table_exists(connections: Connections, name: bytes) -> bool:
     return connections.ask("tableExists", _table_name(name))
 
 
+def is_enabled(connections: Connections, name: bytes) -> bool:
+    """Whether a table is in use; Refused where there is none."""
+    return connections.ask("isTableEnabled", _table_name(name))
+
+
 def describe_table(connections: Connections, name: bytes) -> Any:
     """The description of a table that exists."""
     return connections.ask("getTableDescriptor", _table_name(name))

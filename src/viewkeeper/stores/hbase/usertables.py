@@ -1,6 +1,7 @@
-"""Users' tables: those that others made in HBase, before one is mapped.
+"""Users' tables: those that others made in HBase.
 
-In: the name of a table. Out: how HBase describes it, and what to tell someone who maps it. Always: they are only looked at.
+In: the name of a table. Out: how HBase describes it, what to tell someone who maps it, and replies to requests to it. Always:
+what keeps HBase from such a request, because of what others did to the table, is said in words.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from viewkeeper.ports.tables import Mapped
 from viewkeeper.stores.hbase.cells import FOREVER
 from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.mapoptions import foreign_of_options, named_table
-from viewkeeper.stores.hbase.tables import describe_table, table_exists
+from viewkeeper.stores.hbase.tables import describe_table, is_enabled, table_exists
 from viewkeeper.stores.hbase.thrift import thrift
 
 
@@ -33,6 +34,30 @@ def map_table(
     families = {family.name.decode(): family for family in described.columns}
     foreign = foreign_of_options(schema, table, options, list(families))
     return Mapped(foreign, _told(foreign, families))
+
+
+def ask_user_table(connections: Connections, table: str, request: str, *arguments: object, once: bool = False) -> Any:
+    """The reply to a request to a table; one that may not be repeated is sent `once`."""
+    ask = connections.ask_once if once else connections.ask
+    try:
+        return ask(request, table.encode(), *arguments)
+    except Refused:
+        if (trouble := trouble_of(connections, table)) is None:
+            raise
+        raise Refused(
+            trouble, "bring it back in HBase and run viewkeeper repair, or drop its views and the table here"
+        ) from None
+
+
+def trouble_of(connections: Connections, table: str) -> str | None:
+    """Why a table cannot be read or written; None: it can."""
+    try:
+        if is_enabled(connections, table.encode()):
+            return None
+        is_there = table_exists(connections, table.encode())
+    except Refused:
+        is_there = False
+    return f"table {table} is {'disabled' if is_there else 'not'} in HBase"
 
 
 def _described(connections: Connections, table: str) -> Any:
