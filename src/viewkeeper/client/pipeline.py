@@ -55,10 +55,8 @@ class Pipeline:
         self._session = StartingSession(spark, view_managers=bounds.most)
         self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
         self._loop: StreamingLoop | None = None
-        self._turn, self._is_at_work = (
-            threading.RLock(),
-            False,
-        )  # requests of other threads are done between its own runs
+        self._turn = threading.RLock()  # requests of other threads are done between its own runs
+        self._is_at_work = False
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
         tell = events or (lambda event: None)
 
