@@ -90,7 +90,7 @@ def writes(figures: Mapping, new: New) -> Figure:
         values = [one[f"puts_per_second_{kind}"] for kind in ("without", "with")]
         bars = axes.bar(("without", "with"), values, color=(_GREY, _BLUE), width=0.6)
         axes.bar_label(bars, [f"{value:,}" for value in values], fontsize=9, padding=2)
-        axes.set_title(f"{kind}: {one['ratio']:.2f} times as long", fontsize=10)
+        axes.set_title(f"{kind}: {one['ratio']:.2f} times", fontsize=10)
         _finish(axes, "view maintenance", "puts per second")
     return picture
 
