@@ -30,7 +30,7 @@ from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.moments import Moment
 from viewkeeper.model.positions import Cut
 from viewkeeper.ports.records import VersionWrite
-from viewkeeper.stores.hbase import cells, records
+from viewkeeper.stores.hbase import puts, records
 from viewkeeper.stores.hbase.store import HBaseStore
 from viewkeeper.stores.open import open_store
 
@@ -159,7 +159,7 @@ def test_a_task_that_goes_on_after_its_epoch_is_fenced_between_two_batches(
 ) -> None:
     """Puts come no later than T after a VALIDATE."""
     monkeypatch.setattr(records, "PUT_SECONDS", 0.001)
-    monkeypatch.setattr(cells, "BATCH_RECORDS", 10)
+    monkeypatch.setattr(puts, "BATCH_RECORDS", 10)
     subject, keys = Subject(calm), [b"%05d" % number for number in range(5_000)]
     subject.begin(at(1))
     apply(subject, at(1), {b"first": b"1"})  # the table is made

@@ -142,6 +142,7 @@ def test_status_shows_views_and_says_what_to_do_where_the_log_is_lost(
         for file in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)[-1:]:
             shutil.copy(file, tmp_path / "WALs" / folder.name)  # as if HBase had deleted the others
     (tmp_path / "oldWALs").mkdir()
+    shutil.copy(hbase.layout.root / "hbase.id", tmp_path)
     url = db.url.replace(f"file://{hbase.layout.root}", f"file://{tmp_path}")
     told = CliRunner().invoke(app, ["status", url])
     with vk.connect(url) as without, without.pipeline() as pipeline, pytest.raises(vk.PositionLost) as lost:
