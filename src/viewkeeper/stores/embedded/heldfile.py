@@ -64,29 +64,33 @@ class HeldFile:
 
     def close(self) -> None:
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            _HELD.discard(self)
+            self.unlock()  # a child that was just forked off has the descriptor too, until it gets as far as letting go
+            self._let_go()
+
+    def _let_go(self) -> None:
+        os.close(self.descriptor)
+        self._descriptor = None
+        _HELD.discard(self)
 
 
 _HELD: set[HeldFile] = set()
 
 
-def _let_go() -> None:
-    """In a forked child: the parent keeps its own descriptors; ours would only outlive it."""
+def _let_all_go() -> None:
+    """In a forked child: the parent keeps its own descriptors and locks; ours would only outlive it."""
     for file in list(_HELD):
-        file.close()
+        file._let_go()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_let_all_go)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """A directory's lock: one process at a time makes or repairs what is in it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    held = HeldFile(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(held.descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(descriptor)
+        held.close()
