@@ -81,7 +81,7 @@ class BaseWrites(BaseRows):
         horizon = self.read_horizon()
         held = self.hold(Moment(horizon.committed, horizon.aborted, horizon), range(self.partitions))
         places = hashes_of_keys(schema.key_columns, pa.array(keys, pa.binary())) % self.partitions
-        return [held.get(int(place), schema.delta, key) for place, key in zip(places, keys, strict=True)]
+        return held.get_each(schema.delta, list(zip(places.tolist(), keys, strict=True)))
 
     def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
         """HBase compares one cell; if that is another one meanwhile, the row is read again."""

@@ -21,7 +21,6 @@ from viewkeeper.stores.hbase.cells import (
     KEY_BYTES_MAX,
     VERSIONS_MAX,
     get_of,
-    in_batches,
     row_key,
     times,
     versions_in,
@@ -30,14 +29,13 @@ from viewkeeper.stores.hbase.cells import (
 )
 from viewkeeper.stores.hbase.journal import written_between
 from viewkeeper.stores.hbase.meta import MetaPart
-from viewkeeper.stores.hbase.scans import Look, pages, pages_reversed, span_of
+from viewkeeper.stores.hbase.scans import Look, gets, pages, pages_reversed, span_of
 from viewkeeper.stores.hbase.site import Site
 from viewkeeper.stores.versions import chain_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_GETS_MAX = 1_000
 _NEWEST = 3  # versions: some may be of aborted epochs
 
 
@@ -79,6 +77,13 @@ class HeldCells:
             return None
         found = site.ask(table, "get", get_of(row_key(partition, key), *self._as_of()))
         return None if found is None else visible(found, self._moment.aborted)
+
+    def get_each(self, table: int, places: Sequence[tuple[int, bytes]]) -> list[Image]:
+        """The same of many records, in batches."""
+        known = [row_key(*place) for place in places if len(place[1]) <= KEY_BYTES_MAX]
+        results = gets(self._open(), table, known, Look(*self._as_of()))
+        found = (None if result is None else visible(result, self._moment.aborted) for result in results)
+        return [next(found) if len(key) <= KEY_BYTES_MAX else None for _, key in places]
 
     def scan(
         self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
@@ -133,9 +138,9 @@ class HeldCells:
         """Those that the epochs after `since` wrote."""
         written = written_between(self._open(), partitions, table, since, self._moment.epoch)
         rows = sorted({row_key(entry.partition, entry.key) for entry in written})
-        for batch in in_batches(rows, _GETS_MAX):
-            gets = [get_of(row, self._as_of()[0], VERSIONS_MAX) for row in batch]
-            yield from self._open().ask(table, "getMultiple", gets, absent=[])
+        return (
+            found for found in gets(self._site, table, rows, Look(self._as_of()[0], VERSIONS_MAX)) if found is not None
+        )
 
 
 def _committed(result: Any | None, horizon: Horizon) -> tuple[Image, Horizon] | None:

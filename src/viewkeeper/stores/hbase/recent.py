@@ -1,10 +1,10 @@
-"""Records that this process wrote last, kept in its memory: a manager that gets the same keys again need not read them.
+"""Records that this process read or wrote last, kept in its memory: a manager that gets the same keys again need not ask.
 
-In: records as they are written; an epoch that wants to read some. Out: those that nobody else can have written since.
-Always: before a process puts a version it tells so, in the row `writers/TABLE`, with the epoch as timestamp; what another
-one told of a partition ends what is kept of it from that epoch or before. So a re-run elsewhere, a manager that comes or
-goes and a late task are noticed without asking for a record. Versions of aborted epochs, which stay listed, do not
-count.
+In: records as they are read and written; an epoch that wants to read some. Out: those that nobody else can have written
+since. Always: before a process puts a version it tells so, in the row `writers/TABLE`, with the epoch as timestamp; what
+another one told of a partition ends what is kept of it from that epoch or before. So a re-run elsewhere, a manager that
+comes or goes and a late task are noticed without asking for a record. Versions of aborted epochs, which stay listed, do not
+count. When memory is full, records that were not kept again since it was half full go.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.stores.hbase.cells import Below
 from viewkeeper.stores.hbase.metarow import MetaRows
 
 BYTES_MAX = 64 << 20
 _OF_ONE = 200  # bytes that a record takes besides key and row
 Place = tuple[int, bytes]  # partition and key
-Kept = tuple[
-    Below, bytes | None
-]  # a record's newest version: its epoch, how many are older, and its row; None: it is gone
+# A record's newest version: in which epoch it was read or written, the version's own epoch, how many are older, and its
+# row; None: it is gone, or never was. A plain tuple, which the garbage collector leaves alone, because there are many.
+Kept = tuple[int, int, int, bytes | None]
+_Records = dict[int, dict[Place, Kept]]  # by table
 
 
 @dataclass(slots=True)
@@ -34,13 +34,11 @@ class _Memory:
     process: int = field(default_factory=os.getpid)
     writer: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     epoch: int = 0
-    records: dict[tuple[int, Place], Kept] = field(default_factory=dict)  # those written longest ago first
-    tables: set[int] = field(default_factory=set)
-    bytes: int = 0
+    newer: _Records = field(default_factory=dict)
+    older: _Records = field(default_factory=dict)  # the first half of what memory has room for
+    bytes: int = 0  # of the newer ones
     others: dict[int, dict[str, int]] = field(default_factory=dict)  # table -> what others told, as this epoch found it
-    ended: dict[tuple[int, int], int] = field(
-        default_factory=dict
-    )  # table and partition -> when others last wrote there
+    ended: dict[int, dict[int, int]] = field(default_factory=dict)  # table -> partition -> when others last wrote there
     told: dict[int, set[int]] = field(default_factory=dict)  # table -> partitions of which this epoch has told
 
 
@@ -56,14 +54,18 @@ class Recent:
         """The newest versions of records before this epoch, as far as they are known; none is older than `anew`."""
         with self._lock:
             memory = self._of(epoch)
-            if table not in memory.tables:
+            newer, older = (records.get(table, {}) for records in (memory.newer, memory.older))
+            if not newer and not older:
                 return [None] * len(places)
             self._look(memory, table)
-            found = (memory.records.get((table, place)) for place in places)
-            since = (max(anew, 1 + memory.ended.get((table, partition), 0)) for partition, _ in places)
+            ended, aborted, now = memory.ended[table], epoch.aborted, epoch.epoch
+            first = {partition: max(anew, 1 + last) for partition, last in ended.items()}
+            found = (newer.get(place) or older.get(place) for place in places)
             return [
-                kept if kept and first <= kept[0][0] < epoch.epoch and kept[0][0] not in epoch.aborted else None
-                for kept, first in zip(found, since, strict=True)
+                kept
+                if kept and first.get(place[0], anew) <= kept[0] and kept[1] < now and kept[1] not in aborted
+                else None
+                for place, kept in zip(places, found, strict=True)
             ]
 
     def tell(self, table: int, partitions: set[int], epoch: Inflight) -> None:
@@ -77,25 +79,21 @@ class Recent:
                 memory.told[table] |= new
                 self._forget_others(memory, table, new)
 
-    def keep(self, table: int, places: Sequence[Place], written: Sequence[Kept], epoch: Inflight) -> None:
-        """What was written, once HBase has it."""
+    def keep(self, table: int, places: Sequence[Place], records: Sequence[Kept], epoch: Inflight) -> None:
+        """What was read, or written, once HBase has it."""
         with self._lock:
             memory = self._of(epoch)
-            memory.tables.add(table)
-            for place, kept in zip(places, written, strict=True):
-                self._drop(memory, (table, place))
-                memory.records[table, place] = kept
-                memory.bytes += _size(place, kept)
-            while memory.bytes > self._bytes_max:
-                self._drop(memory, next(iter(memory.records)))
+            memory.newer.setdefault(table, {}).update(zip(places, records, strict=True))
+            memory.bytes += _OF_ONE * len(places)
+            memory.bytes += sum(len(key) for _, key in places) + sum(len(kept[3]) for kept in records if kept[3])
+            if memory.bytes > self._bytes_max // 2:
+                memory.older, memory.newer, memory.bytes = memory.newer, {}, 0
 
     def forget(self, table: int) -> None:
         """What was kept of a table that is dropped."""
         with self._lock:
-            memory = self._memory
-            memory.tables.discard(table)
-            for place in [place for place in memory.records if place[0] == table]:
-                self._drop(memory, place)
+            for records in (self._memory.newer, self._memory.older):
+                records.pop(table, None)
 
     def _of(self, epoch: Inflight) -> _Memory:
         """The memory of this process as this epoch may use it."""
@@ -112,9 +110,9 @@ class Recent:
             told = self._rows.cells(_row(table)).items()
             others = {name: cell.timestamp for name, cell in told if not name.endswith(memory.writer)}
             memory.others[table] = others
+            ended = memory.ended.setdefault(table, {})
             for name, epoch in others.items():
-                place = table, _partition(name)
-                memory.ended[place] = max(epoch, memory.ended.get(place, 0))
+                ended[_partition(name)] = max(epoch, ended.get(_partition(name), 0))
 
     def _forget_others(self, memory: _Memory, table: int, partitions: set[int]) -> None:
         """What is told now ends all that what was told before does: rows do not grow with every process that there was."""
@@ -123,11 +121,6 @@ class Recent:
         if gone:
             self._rows.delete(_row(table), gone)
 
-    def _drop(self, memory: _Memory, place: tuple[int, Place]) -> None:
-        kept = memory.records.pop(place, None)
-        if kept is not None:
-            memory.bytes -= _size(place[1], kept)
-
 
 def _row(table: int) -> bytes:
     return b"writers/%d" % table
@@ -135,7 +128,3 @@ def _row(table: int) -> bytes:
 
 def _partition(name: str) -> int:
     return int(name.partition("/")[0])
-
-
-def _size(place: Place, kept: Kept) -> int:
-    return _OF_ONE + len(place[1]) + len(kept[1] or b"")

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from viewkeeper.stores.hbase.cells import (
     ROW_BYTES_MAX,
     below,
     delete_of,
-    get_of,
     in_batches,
     row_key,
     times,
@@ -48,7 +48,7 @@ from viewkeeper.stores.hbase.metarow import STORE
 from viewkeeper.stores.hbase.puts import Puts, with_first
 from viewkeeper.stores.hbase.recent import Kept, Place, Recent
 from viewkeeper.stores.hbase.rowranges import ranges_filter
-from viewkeeper.stores.hbase.scans import Look, pages, span_of
+from viewkeeper.stores.hbase.scans import Look, gets, pages, span_of
 from viewkeeper.stores.hbase.tables import JOURNAL
 
 PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
@@ -103,31 +103,18 @@ class RecordsPart(MetaPart):
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
         places = list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
         known = self._recent.find(table, places, epoch, self._anew(epoch))
-        asked = [
-            number for number, kept in enumerate(known) if kept is None and len(places[number][1]) <= KEY_BYTES_MAX
-        ]
-        lower = [kept[0] if kept else NOTHING for kept in known]
-        rows = [kept[1] if kept else None for kept in known]
-        for number, result in zip(asked, self._get(table, [places[at] for at in asked], epoch), strict=True):
-            if result is not None:
-                rows[number], lower[number] = visible(result, epoch.aborted), below(result, epoch.aborted)
+        asked = [at for at, kept in enumerate(known) if kept is None and len(places[at][1]) <= KEY_BYTES_MAX]
+        lower = [kept[1:3] if kept else NOTHING for kept in known]
+        rows = [kept[3] if kept else None for kept in known]
+        if asked:
+            look = Look(times(self._anew(epoch), epoch.epoch - 1), versions_needed(epoch.epoch - 1, epoch.aborted))
+            wanted = [places[at] for at in asked]
+            for at, result in zip(asked, gets(self._site, table, [row_key(*one) for one in wanted], look), strict=True):
+                if result is not None:
+                    rows[at], lower[at] = visible(result, epoch.aborted), below(result, epoch.aborted)
+            self._recent.keep(table, wanted, [(epoch.epoch, *lower[at], rows[at]) for at in asked], epoch)
         before = pa.array(rows, pa.binary())
         return StoredVersions(keys, partitions, before, np.zeros(len(keys), bool), before, lower)
-
-    def _get(self, table: int, places: Sequence[tuple[int, bytes]], epoch: Inflight) -> Iterator[Any | None]:
-        """The versions of records before an epoch, as HBase returns them; None where there is no table."""
-        until = epoch.epoch - 1
-        time_range, versions = times(self._anew(epoch), until), versions_needed(until, epoch.aborted)
-        batches = list(in_batches(places, BATCH_RECORDS))
-
-        def get(partition: int, key: bytes) -> Any:
-            return get_of(row_key(partition, key), time_range, versions)
-
-        replies = self._site.ask_each(
-            table, "getMultiple", batches, make=lambda batch: [get(*place) for place in batch]
-        )
-        for batch, found in zip(batches, replies, strict=True):
-            yield from [None] * len(batch) if found is None else found
 
     def scan_prefixes(
         self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
@@ -241,8 +228,7 @@ class RecordsPart(MetaPart):
         ]
         ends = (newest[is_deleted] - 1).tolist()
         deletes = list(zip(rows.filter(pa.array(is_deleted)).to_pylist(), ends, strict=True))
-        below = zip([epoch.epoch] * len(places), older.tolist(), strict=True)
-        written = list(zip(below, images.to_pylist(), strict=True))
+        written = list(zip(repeat(epoch.epoch), repeat(epoch.epoch), older.tolist(), images.to_pylist(), strict=False))
         return _Mutations(table, places, Puts(epoch.epoch, rows, values, texts), written, deletes, entries)
 
     def _put(self, table: int, puts: Puts, validate: Callable[[], object]) -> bool:

@@ -1,17 +1,17 @@
-"""Scans: records in key order, a page at a time.
+"""Scans: records in key order, a page at a time; and gets of many records.
 
-In: a table, a span of one partition, and the epochs to see. Out: HBase's results, in pages. Always: a page is one request
+In: a table, a span of one partition or row keys, and the epochs to see. Out: HBase's results. Always: a page is one request
 that stands by itself, so it may be repeated, at another server too, and nothing is held open between two; pages grow and
 shrink with the size of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from viewkeeper.stores.hbase.cells import record_column, row_key
+from viewkeeper.stores.hbase.cells import BATCH_RECORDS, get_of, in_batches, record_column, row_key
 from viewkeeper.stores.hbase.site import Site
 from viewkeeper.stores.hbase.thrift import thrift
 
@@ -36,6 +36,17 @@ def span_of(partition: int, start: bytes, stop: bytes | None) -> tuple[bytes, by
     """The row keys start <= key < stop of a partition; None is its end. What HBase cannot take of a bound tells nothing."""
     first = row_key(partition, start)[:_ROW_KEY_MAX]
     return first, bytes((partition + 1,)) if stop is None else row_key(partition, stop)[:_ROW_KEY_MAX]
+
+
+def gets(site: Site, table: int, rows: Sequence[bytes], look: Look) -> Iterator[Any | None]:
+    """The result of each row, in their order; None where there is no table."""
+    batches = list(in_batches(rows, BATCH_RECORDS))
+
+    def make(batch: Sequence[bytes]) -> list[Any]:
+        return [get_of(row, look.time_range, look.versions) for row in batch]
+
+    for batch, found in zip(batches, site.ask_each(table, "getMultiple", batches, make=make), strict=True):
+        yield from [None] * len(batch) if found is None else found
 
 
 def pages(site: Site, table: int, span: tuple[bytes, bytes], look: Look, *, first: int = _FIRST_ROWS) -> Iterator[list]:
