@@ -96,12 +96,13 @@ class Coordinator:
         record = self._store.read_epoch_record()
         return self._follow(steps.Found(record, self._asked(record)))
 
-    def catch_up(self) -> list[Committed]:
-        """Step until everything written before the call is committed."""
+    def catch_up(self, *, gather: Callable[[], object] = lambda: None) -> list[Committed]:
+        """Step until everything written before the call is committed; `gather` is called ahead of each step."""
         self._require_same_log(self.require_ownership())
         goal = self._store.ends()
         done = []
         while not self.has_reached(goal):
+            gather()
             step = self.step()
             if step is None:
                 break

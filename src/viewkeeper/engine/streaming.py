@@ -13,6 +13,7 @@ import itertools
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -61,6 +62,7 @@ class StreamingLoop:
         self._coordinator = coordinator
         self._store = store
         self._rest = store.capabilities.epoch_seconds
+        self._begun = -self._rest  # when the last epoch was
         self._failure: ViewKeeperError | None = None
         self._retry_seconds = retry_seconds
         self.trouble: StoreError | None = None  # the error it waits out
@@ -186,7 +188,7 @@ class StreamingLoop:
         while not self._failure and not self._stopping.is_set():
             try:
                 with self._working:
-                    self._coordinator.catch_up()
+                    self._coordinator.catch_up(gather=self._gather)
                     collect_garbage(self._store)
                 self.trouble = None
                 return
@@ -197,6 +199,11 @@ class StreamingLoop:
                 breaks = min(breaks + 1, 10)
             except ViewKeeperError as error:
                 self._failure = error
+
+    def _gather(self) -> None:
+        """Let changes gather: an epoch costs a store as much for a few as for many."""
+        self._wait(max(0.0, self._begun + self._rest - time.monotonic()))
+        self._begun = time.monotonic()
 
 
 def _worker_was_late(problem: Exception | None) -> bool:

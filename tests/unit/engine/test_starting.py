@@ -162,26 +162,28 @@ class _Query:
 
 def _loop(
     monkeypatch: pytest.MonkeyPatch,
-    catch_up: Callable[[], None],
+    catch_up: Callable[[Callable[[], None]], object],
     written: list[int] | None = None,
     start: Callable[[StreamingLoop], _Query] = lambda loop: _Query(),
+    every: float = 0.05,
+    wait: Callable[[float], object] | None = None,
 ) -> StreamingLoop:
     monkeypatch.setattr(streaming, "collect_garbage", lambda store: None)
     monkeypatch.setattr(StreamingLoop, "_start_query", start)
-    coordinator = SimpleNamespace(catch_up=catch_up, require_ownership=lambda: None)
+    coordinator = SimpleNamespace(catch_up=lambda gather: catch_up(gather), require_ownership=lambda: None)
     written = [0] if written is None else written
     store = SimpleNamespace(
-        capabilities=SimpleNamespace(many_processes=True, epoch_seconds=0.05),
+        capabilities=SimpleNamespace(many_processes=True, epoch_seconds=every),
         ends=lambda: {"0": written[0]},
         read_catalog=dict,
     )
-    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
+    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store, wait=wait)
 
 
 def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def catch_up() -> None:
+    def catch_up(gather: Callable[[], None]) -> None:
         begun.set()
         may_end.wait(60)
         ended.set()
@@ -198,7 +200,7 @@ def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: p
 
 def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     caught_up = threading.Semaphore(0)
-    loop = _loop(monkeypatch, caught_up.release)
+    loop = _loop(monkeypatch, lambda gather: caught_up.release())
     loop._wake(None, 0)
     for _ in range(3):
         assert caught_up.acquire(timeout=60)
@@ -207,7 +209,7 @@ def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.Mo
 
 def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, looks, written = [], threading.Semaphore(0), [0]
-    loop = _loop(monkeypatch, lambda: calls.append(written[0]), written)
+    loop = _loop(monkeypatch, lambda gather: calls.append(written[0]), written)
     loop._store.read_catalog = lambda: looks.release() or {}
     loop._wake(None, 1)
     for _ in range(3):  # the first look may come before the query is awake
@@ -223,6 +225,20 @@ def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monk
     loop.stop()
 
 
+def test_epochs_one_after_the_other_leave_time_for_changes_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    is_done = threading.Event()
+
+    def catch_up(gather: Callable[[], None]) -> None:
+        gather(), gather(), gather()
+        is_done.set()
+
+    loop = _loop(monkeypatch, catch_up, every=1_000.0, wait=waits.append)
+    assert is_done.wait(60)
+    loop.stop()
+    assert [bool(seconds) for seconds in waits] == [False, True, True]
+
+
 def test_a_query_whose_worker_was_late_is_started_again_and_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     class Late(_Query):
         def exception(self) -> Exception:
@@ -231,7 +247,9 @@ def test_a_query_whose_worker_was_late_is_started_again_and_is_no_failure(monkey
     looks, queries = threading.Semaphore(0), [Late(), _Query()]
     started = []
     monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 2)
-    loop = _loop(monkeypatch, lambda: None, start=lambda loop: started.append(queries[len(started)]) or started[-1])
+    loop = _loop(
+        monkeypatch, lambda gather: None, start=lambda loop: started.append(queries[len(started)]) or started[-1]
+    )
     loop._store.read_catalog = lambda: looks.release() or {}
     loop._wake(None, 1)
     for _ in range(6):

@@ -64,7 +64,9 @@ class World:
         newest = max((one for one in self.versions[place] if one < epoch and one not in self.aborted), default=-1)
         return epoch, newest, 0, self.versions[place].get(newest)
 
-    def attempt(self, process: Recent, epoch: int, changed: list[tuple[int, bytes]], *, is_last: bool, is_empty: bool = False) -> None:
+    def attempt(
+        self, process: Recent, epoch: int, changed: list[tuple[int, bytes]], *, is_last: bool, is_empty: bool = False
+    ) -> None:
         """What a task does; one that is not the last may end after any step."""
         inflight = at(epoch, self.aborted)
         known = dict(zip(changed, process.find(TABLE, changed, inflight), strict=True))
