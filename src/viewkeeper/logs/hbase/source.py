@@ -146,10 +146,10 @@ class WalLog:
             self._facts.end(gone)
 
     def _uncover_all(self, tails: Sequence[Tail]) -> None:
-        mapped = self._mapped()
         for tail in tails:
             start = max(tail.start, self._uncovered.get(tail.stream, Position(0)))
             if tail.between(start, tail.end)["uncovers"].any():
+                mapped = self._mapped()
                 for cells in self.read_cells(tail.stream, start, tail.end, mapped):
                     for table, deletes in mapped.uncovering(cells):
                         self._uncover(table, deletes)

@@ -65,13 +65,14 @@ class Purge:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._from = {WRITTEN: 0, GONE: 0}  # up to there the journal was empty: HBase walks over deleted entries
+        self._from = {WRITTEN: 0, GONE: 0}  # before that the journal is empty: HBase walks over deleted entries
 
     def run(self, floor: int, settled: int, aborted: Sequence[int], records_max: int) -> int:
         """Delete what the entries up to the floor tell of; tombstones only of epochs before `settled`."""
         upto = {WRITTEN: floor, GONE: min(floor, settled - 1)}
         kinds = {kind: (self._from[kind], last) for kind, last in upto.items()}
-        found = next(entries(self._site, kinds, first=max(2, records_max)), [])
+        most = max(2, records_max)
+        found = next(entries(self._site, kinds, first=most), [])
         by_table: dict[int, list[Any]] = {}
         for entry in found:
             if entry.epoch not in aborted:
@@ -81,7 +82,7 @@ class Purge:
             self._site.ask(table, "deleteMultiple", deletes, absent=[])
         if found:
             self._site.ask(JOURNAL, "deleteMultiple", [delete_of(entry.row, entry.epoch) for entry in found])
-        else:
+        if len(found) < most:
             self._from = {kind: max(self._from[kind], last + 1) for kind, last in upto.items()}
         return len(found)
 
