@@ -6,6 +6,7 @@ and neither has one that was dropped, whoever dropped it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +18,7 @@ from viewkeeper.stores.hbase.tables import Tables
 
 _AT_ONCE = 3  # requests to each Thrift server: while one is done there, another is made here
 _FEW = 4  # requests: these are made one after the other, and leave HBase to those who write base rows
+_LOW = 10  # the nice value of one who does so with any number of requests
 
 
 class Site:
@@ -93,7 +95,7 @@ class Site:
             return self.ask(table, request, make(batch), absent=absent, before=before)
 
         waiting = list(batches)
-        if len(waiting) <= _FEW:
+        if len(waiting) <= _FEW or os.getpriority(os.PRIO_PROCESS, 0) >= _LOW:
             return [ask(batch) for batch in waiting]
         with ThreadPoolExecutor(min(len(waiting), _AT_ONCE * len(self.address.servers))) as pool:
             return list(pool.map(ask, waiting))
