@@ -14,6 +14,7 @@ from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry
 from viewkeeper.stores.hbase.records import _apart
 from viewkeeper.stores.hbase.rowranges import ranges_filter
+from viewkeeper.stores.hbase.site import Site
 
 
 def test_a_url_names_servers_a_namespace_and_options() -> None:
@@ -161,3 +162,24 @@ def test_a_server_that_is_not_thrift_is_told_at_once(reply: bytes) -> None:
             connections.ask("listNamespaces")
 
     assert "hbase thrift2 start" in (told.value.hint or "") and server.count == 1
+
+
+@pytest.mark.parametrize(("nice", "count", "at_once"), [(0, 6, 3), (5, 6, 3), (19, 6, 1), (0, 3, 1)])
+def test_few_requests_and_those_of_low_priority_are_made_one_at_a_time(
+    nice: int, count: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, most, together = [], [], threading.Barrier(at_once)
+
+    def ask(site: Site, table: int, request: str, batch: int, **options: object) -> int:
+        under_way.append(batch)
+        most.append(len(under_way))
+        together.wait(60)
+        under_way.remove(batch)
+        return 2 * batch
+
+    monkeypatch.setattr(Site, "ask", ask)
+    monkeypatch.setattr("os.getpriority", lambda which, who: nice)
+    address = parse_address("hbase://127.0.0.1:1/shop")
+    site = Site(address, Connections(address), "once", 1)
+    assert site.ask_each(7, "putMultiple", range(count)) == [2 * batch for batch in range(count)]
+    assert max(most) == at_once
