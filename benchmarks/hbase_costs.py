@@ -25,9 +25,9 @@ from benchmarks.hbase_case import Base, Run, base_tables, require_views, run, st
 from benchmarks.hbase_site import HBase, running
 from benchmarks.options import Options
 from benchmarks.views import V1
-from viewkeeper.logs.hbase.files import WalFolder
+from viewkeeper.logs.hbase.files import WalFile, WalFolder
 from viewkeeper.logs.hbase.reader import WalReader
-from viewkeeper.logs.hbase.tail import Tail
+from viewkeeper.logs.hbase.tail import Look, Tail, look_at
 from viewkeeper.model.positions import Position
 from viewkeeper.stores.hbase.connections import Connections
 
@@ -132,7 +132,7 @@ def _idle(base: Base, db: Database) -> dict[str, Any]:
 
 def _scan(hbase: HBase, table: str) -> dict[str, float]:
     """All logs looked through from their beginning, for one table."""
-    reader = WalReader(WalFolder.at(f"file://{hbase.cluster.layout.root}"), {table})
+    reader = WalReader(WalFolder.at(f"file://{hbase.cluster.layout.root}"), frozenset({table}))
     files = reader.folder.files()
     size, began, cpu = (
         sum(file.size for all_of in files.values() for file in all_of),
@@ -140,10 +140,8 @@ def _scan(hbase: HBase, table: str) -> dict[str, float]:
         time.process_time(),
     )
     entries = 0
-    for stream in files:
-        tail = Tail.at(reader, stream, Position(0))
-        tail.look(1 << 60)
-        entries += len(tail.entries)
+    for stream, all_of in files.items():
+        entries += _look(reader, Tail(stream, Position(0), Position(0)), all_of).count
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {
         "megabytes": round(size / 1e6, 1),
@@ -165,17 +163,23 @@ def _looks(hbase: HBase) -> dict[str, float]:
                 target = Path(folder) / "WALs" / re.sub(r"%2C", ",", name.rpartition(".")[0])
                 target.mkdir(parents=True)
                 shutil.copy(newest.path, target / name)
-            reader = WalReader(WalFolder.at(f"file://{folder}"), ())
-            tails = [Tail.at(reader, stream, position) for stream, position in reader.last_entries().items()]
+            reader = WalReader(WalFolder.at(f"file://{folder}"), frozenset())
+            tails = [Tail(stream, position, position) for stream, position in reader.last_entries().items()]
             took = []
             for _ in range(_LOOKS):
                 began = time.perf_counter()
-                reader.folder.files()
+                streams = reader.folder.files()
                 for tail in tails:
-                    tail.look(1 << 60)
+                    _look(reader, tail, streams[tail.stream])
                 took.append(time.perf_counter() - began)
             found[str(count)] = round(median(took) * 1000, 3)
     return found
+
+
+def _look(reader: WalReader, tail: Tail, files: list[WalFile]) -> Tail:
+    """A look from the tail's end to that of its files."""
+    tail.add(look_at(reader, Look.on(tail, frozenset(reader.tables or ()), files, entries_max=1 << 60)))
+    return tail
 
 
 def tell(figures: Mapping) -> Iterator[str]:
