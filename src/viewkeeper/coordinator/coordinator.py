@@ -96,13 +96,15 @@ class Coordinator:
         record = self._store.read_epoch_record()
         return self._follow(steps.Found(record, self._asked(record)))
 
-    def catch_up(self, *, gather: Callable[[], object] = lambda: None) -> list[Committed]:
-        """Step until everything written before the call is committed; `gather` is called ahead of each step."""
+    def catch_up(self, *, gather: Callable[[], bool] = lambda: True) -> list[Committed]:
+        """Step until everything written before the call is committed.
+
+        `gather` is called ahead of the first step, and tells whether there is to be one.
+        """
         self._require_same_log(self.require_ownership())
         goal = self._store.ends()
-        done = []
-        while not self.has_reached(goal):
-            gather()
+        done: list[Committed] = []
+        while not self.has_reached(goal) and (done or gather()):
             step = self.step()
             if step is None:
                 break

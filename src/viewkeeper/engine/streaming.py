@@ -200,10 +200,11 @@ class StreamingLoop:
             except ViewKeeperError as error:
                 self._failure = error
 
-    def _gather(self) -> None:
-        """Let changes gather: an epoch costs a store as much for a few as for many."""
+    def _gather(self) -> bool:
+        """Let changes gather: an epoch costs a store as much for a few as for many. False: it is stopped meanwhile."""
         self._wait(max(0.0, self._begun + self._rest - time.monotonic()))
         self._begun = time.monotonic()
+        return not self._stopping.is_set()
 
 
 def _worker_was_late(problem: Exception | None) -> bool:

@@ -75,7 +75,7 @@ class World:
             if kept is not None:
                 assert kept[1:] == self.before(place, epoch)[1:], (epoch, place, kept)
         asked = [place for place, kept in known.items() if kept is None]
-        process.keep(TABLE, asked, [self.before(place, epoch) for place in asked], inflight)
+        process.keep_read(TABLE, asked, [self.before(place, epoch) for place in asked], inflight)
         steps = [] if is_empty else list(range(0, len(changed), 2))
         for start in steps if is_last else steps[: self.draw.randrange(len(steps) + 1)]:
             some = changed[start : start + 2]
@@ -105,6 +105,8 @@ def test_what_a_process_remembers_is_what_the_epoch_before_left(seed: int) -> No
         else:
             last = favourite if draw.random() < 0.7 else draw.choice(processes)
             world.attempt(last, epoch, changed, is_last=True)
+            for process in draw.sample(processes, draw.randrange(3)):  # comes late: reads, and may no longer write
+                world.attempt(process, epoch, changed, is_last=False, is_empty=True)
         world.rows.deliver()
         if draw.random() < 0.05:
             place = processes.index(favourite)
@@ -129,3 +131,12 @@ def test_of_several_others_the_one_that_wrote_last_counts() -> None:
     for other, epoch in zip(others, (12, 9), strict=True):
         other.tell(TABLE, {place[0]}, at(epoch, set()))
     assert process.find(TABLE, [place], at(13, set())) == [None]
+
+
+def test_a_batch_that_is_larger_than_memory_is_not_kept() -> None:
+    process = Recent(Rows(random.Random(1)), bytes_max=10_000)
+    places = [(0, b"%d" % number) for number in range(100)]
+    for epoch, count in ((1, 10), (2, 100)):
+        process.keep(TABLE, places[:count], [(epoch, epoch, 0, b"")] * count, at(epoch, set()))
+        known = [kept is not None for kept in process.find(TABLE, places, at(epoch + 1, set()))]
+        assert known == [count == 10 and number < 10 for number in range(100)]

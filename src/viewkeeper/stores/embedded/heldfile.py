@@ -64,13 +64,15 @@ class HeldFile:
 
     def close(self) -> None:
         if self._descriptor is not None:
-            self.unlock()  # a child that was just forked off has the descriptor too, until it gets as far as letting go
-            self._let_go()
+            try:
+                self.unlock()  # a child that was just forked off has the descriptor too, until it gets as far as letting go
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
-        os.close(self.descriptor)
-        self._descriptor = None
+        descriptor, self._descriptor = self.descriptor, None  # first: a child forked off now must not close it again
         _HELD.discard(self)
+        os.close(descriptor)
 
 
 _HELD: set[HeldFile] = set()

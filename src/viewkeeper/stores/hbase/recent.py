@@ -80,14 +80,25 @@ class Recent:
                 self._forget_others(memory, table, new)
 
     def keep(self, table: int, places: Sequence[Place], records: Sequence[Kept], epoch: Inflight) -> None:
-        """What was read, or written, once HBase has it."""
+        """What was written, once HBase has it."""
+        with self._lock:
+            self._keep(self._of(epoch), table, places, records)
+
+    def keep_read(self, table: int, places: Sequence[Place], records: Sequence[Kept], epoch: Inflight) -> None:
+        """What was read; where this epoch may have written meanwhile, what it wrote is kept instead."""
         with self._lock:
             memory = self._of(epoch)
-            memory.newer.setdefault(table, {}).update(zip(places, records, strict=True))
-            memory.bytes += _OF_ONE * len(places)
-            memory.bytes += sum(len(key) for _, key in places) + sum(len(kept[3]) for kept in records if kept[3])
-            if memory.bytes > self._bytes_max // 2:
-                memory.older, memory.newer, memory.bytes = memory.newer, {}, 0
+            told = memory.told.get(table, set())
+            still = [at for at, (partition, _) in enumerate(places) if partition not in told]
+            self._keep(memory, table, [places[at] for at in still], [records[at] for at in still])
+
+    def _keep(self, memory: _Memory, table: int, places: Sequence[Place], records: Sequence[Kept]) -> None:
+        memory.newer.setdefault(table, {}).update(zip(places, records, strict=True))
+        memory.bytes += _OF_ONE * len(places)
+        memory.bytes += sum(len(key) for _, key in places) + sum(len(kept[3]) for kept in records if kept[3])
+        if memory.bytes > self._bytes_max // 2:
+            memory.older = memory.newer if memory.bytes <= self._bytes_max else {}
+            memory.newer, memory.bytes = {}, 0
 
     def forget(self, table: int) -> None:
         """What was kept of a table that is dropped."""

@@ -112,7 +112,7 @@ class RecordsPart(MetaPart):
             for at, result in zip(asked, gets(self._site, table, [row_key(*one) for one in wanted], look), strict=True):
                 if result is not None:
                     rows[at], lower[at] = visible(result, epoch.aborted), below(result, epoch.aborted)
-            self._recent.keep(table, wanted, [(epoch.epoch, *lower[at], rows[at]) for at in asked], epoch)
+            self._recent.keep_read(table, wanted, [(epoch.epoch, *lower[at], rows[at]) for at in asked], epoch)
         before = pa.array(rows, pa.binary())
         return StoredVersions(keys, partitions, before, np.zeros(len(keys), bool), before, lower)
 
