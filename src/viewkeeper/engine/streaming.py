@@ -202,7 +202,7 @@ class StreamingLoop:
 
     def _gather(self) -> bool:
         """Let changes gather: an epoch costs a store as much for a few as for many. False: it is stopped meanwhile."""
-        self._wait(max(0.0, self._begun + self._rest - time.monotonic()))
+        self._stopping.wait(max(0.0, self._begun + self._rest - time.monotonic()))
         self._begun = time.monotonic()
         return not self._stopping.is_set()
 

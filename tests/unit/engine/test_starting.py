@@ -166,7 +166,6 @@ def _loop(
     written: list[int] | None = None,
     start: Callable[[StreamingLoop], _Query] = lambda loop: _Query(),
     every: float = 0.05,
-    wait: Callable[[float], object] | None = None,
 ) -> StreamingLoop:
     monkeypatch.setattr(streaming, "collect_garbage", lambda store: None)
     monkeypatch.setattr(StreamingLoop, "_start_query", start)
@@ -177,7 +176,7 @@ def _loop(
         ends=lambda: {"0": written[0]},
         read_catalog=dict,
     )
-    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store, wait=wait)
+    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
 
 
 def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,15 +226,12 @@ def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monk
 
 def test_epochs_one_after_the_other_leave_time_for_changes_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    is_done = threading.Event()
-
-    def catch_up(gather: Callable[[], None]) -> None:
-        gather(), gather(), gather()
-        is_done.set()
-
-    loop = _loop(monkeypatch, catch_up, every=1_000.0, wait=waits.append)
-    assert is_done.wait(60)
+    loop = _loop(monkeypatch, lambda gather: None, every=1_000.0)
     loop.stop()
+    assert not loop._gather()
+    loop._begun = -1_000.0
+    loop._stopping = SimpleNamespace(wait=waits.append, is_set=lambda: False)
+    assert loop._gather() and loop._gather() and loop._gather()
     assert [bool(seconds) for seconds in waits] == [False, True, True]
 
 
