@@ -168,9 +168,10 @@ def test_a_server_that_is_not_thrift_is_told_at_once(reply: bytes) -> None:
 def test_few_requests_and_those_of_low_priority_are_made_one_at_a_time(
     nice: int, count: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    under_way, most, together = [], [], threading.Barrier(at_once)
+    under_way, most, together, threads = [], [], threading.Barrier(at_once), set()
 
     def ask(site: Site, table: int, request: str, batch: int, **options: object) -> int:
+        threads.add(threading.get_ident())
         under_way.append(batch)
         most.append(len(under_way))
         together.wait(60)
@@ -183,3 +184,4 @@ def test_few_requests_and_those_of_low_priority_are_made_one_at_a_time(
     site = Site(address, Connections(address), "once", 1)
     assert site.ask_each(7, "putMultiple", range(count)) == [2 * batch for batch in range(count)]
     assert max(most) == at_once
+    assert (threads == {threading.get_ident()}) == (at_once == 1)
