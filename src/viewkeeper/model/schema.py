@@ -115,4 +115,6 @@ class TableSchema:
 
     def as_of(self, view: TableId) -> TableSchema:
         """The table as it was when the view with that id was written: without the columns added later."""
+        if view >= self.columns[-1].added:
+            return self
         return replace(self, columns=tuple(column for column in self.columns if column.added <= view))
