@@ -115,7 +115,7 @@ def _reader(hint: Any) -> Reader:
         return lambda value: None if value is None else tuple(r(v) for r, v in zip(items, value, strict=True))
     if origin is dict:
         key, part = (int if arguments[0] is int else str), _reader(arguments[1])
-        return lambda value: {key(name): part(one) for name, one in value.items()}
+        return lambda value: None if value is None else {key(name): part(one) for name, one in value.items()}
     if origin is frozenset:
         return frozenset
     if hint is bytes:
