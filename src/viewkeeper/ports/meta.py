@@ -64,7 +64,7 @@ class Meta(Protocol):
         ...
 
     def read_catalog(self) -> dict:
-        """The catalog's JSON; empty at first."""
+        """The catalog's JSON; empty at first. Its lists are the caller's own; the entries in them are not to be changed."""
         ...
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:

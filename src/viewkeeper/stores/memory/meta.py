@@ -1,8 +1,7 @@
 """Meta in memory: catalog, epoch record and the horizon that is taken from both.
 
-In and out: JSON values. Always: they are kept as text, so no caller can change what another one reads; each is replaced
-by test-and-set on its version (R5), the horizon with them. A writer takes the
-store's lock.
+In and out: JSON values. Always: they are kept as text, so no caller changes what another one reads; each is replaced by
+test-and-set on its version (R5), the horizon with them. A writer takes the store's lock.
 """
 
 from __future__ import annotations
