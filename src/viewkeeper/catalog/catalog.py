@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from viewkeeper.catalog.sharings import Sharing, Source
@@ -126,10 +127,10 @@ class Catalog:
     sharings: tuple[Sharing, ...] = ()
     asides: tuple[AsideRequest, ...] = ()
 
-    @property
+    @cached_property
     def kept(self) -> tuple[ViewDefinition, ...]:
         """All views that the pipeline maintains, in order of id."""
-        return tuple(sorted((*self.views, *self.replacements), key=lambda view: view.id))
+        return tuple(sorted((*self.views, *self.replacements), key=attrgetter("id")))
 
     @cached_property
     def _by_name(self) -> dict[str, TableSchema | ViewDefinition]:

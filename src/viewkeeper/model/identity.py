@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 Value = TypeVar("Value")
 Found = TypeVar("Found")
@@ -60,7 +60,10 @@ class OnceForEachOf(Generic[Value, Found]):
         self._known: dict[int, tuple[Value, Found]] = {}
 
     def __call__(self, values: Sequence[Value]) -> list[Found]:
-        known, compute = self._known, self._compute
-        entries = [known.get(id(value)) or (value, compute(value)) for value in values]
-        self._known = {id(entry[0]): entry for entry in entries}
-        return [entry[1] for entry in entries]
+        keys = list(map(id, values))
+        entries = list(map(self._known.get, keys))
+        for place in [place for place, entry in enumerate(entries) if entry is None]:
+            entries[place] = values[place], self._compute(values[place])
+        found = cast("list[tuple[Value, Found]]", entries)
+        self._known = dict(zip(keys, found, strict=True))
+        return [entry[1] for entry in found]
