@@ -1,8 +1,8 @@
 """DuckDB inside a view manager: vectorized SQL over Arrow, one thread, no way out to files or network.
 
 In: SQL that ViewKeeper generated, and the Arrow tables it reads by name. Out: an Arrow table. Always: one connection for
-each thread, rows in the order of the input where the SQL does not group. For few rows planning is what costs, so their
-statements are planned once and stay.
+each thread. Rows come in no order: DuckDB holds small chunks back behind a join, which it also makes of a long IN. For few
+rows planning is what costs, so their statements are planned once and stay.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.codegen.confined import connect_confined
@@ -50,6 +51,21 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     if sum(map(len, relations.values())) <= FEW_ROWS:
         return own.statements.run(sql, relations)
     return own.planned.reading(relations).sql(sql).to_arrow_reader().read_all()
+
+
+def run_row_by_row(sql: str, **relation: pa.Table) -> pa.Table:
+    """The result of a SELECT that has a row for each row of one relation, in the order of that relation.
+
+    The relation has a column `ord`, whose numbers differ. By these the rows of the result are put in order.
+    """
+    (rows,) = relation.values()
+    found = run_sql(f"SELECT ord AS row_ord, {sql.removeprefix('SELECT ')}", **relation)
+    wanted, order = np.asarray(rows["ord"]), np.asarray(found["row_ord"])
+    result = found.drop_columns("row_ord")
+    if np.array_equal(order, wanted):
+        return result
+    by_order = np.argsort(order)
+    return result.take(pa.array(by_order[np.searchsorted(order, wanted, sorter=by_order)]))
 
 
 def forget_relations() -> None:
