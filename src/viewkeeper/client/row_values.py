@@ -14,7 +14,7 @@ from viewkeeper.errors import BadRow, InputError, UnknownName
 from viewkeeper.model.keys import after_prefix, encode_key
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.model.values import Stored, from_stored, to_stored
+from viewkeeper.model.values import Stored, are_equal, from_stored, to_stored
 
 
 def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:
@@ -47,7 +47,7 @@ def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, 
     inside = {name: columns.pop(name) for name in schema.key if name in columns}
     if key:
         for name, value in zip(schema.key, key, strict=False):
-            if name in inside and inside[name] != value:
+            if name in inside and not are_equal(inside[name], value):
                 raise BadRow(f"key column {name} is {value!r} and {inside[name]!r} in one put", "give it once")
     else:
         missing = [name for name in schema.key if name not in inside]
