@@ -65,7 +65,9 @@ def _module(path: Path) -> Module:
 def _is_generated(path: Path) -> bool:
     folders = path.relative_to(ROOT).parts[:-1]
     hidden = any(name.startswith(".") and name != ".ci" for name in folders)
-    return hidden or any(name in GENERATED or name.endswith(".egg-info") for name in folders)
+    if hidden or path.name == ".git":  # in a work tree a file
+        return True
+    return any(name in GENERATED or name.endswith(".egg-info") for name in folders)
 
 
 def _targets(node: ast.AST, module: Module, known: frozenset[str]) -> Iterator[str]:
