@@ -143,10 +143,15 @@ def test_a_missing_test_is_found() -> None:
 
 
 def test_a_missing_file_is_found() -> None:
-    named = "`tests/style/test_docs.py`, `model/keys.py`, keys.py, https://example.org/nowhere.py and src/viewkeeper/errors.py"
+    named = (
+        "`tests/style/test_docs.py`, `model/keys.py`, keys.py, https://example.org/no.py and src/viewkeeper/errors.py"
+    )
 
     assert missing_files(named) == []
-    assert missing_files("`client/" + "nowhere.py`, (`nowhere" + ".py`)") == ["client/" + "nowhere.py", "nowhere" + ".py"]
+    assert missing_files("`client/" + "nowhere.py`, (`nowhere" + ".py`)") == [
+        "client/" + "nowhere.py",
+        "nowhere" + ".py",
+    ]
 
 
 def test_an_incomplete_decision_is_found() -> None:

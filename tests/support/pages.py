@@ -1,7 +1,7 @@
 """The project's Markdown pages as data for the style tests.
 
-In: the text of a page. Out: its links, headings, and the tests and files it names. Always: what stands in a code block is no link
-and no heading.
+In: the text of a page. Out: its links, headings, and the tests and files it names. Always: what stands in a code block is no
+link and no heading.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def missing_tests(page: str) -> list[str]:
 
 
 def missing_files(page: str) -> list[str]:
-    """The files of code that a page names and that do not exist: by their path from the root or in the package, or by name."""
+    """The files of code that a page names and that do not exist: by a path from the root or in the package, or by name."""
     known = _file_names()
     return [name for name in _FILE.findall(page) if name not in known]
 

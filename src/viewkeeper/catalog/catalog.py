@@ -6,7 +6,6 @@ views share one namespace, names are case-insensitive and keep their spelling, a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.asides import AsideRequest
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.plain import fields_to_plain, from_plain, remembered
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import Column, Foreign, TableId, TableSchema
@@ -135,7 +135,7 @@ class Catalog:
                     f"{name} is a view, not a table",
                     "name its base table: a view is written by the pipeline alone",
                 )
-            raise UnknownName(f"there is no table {name}", _suggestion(name, self.tables))
+            raise UnknownName(f"there is no table {name}", suggestion(name, _names(self.tables), "the tables are"))
         return found
 
     def view(self, name: str) -> ViewDefinition:
@@ -144,7 +144,7 @@ class Catalog:
         if found is None:
             if _find(self.tables, name):
                 raise UnknownName(f"{name} is a table, not a view")
-            raise UnknownName(f"there is no view {name}", _suggestion(name, self.views))
+            raise UnknownName(f"there is no view {name}", suggestion(name, _names(self.views), "the views are"))
         return found
 
     def table_by_id(self, table_id: TableId) -> TableSchema:
@@ -154,7 +154,8 @@ class Catalog:
         """The table or view of that name; UnknownName otherwise."""
         found = _find(self.tables, name) or _find(self.views, name)
         if found is None:
-            raise UnknownName(f"there is no table or view {name}", _suggestion(name, (*self.tables, *self.views)))
+            known = _names((*self.tables, *self.views))
+            raise UnknownName(f"there is no table or view {name}", suggestion(name, known, "there are"))
         return found
 
     def by_id(self, meant: TableId) -> TableSchema | ViewDefinition:
@@ -429,7 +430,5 @@ def _find(entries: Iterable[Named], name: str) -> Named | None:
     return next((entry for entry in entries if entry.name.lower() == name.lower()), None)
 
 
-def _suggestion(name: str, entries: Sequence[TableSchema | ViewDefinition]) -> str | None:
-    names = {entry.name.lower(): entry.name for entry in entries}
-    close = difflib.get_close_matches(name.lower(), list(names), n=1)
-    return f"did you mean {names[close[0]]}?" if close else None
+def _names(entries: Sequence[TableSchema | ViewDefinition]) -> list[str]:
+    return [entry.name for entry in entries]

@@ -12,6 +12,7 @@ from numbers import Integral
 from viewkeeper.client.arguments import take_names
 from viewkeeper.errors import BadRow, InputError, UnknownName
 from viewkeeper.model.keys import after_prefix, encode_key
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.values import Stored, are_equal, from_stored, to_stored
@@ -96,7 +97,7 @@ def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] |
     columns = take_names("columns", columns)
     for name in columns:
         if name.lower() not in spelled:
-            raise UnknownName(f"there is no column {name}", f"the columns are {', '.join(available)}")
+            raise UnknownName(f"there is no column {name}", suggestion(name, available, "the columns are"))
     return [spelled[name.lower()] for name in columns]
 
 

@@ -29,6 +29,7 @@ from viewkeeper.codegen.confined import confine, literal
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.load.lines import TextFile
 from viewkeeper.load.textvalues import value_of
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import Column, TableSchema
 
 FORMATS = {
@@ -304,7 +305,6 @@ def match_columns(file: SourceFile, schema: TableSchema, *, ignore_unknown: bool
     unknown = [name for name in file.names if name.lower() not in spelled]
     if unknown and not ignore_unknown:
         fact = f"{file.label} has columns that the table has not: {', '.join(unknown)}"
-        raise UnknownName(
-            fact, f"the table has {', '.join(spelled.values())}; ignore_unknown=True leaves the others out"
-        )
+        hint = suggestion(unknown[0], spelled.values(), "the table has")
+        raise UnknownName(fact, f"{hint}; ignore_unknown=True leaves the others out")
     return {spelled[name.lower()]: i for i, name in enumerate(file.names) if name.lower() in spelled}

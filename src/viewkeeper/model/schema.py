@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.types import Encoding, SqlType, parse_type
 
@@ -99,8 +100,8 @@ class TableSchema:
         for position, column in enumerate(self.columns):
             if column.name.lower() == name.lower():
                 return position
-        names = ", ".join(column.name for column in self.columns)
-        raise UnknownName(f"table {self.name} has no column {name}", f"its columns are {names}")
+        names = [column.name for column in self.columns]
+        raise UnknownName(f"table {self.name} has no column {name}", suggestion(name, names, "its columns are"))
 
     def column(self, name: str) -> Column:
         return self.columns[self.position(name)]

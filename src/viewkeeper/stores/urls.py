@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 
 from viewkeeper.errors import InputError
+from viewkeeper.model.nearest import suggestion
 
 NODES_MAX = 64
 PARTITIONS_MAX = 128
@@ -27,8 +28,7 @@ def split_url(url: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():
         if name not in known:
-            *others, last = known
-            raise InputError(f"the URL option {name} is unknown", f"known are {', '.join(others)} and {last}")
+            raise InputError(f"the URL option {name} is unknown", suggestion(name, known, "known are"))
         _require_value(name, value)
     return where, options
 
