@@ -32,9 +32,7 @@ def bind_set(node: exp.SetOperation, env: Environment) -> Relation:
         return distinct_rows(Union(branches)) if node.args.get("distinct") else Union(branches)
     name = node.key.upper()
     if not node.args.get("distinct"):
-        raise UnsupportedSql(
-            f"{name} ALL is not supported", f"{name} gives each row once; else join counts of equal rows"
-        )
+        raise UnsupportedSql(f"{name} ALL is not supported", f"use {name}, or join counts of equal rows")
     sides = _same_types([env.bind_nested(side, env) for side in (node.this, node.expression)], name)
     return _compare_sides(sides, keep_common=isinstance(node, exp.Intersect))
 

@@ -51,8 +51,7 @@ def refuse_keyless(join: str, left: str, right: str) -> UnsupportedSql:
     """The refusal of a join that would pair every row with every row."""
     return UnsupportedSql(
         f"the {join} of {left} with {right} has no equality between its sides",
-        "a join needs a condition like a.x = b.y; where none holds, give both sides a constant, (SELECT *, 1 AS one FROM t), "
-        "and join ON a.one = b.one AND …: every row is then compared with every row",
+        "a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …",
     )
 
 
@@ -92,10 +91,7 @@ def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
             "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key"
         )
         return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported", hint)
-    hint = (
-        "LEFT JOIN a subquery of FROM, where a COUNT of nothing is NULL; without groups give both sides a constant to join "
-        "on: 1 AS one"
-    )
+    hint = "LEFT JOIN a subquery of FROM, where a COUNT of nothing is NULL; without groups join on a constant: 1 AS one"
     if isinstance(node.parent, exp.EQ):
         hint = "write IN (SELECT …), or join with a subquery in FROM"
     return UnsupportedSql(f"a subquery as a value ({place}) is not supported", hint)

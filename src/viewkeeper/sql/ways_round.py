@@ -97,11 +97,11 @@ FUNCTIONS: dict[str, str] = {
 }
 CLAUSES: dict[str, tuple[str, str | None]] = {
     "laterals": ("LATERAL VIEW", _ELEMENTS),
-    "order": ("ORDER BY", "a view is ordered by its key; say the order when reading, or LIMIT with it"),
+    "order": ("ORDER BY", "a view is ordered by its key"),
     "sort": ("SORT BY", "a view is ordered by its key"),
     "cluster": ("CLUSTER BY", "a view is ordered by its key"),
     "distribute": ("DISTRIBUTE BY", "leave it out"),
-    "offset": ("OFFSET", "keep those to skip too, ORDER BY … LIMIT limit + offset, and skip them when reading"),
+    "offset": ("OFFSET", "keep the rows to skip too, with ORDER BY … LIMIT n, and skip them when reading"),
     "windows": (
         "WINDOW",
         "with the window after OVER itself the refusal tells what to write instead",
