@@ -71,7 +71,7 @@ class Database(Connection):
         session: Session | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Loaded:
-        """Put the rows of CSV, TSV, JSON lines or Parquet files; all are checked before the first row is written."""
+        """Put the rows of CSV, TSV, JSON or Parquet files; all are checked before the first row is written."""
         from viewkeeper.load.files import Reading
         from viewkeeper.load.loading import load
 

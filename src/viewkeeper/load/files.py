@@ -1,8 +1,8 @@
 """Files to load: which columns a file has, and a DuckDB relation that returns them.
 
 In: paths and how to read them. Out: for each file its column names and SQL for its columns `v0`, `v1`, …. Always: text
-(CSV, TSV, JSON lines) is read as VARCHAR, exactly as written, and the loader interprets it; the first line of CSV names
-the columns; nothing is guessed from a sample.
+(CSV, TSV, JSON lines or a JSON array) is read as VARCHAR, exactly as written, and the loader interprets it; the first line of
+CSV names the columns; nothing is guessed from a sample.
 """
 
 from __future__ import annotations
@@ -239,10 +239,10 @@ def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Re
         if text.format == "parquet":
             return _parquet(connection, text)
         if text.format == "jsonl":
-            return _json(connection, text)
+            return _json(connection, text.with_array())
         return csv_file(text.with_delimiter(reading.delimiter), (reading.null,))
     except duckdb.Error as error:
-        raise failure_of(text, error) from None
+        raise failure_of(text.with_array() if text.format == "jsonl" else text, error) from None
 
 
 def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
@@ -258,7 +258,8 @@ def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
 
 
 def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
-    rows = f"read_ndjson_objects(?, compression='{'gzip' if text.is_gzip else 'none'}')"
+    form = "array" if text.is_array else "newline_delimited"
+    rows = f"read_json_objects(?, format='{form}', compression='{'gzip' if text.is_gzip else 'none'}')"
     keys = "CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END"
     found = rows_of(connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]))
     names = text.in_order({name for (name,) in found})
