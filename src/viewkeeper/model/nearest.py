@@ -22,11 +22,16 @@ def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> list[s
     return [one for found in close for one in spelled[found]][:NEAR_MAX]
 
 
+def question(near: list[str]) -> str:
+    *others, last = near
+    return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
+
+
 def suggestion(name: str, known: Iterable[str], listed: str) -> str | None:
     """A question with the names that `name` may mean; else the names after `listed`, as in "its columns are"."""
     names = list(known)
     if near := nearest(name, names):
-        return f"did you mean {' or '.join(near)}?"
+        return question(near)
     if len(names) > _LISTED_MAX:
         names[NEAR_MAX:] = [f"… ({len(names)} in all)"]
     return f"{listed} {', '.join(names)}" if names else None

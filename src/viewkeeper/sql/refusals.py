@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.model.nearest import nearest
+from viewkeeper.model.nearest import nearest, question
 from viewkeeper.sql import aggregates, ways_round
 from viewkeeper.sql.expressions import Expression
 from viewkeeper.sql.function_table import NAMED
@@ -135,7 +135,7 @@ def _refuse_named(node: exp.Expression, name: str) -> UnsupportedSql:
         return UnsupportedSql(f"{name} is not supported", ways_round.of_row_value(node))
     if isinstance(node, exp.Anonymous) and word not in ways_round.FUNCTIONS:
         near = nearest(word, _FUNCTIONS, likeness=0.8)
-        hint = f"did you mean {' or '.join(near)}?" if near else ways_round.of_function(word)
+        hint = question(near) if near else ways_round.of_function(word)
         return UnsupportedSql(f"the function {name} is not supported", hint)
     if isinstance(node, exp.Func) and type(node) not in _WORDS:
         return UnsupportedSql(f"the function {name} is not supported", ways_round.of_function(word))
