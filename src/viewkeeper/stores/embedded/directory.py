@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from viewkeeper.errors import InputError, StoreError, StoreInUse, StoreReplaced, ViewKeeperError
 from viewkeeper.stores.embedded.environment import Environment
@@ -87,10 +88,21 @@ class Directory:
                 if not self._late and _OPEN.get(self.layout.path) is self:
                     del _OPEN[self.layout.path]
 
+    def leave_when_gone(self, user: object) -> finalize:
+        """Have `leave` called for a user that was collected as garbage; `detach` what this returns before leaving.
+
+        That may be at any moment, in a thread that holds any of our locks: so it is noted, and done by the next who needs
+        to know the users.
+        """
+        leaving = finalize(user, _ABANDONED.append, self)
+        leaving.atexit = False
+        return leaving
+
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Within the block one open store of this process, and no other, uses the directory."""
         with _ENTERING:
+            _leave_abandoned()
             if self.users > 1:
                 raise StoreInUse(
                     f"this process has the store open {self.users} times", "close the other databases first"
@@ -155,12 +167,14 @@ class Directory:
 _ENTERING = threading.RLock()
 _OPEN: dict[Path, Directory] = {}  # the store at each path, as known to this process
 _ALL: WeakSet[Directory] = WeakSet()
+_ABANDONED: deque[Directory] = deque()  # one item for each user that is gone without `leave`
 _INHERITED: list[Environment] = []
 
 
 def enter_directory(layout: Layout) -> Directory:
     """The directory of the store, with one more user."""
     with _ENTERING:
+        _leave_abandoned()
         known = _OPEN.get(layout.path)
         if known is not None and not known.is_current(layout):
             known._close(
@@ -178,6 +192,11 @@ def enter_directory(layout: Layout) -> Directory:
             raise
         _OPEN[layout.path] = entered
         return entered
+
+
+def _leave_abandoned() -> None:
+    while _ABANDONED:
+        _ABANDONED.popleft().leave()
 
 
 def _set_inherited_aside() -> None:

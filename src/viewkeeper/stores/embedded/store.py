@@ -45,6 +45,7 @@ class EmbeddedStore(AlterableStore):
         self._limits = limits
         self._layout = open_layout(url, create=create, read_only=read_only)
         self._directory = enter_directory(self.layout)
+        self._leaving = self._directory.leave_when_gone(self)
         try:
             self._open()
         except BaseException:
@@ -77,7 +78,8 @@ class EmbeddedStore(AlterableStore):
 
     def close(self) -> None:
         """Close; the process's handles are closed with the last open store of this directory."""
-        self._directory.leave()
+        if self._leaving.detach():
+            self._directory.leave()
 
     def is_current(self) -> bool:
         """Whether the open store is the one at its path; False when it was removed, replaced or restored there."""
