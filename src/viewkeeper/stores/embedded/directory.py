@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet, finalize
 
-from viewkeeper.errors import InputError, StoreError, StoreInUse, StoreReplaced, ViewKeeperError
+from viewkeeper.errors import InputError, StoreBusy, StoreError, StoreInUse, StoreReplaced, ViewKeeperError
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.heldfile import HeldFile
 from viewkeeper.stores.embedded.layout import Layout
@@ -23,6 +23,7 @@ from viewkeeper.stores.embedded.parts import Part, make_part
 
 _CLOSED = InputError("the database is closed", "connect again")
 _COMPACTED = StoreInUse("the store is being compacted", "try again when that has ended")
+_RETIRED = StoreBusy("a node was removed in this moment", "try again")
 _FORKED = StoreError(
     "the store was open when this process was forked off",
     "close it before the fork, or start processes by spawn: multiprocessing.get_context('spawn')",
@@ -60,6 +61,18 @@ class Directory:
                     path, part, synced=synced, lockless=lockless, busy_seconds=self.layout.busy_seconds
                 )
             return self._handles[part.name]
+
+    def close_idle(self, part: Part) -> bool:
+        """Close the handle of a part that is hardly used any more; False while a transaction is open there.
+
+        Who needs it after all opens it again.
+        """
+        with self._lock:
+            handle = self._handles.get(part.name)
+            if handle is not None and not handle.close_if_idle(_RETIRED):
+                return False
+            self._handles.pop(part.name, None)
+            return True
 
     def is_current(self, layout: Layout) -> bool:
         """Whether this is the store that the layout was read from, and all its open files still exist."""

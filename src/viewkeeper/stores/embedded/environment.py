@@ -278,6 +278,10 @@ class Environment:
         self._settle()
         return self._is_shut
 
+    def close_if_idle(self, refusal: ViewKeeperError) -> bool:
+        """Close unless a transaction is open; returns whether it is closed."""
+        return not self._running and (self.close(refusal) or not self.reopen())
+
     def reopen(self) -> bool:
         """Undo `close`; False when it is too late."""
         with self._settling:

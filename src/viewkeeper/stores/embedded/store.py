@@ -161,6 +161,9 @@ class EmbeddedStore(AlterableStore):
 
     def _look(self) -> Placement:
         self._placement = self._meta.read_placement()
+        for number in self._nodes.keys() - self._placement.nodes:  # retired: each has a TiB of addresses and six files
+            if self._directory.close_idle(self.layout.part(f"node-{number}")):
+                self._nodes.pop(number, None)
         return self._placement
 
     def settle(self) -> None:
