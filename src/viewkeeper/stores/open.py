@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from viewkeeper.errors import InputError, NotOffered, StoreReplaced
+from viewkeeper.stores.urls import refuse_password, shown
 
 _ADAPTERS = {
     "embedded": ("viewkeeper.stores.embedded.store", "EmbeddedStore"),
@@ -52,7 +53,10 @@ def _scheme_of(url: str) -> str:
     scheme = url.partition(":")[0]
     if scheme not in _ADAPTERS:
         known = " or ".join(f"{name}:" for name in _ADAPTERS)
-        raise InputError(f"no store is reached by {url!r}", f"the URL starts with {known}, as in embedded:./shop")
+        raise InputError(
+            f"no store is reached by {shown(url)!r}", f"the URL starts with {known}, as in embedded:./shop"
+        )
+    refuse_password(url)
     return scheme
 
 

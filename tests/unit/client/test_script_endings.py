@@ -89,7 +89,9 @@ def test_a_script_that_closes_nothing(ending: str, tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (code, "done\n"), ended.stderr
     *trace, final = ended.stderr.splitlines() or [""]
     assert final == told
-    assert not trace or (trace[0] == "Traceback (most recent call last):" and all(line[:2] == "  " for line in trace[1:]))
+    assert not trace or (
+        trace[0] == "Traceback (most recent call last):" and all(line[:2] == "  " for line in trace[1:])
+    )
     with vk.connect(url) as db, db.pipeline() as pipeline:
         assert pipeline.run_available() == []
         assert dict(db.view("sums").get(0)) == {"g": 0, "s": 1683, "low": 0, "n": 35}

@@ -73,6 +73,12 @@ class Environment:
             raise self._replaced()
 
     def _open(self, part: Part, *, lockless: bool) -> lmdb.Environment:
+        try:
+            return self._open_map(part, lockless=lockless)
+        except lmdb.Error as error:
+            raise translate(error, self.path, map_bytes=part.map_bytes) from error
+
+    def _open_map(self, part: Part, *, lockless: bool) -> lmdb.Environment:
         return lmdb.open(
             str(self.path),
             map_size=part.map_bytes,

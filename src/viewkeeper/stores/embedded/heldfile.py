@@ -6,11 +6,14 @@ copy at once, so that an idle child holds nothing for a parent that has closed o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from viewkeeper.stores.embedded.newdirectory import too_many_files
 
 
 class HeldFile:
@@ -19,7 +22,12 @@ class HeldFile:
     def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
         # close-on-exec keeps Spark's JVM and its Python workers from inheriting the lock and holding it longer than we
         # do
-        self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            raise too_many_files(path) from error
         _HELD.add(self)
 
     @property
