@@ -36,11 +36,18 @@ def require_free(url: str) -> None:
         pipeline.run_available()
 
 
-def beats() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "viewkeeper-beats"]
+@pytest.fixture(autouse=True)
+def earlier() -> set[threading.Thread]:
+    """The threads that other tests left."""
+    return set(threading.enumerate())
 
 
-def test_close_ends_the_pipeline_that_was_opened_from_it(url: str) -> None:
+def ours(earlier: set[threading.Thread]) -> list[threading.Thread]:
+    """The threads that this test has started and that have not ended."""
+    return [one for one in threading.enumerate() if one not in earlier and one.name.startswith("viewkeeper-")]
+
+
+def test_close_ends_the_pipeline_that_was_opened_from_it(url: str, earlier: set[threading.Thread]) -> None:
     db = vk.connect(url)
     pipeline = db.pipeline()
     pipeline.run_available()
@@ -48,7 +55,7 @@ def test_close_ends_the_pipeline_that_was_opened_from_it(url: str) -> None:
     require_free(url)
     pipeline.close()
     db.close()
-    assert not beats()
+    assert not ours(earlier)
     with pytest.raises(vk.InputError, match="closed"):
         pipeline.run_available()
 
@@ -62,7 +69,7 @@ def test_after_close_the_store_can_be_compacted(tmp_path: Path) -> None:
         again.compact()
 
 
-def test_close_stops_a_pipeline_that_runs_in_the_background() -> None:
+def test_close_stops_a_pipeline_that_runs_in_the_background(earlier: set[threading.Thread]) -> None:
     db = vk.connect("memory:background")
     keeper = vk.connect("memory:background")
     db.execute(TABLES)
@@ -70,7 +77,7 @@ def test_close_stops_a_pipeline_that_runs_in_the_background() -> None:
     pipeline.start()
     pipeline.wait_for(db.table("t").put({"k": 1, "v": 1}))
     db.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("viewkeeper-")]
+    assert not ours(earlier)
     require_free("memory:background")
     keeper.close()
 
@@ -110,19 +117,19 @@ def test_the_error_of_the_block_is_raised_and_not_one_of_closing(url: str, monke
         again.close()
 
 
-def test_a_pipeline_that_nothing_refers_to_gives_up_its_claim(url: str) -> None:
+def test_a_pipeline_that_nothing_refers_to_gives_up_its_claim(url: str, earlier: set[threading.Thread]) -> None:
     vk.connect(url).pipeline()
-    for thread in beats():
+    for thread in ours(earlier):
         thread.join()
     require_free(url)
 
 
-def test_in_a_cycle_too(url: str) -> None:
+def test_in_a_cycle_too(url: str, earlier: set[threading.Thread]) -> None:
     cycle: list[object] = [vk.connect(url)]
     cycle += [cycle[0].pipeline(), cycle]
     del cycle
     gc.collect()
-    for thread in beats():
+    for thread in ours(earlier):
         thread.join()
     require_free(url)
 

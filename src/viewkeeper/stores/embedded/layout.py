@@ -22,7 +22,7 @@ from pathlib import Path
 
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
 from viewkeeper.failpoints import failpoint
-from viewkeeper.stores.embedded.heldfile import locked
+from viewkeeper.stores.embedded.heldfile import BUSY_SECONDS, locked
 from viewkeeper.stores.embedded.newdirectory import (
     MARKER,
     clear_unfinished,
@@ -33,7 +33,6 @@ from viewkeeper.stores.embedded.newdirectory import (
     sync_directory,
 )
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
-from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.nodestore import StoreLayout
 from viewkeeper.stores.placement import SLOTS
 from viewkeeper.stores.urls import MAP_MB_MAX, NODES_MAX, require_same, split_url
@@ -144,7 +143,8 @@ def _create(path: Path, options: Mapping[str, str]) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}", "name a directory you may write") from error
-    with os_errors_told(path), locked(path):  # two processes may make the same store: the second finds it there
+    busy = float(options.get("busy_timeout", BUSY_SECONDS))
+    with os_errors_told(path), locked(path, busy):  # two processes may make the same store: the second finds it there
         if (path / _FILE).exists():
             return
         mark_unfinished(path)

@@ -118,7 +118,7 @@ class EmbeddedStore(AlterableStore):
                 f"views of the store at {self.layout.path} may be torn, for its machine went down while they were written",
                 "open it once where it can be written",
             )
-        with locked(self.layout.path):
+        with locked(self.layout.path, self.layout.busy_seconds):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
             stored = [table["id"] for table in self.read_catalog().get("tables", ()) if table["delta"] is not None]
