@@ -14,7 +14,7 @@ from viewkeeper.cli.failures import print_failure, print_interrupted
 from viewkeeper.cli.lineediting import Names, line_editing
 from viewkeeper.cli.output import print_text
 from viewkeeper.errors import InputError, SqlError, UnsupportedSql, ViewKeeperError
-from viewkeeper.stores.urls import shown
+from viewkeeper.stores.open import shown
 
 PROMPT = "viewkeeper> "
 MORE = "       ...> "

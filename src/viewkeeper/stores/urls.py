@@ -1,47 +1,25 @@
 """URLs of stores: `SCHEME:WHERE[?OPTION=VALUE&…]`.
 
 In: a URL, and the options of its adapter. Out: where the store is, and its options as text. Always: an unknown option,
-or one with an invalid value, is refused before anything is made. A URL that came from outside is printed by `shown`.
+or one with an invalid value, is refused before anything is made.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 from viewkeeper.errors import InputError
 
 NODES_MAX = 64
 PARTITIONS_MAX = 128
 MAP_MB_MIN, MAP_MB_MAX = 16, 1 << 20
-_LOCAL = ("embedded:", "memory:")  # a file's name may have an @
-_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
 _SEED_DIGITS_MAX = 18
 _SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?")
 _SECONDS_MIN = 0.001
 _SECONDS_MAX = {"retention": 10**9, "late": 10**6, "every": 86_400}  # of HBase: logs may be kept for years
 _WAIT_SECONDS_MAX = 2_000_000  # of a wait: in milliseconds it is a number of 32 bits
-
-
-def shown(url: str) -> str:
-    """The URL as it may be printed: what stands before an @ may be a password."""
-    before, at, where = url.rpartition("@")
-    return f"…@{where}" if at and not before.startswith(_LOCAL) else url
-
-
-def refuse_password(url: str) -> None:
-    """Raise where a URL holds a user or a password: no store takes one, and URLs are printed, logged and sent about."""
-    where, _, query = url.partition("?")
-    if "@" in where and not url.startswith(_LOCAL):
-        raise InputError(
-            f"the URL {shown(url)} holds a user or a password, and no store takes one", "leave out all before the @"
-        )
-    if _PASSWORD.search(unquote(query)):
-        raise InputError(
-            "the URL's rootdir holds a password",
-            "leave it out: file systems take it from the environment or from their own settings",
-        )
 
 
 def split_url(url: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from viewkeeper.errors import StoreBusy
 from viewkeeper.stores.embedded.newdirectory import too_many_files
 
-
 BUSY_SECONDS = 60.0  # how long to wait for others, where a URL does not say
 _POLL_SECONDS = 0.005
 
