@@ -35,7 +35,7 @@ class StartingSession:
         self._thread: threading.Thread | None = None
         self._is_waited_for = False
         self._lock = threading.Lock()
-        self.waited_seconds = 0.0  # by callers that could not go on without it
+        self._waited_seconds = 0.0  # by callers that could not go on without it
 
     @property
     def is_ready(self) -> bool:
@@ -46,6 +46,10 @@ class StartingSession:
     def is_up(self) -> bool:
         """Whether `get` and `for_epochs` return at once."""
         return self._session is not None
+
+    def clock(self) -> float:
+        """Seconds, without those spent waiting for Spark: its start belongs to no epoch."""
+        return time.monotonic() - self._waited_seconds
 
     def begin(self) -> None:
         """Start the session, unless started; raises at once where there is no Java for it."""
@@ -63,7 +67,7 @@ class StartingSession:
         self.begin()
         began = time.monotonic()
         self.wait()
-        self.waited_seconds += time.monotonic() - began
+        self._waited_seconds += time.monotonic() - began
         if self._failure is not None:
             raise self._failure
         assert self._session is not None

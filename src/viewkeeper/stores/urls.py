@@ -15,6 +15,7 @@ from viewkeeper.model.nearest import suggestion
 
 NODES_MAX = 64
 PARTITIONS_MAX = 128
+MAP_MB_MIN, MAP_MB_MAX = 16, 1 << 20
 _SEED_DIGITS_MAX = 18
 _SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?")
 _SECONDS_MIN = 0.001
@@ -38,6 +39,9 @@ def _require_value(name: str, value: str) -> None:
         case "nodes":
             if not value.isdecimal() or not 1 <= int(value) <= NODES_MAX:
                 raise InputError(f"nodes={value} is not a number of nodes", f"use 1 to {NODES_MAX}")
+        case "map_mb":
+            if not value.isdecimal() or not MAP_MB_MIN <= int(value) <= MAP_MB_MAX:
+                raise InputError(f"map_mb={value} is not a size of maps", f"use {MAP_MB_MIN} to {MAP_MB_MAX:,}")
         case "partitions":
             if not value.isdecimal() or not 1 <= int(value) <= PARTITIONS_MAX:
                 raise InputError(f"partitions={value} is not a number of partitions", f"use 1 to {PARTITIONS_MAX}")
