@@ -71,7 +71,7 @@ class SmallHBase:
 
     @property
     def url(self) -> str:
-        return f"hbase://localhost:9090/views?rootdir={self.root.as_uri()}"
+        return f"hbase://localhost:9090/views?partitions=2&rootdir={self.root.as_uri()}"
 
     @contextmanager
     def replying(self) -> Iterator[None]:

@@ -50,7 +50,6 @@ class Life:
             self.hbase.create(name, [b"e", b"f"], [b"m"])
         self._often = self.draw.choice((0.05, 0.2, 0.5))
         self._until_crash: int | None = None
-        self._views: set[str] = set()
         self.compared = 0
 
     def run(self) -> None:
@@ -58,7 +57,7 @@ class Life:
         for _ in range(self.draw.choice((0, 6, 20))):
             self._write()
         with self.hbase.replying(), mock.patch.object(staging, "_CHUNK_ROWS", 2):
-            self._db = vk.connect(self.hbase.url)
+            self._db = self._connect()
             self.hbase.reached = self._reached
             for act in (self._map, self._create, *[self._step] * _STEPS):
                 act()
@@ -77,9 +76,13 @@ class Life:
     # what others do
 
     def _reached(self, request: str, asked: object) -> None:
-        """Something may happen ahead of a request."""
+        """Something may happen ahead of a request: others write, or somebody runs a statement elsewhere."""
         if self.draw.random() < self._often:
             self._write()
+        if self.draw.random() < 0.01:
+            with mock.patch.object(self.hbase, "reached", _nothing), mock.patch.object(self, "_db", self._connect()):
+                self.draw.choice((self._map, self._create))()
+                self._db.close()
         if self._until_crash is not None:
             self._until_crash -= 1
             if self._until_crash < 0:
@@ -125,40 +128,49 @@ class Life:
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         self.hbase.settle()
-        with mock.patch.object(self.hbase, "reached", lambda request, asked: None):
+        with mock.patch.object(self.hbase, "reached", _nothing):
             yield
 
     # what users of the store do
 
+    def _connect(self) -> vk.Database:
+        return vk.connect(self.hbase.url)
+
     def _mapped(self) -> set[str]:
         return {table.name for table in self._db.catalog().tables}
 
+    @property
+    def _views(self) -> set[str]:
+        return {view.name for view in self._db.catalog().views}
+
+    def _execute(self, statement: str) -> None:
+        with suppress(InputError):  # somebody else did the same meanwhile, or made a view of it
+            self._db.execute(statement)
+
     def _map(self) -> None:
         if names := sorted({"t", "u"} - self._mapped()):
-            self._db.execute(TABLE.format(self.draw.choice(names)))
+            self._execute(TABLE.format(self.draw.choice(names)))
 
     def _create(self) -> None:
         mapped = self._mapped()
         can = [name for name in sorted(set(TEXTS) - self._views) if _bases(name) <= mapped]
         if can:
             name = self.draw.choice(can)
-            self._db.execute(f"CREATE MATERIALIZED VIEW {name} AS {TEXTS[name]}")
-            self._views.add(name)
+            self._execute(f"CREATE MATERIALIZED VIEW {name} AS {TEXTS[name]}")
 
     def _drop(self) -> None:
         """A view, or a table with its views."""
-        what = self.draw.choice((*sorted(self._views), "t", "u"))
-        gone = {name for name in self._views if what in (name, *_bases(name))}
-        for name in sorted(gone):
-            self._db.execute(f"DROP MATERIALIZED VIEW {name}")
-        self._views -= gone
+        views = sorted(self._views)
+        what = self.draw.choice((*views, "t", "u"))
+        for name in [name for name in views if what in (name, *_bases(name))]:
+            self._execute(f"DROP MATERIALIZED VIEW {name}")
         if what in self._mapped():
-            self._db.execute(f"DROP TABLE {what}")
+            self._execute(f"DROP TABLE {what}")
 
     def _fill_anew(self) -> None:
         """Ask for a repair or a rebuild; the next epochs do it."""
-        if self._views:
-            names, ending = [self.draw.choice(sorted(self._views))], self.draw.choice(("repair", "rebuild"))
+        if views := sorted(self._views):
+            names, ending = [self.draw.choice(views)], self.draw.choice(("repair", "rebuild"))
             epoch = self._db.epoch
             with suppress(InputError):  # it is being filled anew
                 self._db.change_catalog(lambda catalog: with_twins(catalog, names, ending, epoch)[0])
@@ -182,7 +194,7 @@ class Life:
 
     def _reopen(self) -> None:
         self._db.close()
-        self._db = vk.connect(self.hbase.url)
+        self._db = self._connect()
 
     def _collect(self) -> None:
         collect_garbage(self._db.store)
@@ -201,6 +213,10 @@ class Life:
         seen = self.hbase.seen(table.encode()).items()
         texts = ((row, [cells.get(place) for place in ((b"f", b"g"), (b"e", b"x"))]) for row, cells in seen)
         return [(row.decode(), *(None if one is None else one.decode() for one in values)) for row, values in texts]
+
+
+def _nothing(request: str, asked: object) -> None:
+    pass
 
 
 def _bases(view: str) -> set[str]:

@@ -6,33 +6,51 @@ Over a small HBase in this process, so that others write exactly when the test s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import viewkeeper as vk
 from tests.support import wal_files as wal
-from tests.support.running import keep_up
+from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.small_hbase import SmallHBase
 from viewkeeper.coordinator.anew import start_views_anew
+from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.model.positions import Cut
+from viewkeeper.settings import EpochLimits
 
 
 @pytest.fixture
 def hbase(tmp_path: Path) -> Iterator[SmallHBase]:
     made = SmallHBase(tmp_path)
-    made.create(b"orders", [b"f"], [b"m"])
+    for name in (b"orders", b"items"):
+        made.create(name, [b"f"], [b"m"])
     with made.replying():
         yield made
 
 
-def put(hbase: SmallHBase, row: str, x: int, *, table: bytes = b"orders", settles: bool = True) -> None:
-    cell = wal.Cell(row.encode(), b"f", b"x", hbase.tick(), wal.PUT, str(x).encode())
-    hbase.begin_write(table, [cell])
-    if settles:
-        hbase.settle()
+@pytest.fixture
+def db(hbase: SmallHBase) -> Iterator[vk.Database]:
+    with vk.connect(hbase.url) as opened:
+        yield opened
 
 
-def at(hbase: SmallHBase, request: str, asked: bytes, act: Callable[[], None]) -> list[bool]:
+def put(hbase: SmallHBase, row: str, x: int, *, table: bytes = b"orders", stamp: int | None = None) -> int:
+    """Returns its timestamp."""
+    stamp = hbase.tick() if stamp is None else stamp
+    hbase.begin_write(table, [wal.Cell(row.encode(), b"f", b"x", stamp, wal.PUT, str(x).encode())])
+    hbase.settle()
+    return stamp
+
+
+def delete_version(hbase: SmallHBase, row: str, stamp: int, *, table: bytes = b"orders") -> None:
+    hbase.begin_write(table, [wal.Cell(row.encode(), b"f", b"x", stamp, wal.DELETE, b"")])
+    hbase.settle()
+
+
+def at(hbase: SmallHBase, request: str, asked: bytes, act: Callable[[], object]) -> list[bool]:
     """Act ahead of the first such request to a table; returns a list that is filled then."""
     done: list[bool] = []
 
@@ -57,12 +75,133 @@ def total(db: vk.Database, name: str = "orders") -> tuple[object, ...]:
     return row["n"], row["s"]
 
 
-def test_what_is_written_while_the_first_rows_are_staged_is_in_the_view(hbase: SmallHBase) -> None:
+def write_some(hbase: SmallHBase, table: bytes = b"orders") -> None:
+    for row in ("a", "b", "z"):
+        put(hbase, row, 10, table=table)
+
+
+def test_what_is_written_while_the_first_rows_are_staged_is_in_the_view(hbase: SmallHBase, db: vk.Database) -> None:
     put(hbase, "a", 1)
     put(hbase, "n", 1)
-    with vk.connect(hbase.url) as db:
-        map_table(db)
-        write = lambda: [put(hbase, row, 10) for row in ("a", "b", "z")]
-        done = at(hbase, "checkAndMutate", b"views:staged", write)  # the rows have been read
+    map_table(db)
+    done = at(hbase, "checkAndMutate", b"views:staged", lambda: write_some(hbase))  # the rows have been read
+    keep_up(db)
+    assert done and total(db) == (4, 31)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_is_logged_and_not_visible_yet_when_a_staging_begins_is_in_the_view(
+    hbase: SmallHBase, db: vk.Database, is_first: bool
+) -> None:
+    if not is_first:  # the store reads logs already, and all that is in them is committed
+        map_table(db, "items")
+        put(hbase, "i", 5, table=b"items")
+    hbase.begin_write(b"orders", [wal.Cell(b"a", b"f", b"x", hbase.tick(), wal.PUT, b"7")])
+    if not is_first:
+        put_later = list(hbase._unseen)
         keep_up(db)
-        assert done and total(db) == (4, 31)
+        hbase._unseen = put_later
+    map_table(db)
+    keep_up(db)
+    assert total(db) == (1, 7)
+
+
+def test_a_table_that_is_mapped_later_loses_nothing_that_is_written_while_it_is_staged(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    keep_up(db)
+    put(hbase, "a", 1, table=b"items")
+    map_table(db, "items")
+    done = at(hbase, "checkAndMutate", b"views:staged", lambda: write_some(hbase, b"items"))
+    keep_up(db)
+    assert done and total(db, "items") == (3, 30)
+
+
+def test_a_rebuild_loses_nothing_that_is_written_while_tables_are_staged_anew(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    put(hbase, "a", 1)
+    keep_up(db)
+    start_views_anew(db.store)
+    done = at(hbase, "checkAndMutate", b"views:staged", lambda: write_some(hbase))
+    keep_up(db)
+    assert done and total(db) == (3, 30)
+
+
+def test_a_version_that_was_deleted_before_its_table_was_mapped_stays_deleted(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    """The pipeline has looked at that part of the log before, for other tables."""
+    map_table(db)
+    put(hbase, "o", 1)
+    pipeline = keep_up(db)
+    delete_version(hbase, "a", put(hbase, "a", 5, table=b"items"), table=b"items")
+    pipeline.step()
+    map_table(db, "items")
+    pipeline.catch_up()
+    assert total(db, "items") == (0, None)
+
+
+def test_a_version_that_was_deleted_stays_deleted_if_its_table_is_mapped_between_cut_and_plan(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    pipeline = keep_up(db)
+    delete_version(hbase, "a", put(hbase, "a", 5, table=b"items"), table=b"items")
+    put(hbase, "o", 1)
+    real = db.store.cut
+
+    def cut(*args: object, **limits: int) -> Cut:
+        found = real(*args, **limits)
+        if len(db.catalog().tables) == 1:
+            map_table(db, "items")
+        return found
+
+    with mock.patch.object(db.store, "cut", cut):
+        pipeline.catch_up()
+    assert (total(db), total(db, "items")) == ((1, 1), (0, None))
+
+
+def test_an_epoch_in_flight_passes_over_a_table_that_was_mapped_since(hbase: SmallHBase, db: vk.Database) -> None:
+    map_table(db)
+    keep_up(db)
+    put(hbase, "a", 1, table=b"items")
+    put(hbase, "a", 1)
+    with suppress(Interrupted):
+        Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
+    map_table(db, "items")
+    keep_up(db)
+    assert (total(db), total(db, "items")) == ((1, 1), (1, 1))
+
+
+def test_a_put_after_a_deleted_version_and_older_than_it_is_seen_whatever_an_epoch_has_room_for(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    map_table(db, "items")
+    for number in range(8):
+        put(hbase, f"b{number}", 1, table=b"items")
+    newer = hbase.tick() + 100
+    put(hbase, "a", 5, stamp=newer)
+    with mock.patch("viewkeeper.stores.hbase.staging._CHUNK_ROWS", 1):
+        pipeline = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=1))
+        pipeline.step()
+        delete_version(hbase, "a", newer)
+        put(hbase, "a", 7)
+        pipeline.catch_up()
+    assert total(db) == (1, 7)
+
+
+def test_reading_begins_at_a_log_that_has_just_been_rolled(hbase: SmallHBase, db: vk.Database) -> None:
+    """An epoch that another process has begun has nothing of that log."""
+    put(hbase, "a", 1)
+    map_table(db)
+    for server in hbase.servers:
+        server.roll()
+    with suppress(Interrupted):
+        Coordinator(db.store, RunThenDie(HereRunner(db.store))).step()
+    with vk.connect(hbase.url) as other:
+        keep_up(other)
+        assert total(other) == (1, 1)
