@@ -80,11 +80,7 @@ class SmallHBase:
         def ask(connections: Connections, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
             return [self.reply(*request) for request in requests]
 
-        def sleep(seconds: float) -> None:
-            if seconds >= staging.VISIBLE_SECONDS:
-                self.settle()
-
-        clock = mock.Mock(wraps=staging.time, sleep=sleep)
+        clock = mock.Mock(wraps=staging.time, sleep=self.sleep)
         with (
             mock.patch.object(Connections, "_ask_once", ask),
             mock.patch.object(staging, "time", clock),
@@ -110,10 +106,16 @@ class SmallHBase:
         """Log cells of one row; readers see them when they have settled."""
         self._unseen.append((table, self._log(table, cells)))
 
-    def settle(self) -> None:
+    def settle(self, only: bytes | None = None) -> None:
+        """Readers see what was logged, of all tables or of one."""
         for table, cells in self._unseen:
-            self._store(table, cells)
-        self._unseen = []
+            if only in (None, table):
+                self._store(table, cells)
+        self._unseen = [one for one in self._unseen if only not in (None, one[0])]
+
+    def sleep(self, seconds: float) -> None:
+        if seconds >= staging.VISIBLE_SECONDS:
+            self.settle()
 
     def move(self, table: bytes, row: bytes) -> None:
         """Open a row's region at the other server."""
@@ -260,7 +262,7 @@ class SmallHBase:
         return self._homes.setdefault(region, self.servers[len(self._homes) % len(self.servers)])
 
     def _change(self, table: bytes, cells: Sequence[wal.Cell]) -> None:
-        self.settle()  # what was logged before is visible before
+        self.settle(table)  # what was logged before is visible before
         self._known(table)
         self._store(table, self._log(table, cells))
 

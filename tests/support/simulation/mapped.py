@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -24,8 +24,10 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError
 from viewkeeper.catalog.twins import with_twins
+from viewkeeper.model.schema import TableSchema
 from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.hbase import staging
+from viewkeeper.stores.hbase.logpart import LogPart
 
 TABLE = (
     "CREATE TABLE {0} (k STRING PRIMARY KEY, g STRING, x INT) USING hbase OPTIONS (table '{0}', g.cell 'f:g', x.cell 'e:x')"
@@ -221,3 +223,27 @@ def _nothing(request: str, asked: object) -> None:
 
 def _bases(view: str) -> set[str]:
     return {"t", "u"} if view == "pairs" else {"u"} if view == "others" else {"t"}
+
+
+@contextmanager
+def reading_begins_after_the_first_rows_are_staged() -> Iterator[None]:
+    """`docs/epochs.md`, R20: what is written between is in neither."""
+
+    def stage(self: LogPart, table: TableSchema, *, rows_max: int) -> bool:
+        return self._staging.stage(self._staging.parts(table, rows_max=rows_max))
+
+    with mock.patch.object(LogPart, "stage", stage):
+        yield
+
+
+@contextmanager
+def a_staging_reads_before_what_was_logged_is_visible() -> Iterator[None]:
+    """R20: it is before the beginning of the log, and not among the rows that are read."""
+    with mock.patch.object(SmallHBase, "sleep", lambda self, seconds: None):
+        yield
+
+
+DEFECTS: tuple[Callable[[], AbstractContextManager[None]], ...] = (
+    reading_begins_after_the_first_rows_are_staged,
+    a_staging_reads_before_what_was_logged_is_visible,
+)
