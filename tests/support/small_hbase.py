@@ -199,7 +199,9 @@ class SmallHBase:
             found += _cells_put(one.put, self.ms) if one.put else self._cells_deleted(table, one.deleteSingle)
         self._change(table, found)
 
-    def _checkAndMutate(self, table: bytes, row: bytes, family: bytes, name: bytes, op: int, value: bytes, new: Any) -> Any:
+    def _checkAndMutate(
+        self, table: bytes, row: bytes, family: bytes, name: bytes, op: int, value: bytes, new: Any
+    ) -> Any:
         column = [thrift().TColumn(family, name)]
         there = next((cell.value for cell in self._visible(self._known(table), row, column, None, 1)), b"")
         is_met = (there == value) == (op == thrift().TCompareOp.EQUAL)

@@ -1,6 +1,6 @@
 """Lives of mapped tables: statements, epochs, crashes, repairs and rebuilds, while other clients of HBase write at any step.
 
-In: a seed and a folder. Out: nothing, or an AssertionError. Always: over the store in HBase as it is, on a small HBase of this
+In: a seed and a folder. Out: nothing, or an AssertionError. Always: over the real store, on a small HBase of this
 process; others may act ahead of every request that the store sends, so no moment of a staging or of an epoch is left out. At
 quiet moments every view equals what DuckDB makes of the rows that HBase shows. The same seed gives the same life.
 """
@@ -19,19 +19,17 @@ from tests.support.foreign import recomputed
 from tests.support.oracle import bag_of
 from tests.support.running import HereRunner, Interrupted
 from tests.support.small_hbase import SmallHBase
+from viewkeeper.catalog.twins import with_twins
 from viewkeeper.coordinator.anew import start_views_anew
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError
-from viewkeeper.catalog.twins import with_twins
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.settings import EpochLimits
 from viewkeeper.stores.hbase import staging
 from viewkeeper.stores.hbase.logpart import LogPart
 
-TABLE = (
-    "CREATE TABLE {0} (k STRING PRIMARY KEY, g STRING, x INT) USING hbase OPTIONS (table '{0}', g.cell 'f:g', x.cell 'e:x')"
-)
+TABLE = "CREATE TABLE {0} (k STRING PRIMARY KEY, g STRING, x INT) USING hbase OPTIONS (table '{0}', x.cell 'e:x', family 'f')"
 TEXTS = {
     "everything": "SELECT k, g, x FROM t",
     "sums": "SELECT g, COUNT(*) AS n, SUM(x) AS s, MIN(x) AS lo FROM t GROUP BY g",

@@ -205,3 +205,13 @@ def test_reading_begins_at_a_log_that_has_just_been_rolled(hbase: SmallHBase, db
     with vk.connect(hbase.url) as other:
         keep_up(other)
         assert total(other) == (1, 1)
+
+
+def test_a_new_store_has_four_partitions_and_one_that_is_there_keeps_its_own(hbase: SmallHBase) -> None:
+    url = hbase.url.replace("partitions=2&", "")
+    with vk.connect(url.replace("/views", "/fresh")) as fresh:
+        assert fresh.store.partitions == 4
+    with vk.connect(f"{url}&partitions=8") as made:
+        assert made.store.partitions == 8
+    with vk.connect(url) as again:
+        assert again.store.partitions == 8
