@@ -322,6 +322,11 @@ class Catalog:
         tables = tuple(wider if other.id == table.id else other for other in self.tables)
         return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=tables)
 
+    @property
+    def foreign(self) -> frozenset[int]:
+        """The tables of the store's own users."""
+        return frozenset(table.id for table in self.tables if table.foreign is not None)
+
     def with_staged(self, table: TableId, staging: int, ends: Positions) -> Catalog:
         """The log has the rows of a foreign table's staging up to these positions; the same if it is staged anew."""
         return self._with_foreign(

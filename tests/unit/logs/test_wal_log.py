@@ -143,6 +143,28 @@ def test_reading_begins_at_the_last_entry_that_was_there(tmp_path: Path) -> None
     assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 1
 
 
+def test_a_log_without_entries_is_read_to_its_end(tmp_path: Path) -> None:
+    """Of a server that has just started; and of one that has rolled its log, and may still end the one before."""
+    one, log = server(tmp_path), log_of(tmp_path, Facts())
+    assert read(log, {}, log.last_entries()) == []
+    assert [list(log.read_log(stream, Position(0), end)) for stream, end in log.last_entries().items()] == [[]]
+    one.write(put("a", "1", sequence=1))
+    one.roll(trailer=False)
+    assert read(log, {}, log.last_entries()) == [1]
+    one.write(put("b", "1", sequence=2))
+    assert read(log, {}, log.last_entries()) == [1, 2]
+
+
+def test_reading_that_has_begun_and_was_not_gone_on_with_is_lost_when_the_log_may_be(tmp_path: Path) -> None:
+    clock = 10**18
+    facts = Facts(begun=None)
+    server(tmp_path)
+    log_of(tmp_path, facts, now=lambda: clock).begin()
+    clock += 601 * 10**9
+    with pytest.raises(PositionLost, match="601 s"):
+        log_of(tmp_path, facts, now=lambda: clock).cut({}, changes_max=ALL, bytes_max=ALL)
+
+
 def test_cells_of_every_kind_become_writes_to_mapped_columns(tmp_path: Path) -> None:
     one, log = server(tmp_path), log_of(tmp_path, Facts())
     cells = [

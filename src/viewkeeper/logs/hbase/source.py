@@ -118,10 +118,7 @@ class WalLog:
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         with self._lock:
-            self._guard()
-            began = self._facts.began()
-            if began is None:
-                began = self._facts.begin(self.last_entries())
+            began = self.begin()
             for stream, tail in self._tails.items():  # what is done with makes room for what lies ahead
                 if tail.knows(at := start.get(stream, Position(0))):
                     tail.begin_at(at)
@@ -132,6 +129,13 @@ class WalLog:
                 if cut.changes:
                     break
             return cut
+
+    def begin(self) -> Positions:
+        """Note durably where reading begins, if nobody has: at the end of what is there now; returns where it began."""
+        with self._lock:
+            self._guard()
+            began = self._facts.began()
+            return self._facts.begin(self.last_entries()) if began is None else began
 
     def _end(self, tails: Sequence[Tail], start: Positions) -> None:
         """Remember which streams have ended and are read: HBase may delete their files. Others may not be missing."""
@@ -186,7 +190,7 @@ class WalLog:
         """Look at all streams, until no region was opened between two looks, or more than so many entries are known."""
         names = self._mapped().names
         if names != self._reader.tables:
-            self._reader, self._tails = WalReader(self.folder, names), {}
+            self._reader, self._tails, self._uncovered = WalReader(self.folder, names), {}, {}
         more: set[Stream] = set()  # that have more than is looked at at once
         for _ in range(_LOOKS_MAX):
             stamp, streams = self._now(), self.folder.files()
@@ -245,6 +249,8 @@ class WalLog:
 
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
         start = self._from(stream, start)
+        if start >= stop:  # all of it lies before the beginning
+            return []
         with self._lock:
             tail = self._tails.get(stream)
             if tail is None or not (tail.knows(start) and start <= stop <= tail.end):

@@ -93,6 +93,7 @@ class LogPart(JoinedLog, MetaPart):
         return Staging(self._site.connections, self._site.rows, self._staged)
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
+        self._wals.begin()  # before the first row is read: what is written from here on is found in the logs
         parts = self._staging.parts(table, rows_max=rows_max)
         rows = sum(part.rows_max for part in parts)
         done = self._lent(_stage, parts, rows=rows) if self._lent else None

@@ -76,6 +76,7 @@ class Staging:
         name = f"borders/{table.id}/{foreign_of(table).staging}"
         found = self.rows.read(LOG, name).get(name)
         if found is None:
+            time.sleep(VISIBLE_SECONDS)  # what was logged before reading began is seen from here on
             regions = ask_user_table(self.connections, foreign_of(table).table, "getAllRegionLocations")
             starts = sorted(region.regionInfo.startKey or b"" for region in regions)
             step = -(-len(starts) // _PARTS_MAX)
