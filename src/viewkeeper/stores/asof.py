@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from viewkeeper.model.moments import Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
-from viewkeeper.stores.versions import newest_epoch, rows_at, version_at, versions_of
+from viewkeeper.stores.versions import damage_of, damaged, newest_epoch, rows_at, version_at, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from viewkeeper.ports.reads import Span
+    from viewkeeper.ports.reads import Span, Stored
 
 
 class HeldChains(Protocol):
@@ -69,6 +69,17 @@ class HeldRecords:
             rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
             there = rows.is_valid()
             yield keys.filter(there), rows.filter(there)
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        for piece in pieces(self._chains.scan([partition], table, b"", None)):
+            keys, chains = pairs_to_arrow(piece)
+            is_damaged, told = damaged(chains, last), list[tuple[bytes, str]]()
+            if is_damaged.any():
+                told = [(piece[at][0], damage_of(piece[at][1], last)) for at in is_damaged.nonzero()[0].tolist()]
+                keys, chains = (array.take((~is_damaged).nonzero()[0]) for array in (keys, chains))
+            rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
+            there = rows.is_valid()
+            yield keys.filter(there), rows.filter(there), told
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         indexed_from = self._moment.horizon.indexed_from

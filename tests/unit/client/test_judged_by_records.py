@@ -1,0 +1,149 @@
+"""`check` and `repair`, judged by a reader of the raw records that knows nothing of either: whatever it sees, `check` names,
+and after a repair that says ok it sees nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+from tests.support.damages import DAMAGES
+from tests.support.duck_judge import DuckRecompute
+from tests.support.record_reader import problems
+from tests.support.running import keep_up
+from viewkeeper.check.report import CheckReport, RepairReport
+from viewkeeper.client import checking, repairing
+
+VIEWS = {
+    "plain": "SELECT k, x, d FROM t WHERE x > 1",
+    "no_key": "SELECT g, x > 5 AS much FROM t",
+    "sums": "SELECT g, SUM(x) AS s, COUNT(*) AS n, AVG(f) AS a FROM t GROUP BY g",
+    "ends": "SELECT g, MIN(x) AS lo, MAX(k) AS hi, COUNT(DISTINCT x) AS n FROM t GROUP BY g",
+    "total": "SELECT COUNT(*) AS n, SUM(x) AS s FROM t",
+    "many": "SELECT g, SUM(d) AS s FROM t GROUP BY g HAVING COUNT(*) > 1",
+    "distinct_rows": "SELECT DISTINCT g, x FROM t",
+    "pairs": "SELECT t.k, u.k AS o, u.x FROM t LEFT JOIN u ON t.g = u.g",
+    "met": "SELECT u.x, COUNT(*) AS n FROM t JOIN u ON t.x = u.x GROUP BY u.x",
+    "lone": "SELECT k FROM t WHERE x NOT IN (SELECT x FROM u WHERE x > 3)",
+    "all_of": "SELECT k, x FROM t UNION ALL SELECT k, x FROM u",
+    "top": "SELECT k, x FROM t ORDER BY x DESC, k LIMIT 3",
+}
+STORES = {
+    "memory": "memory:?before_images=on",
+    "embedded": "embedded:{}?sync=off",
+    "embedded, plain log": "embedded:{}?sync=off&before_images=off",
+}
+ROUNDS = 3
+KINDS = tuple(DAMAGES)
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]:
+    with vk.connect(STORES[request.param].format(tmp_path / "s")) as db:
+        for name in "tu":
+            db.execute(f"CREATE TABLE {name} (k STRING PRIMARY KEY, g STRING, x INT, f DOUBLE, d DECIMAL(12,2))")
+        monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
+        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        for name, text in VIEWS.items():
+            db.execute(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+        db.execute("CREATE INDEX by_g ON t (g) INCLUDE (x)")
+        write(db, random.Random(1), 40)
+        write(db, random.Random(2), 20)
+        yield db
+
+
+def write(db: vk.Database, source: random.Random, rows: int) -> None:
+    """Rows that come, change and go, in one epoch."""
+    for name in "tu":
+        table = db.table(name)
+        for number in range(rows if name == "t" else rows // 3):
+            key = f"k{source.randrange(30)}"
+            if number % 5 == 4:
+                table.delete(key)
+            else:
+                row = {"g": source.choice([None, "a", "b", "c"]), "x": source.choice([None, *range(9)])}
+                table.put(key, row | {"f": source.choice([None, 0.25, -2.0]), "d": source.randrange(99)})
+    keep_up(db)
+
+
+def check(db: vk.Database) -> CheckReport:
+    return checking.check_views(db, None, "no Spark at all")
+
+
+def repair(db: vk.Database) -> RepairReport:
+    return repairing.repair_views(db, None, "no Spark at all")
+
+
+def named(report: CheckReport) -> set[str]:
+    return {found.view for found in report.findings} | {one.view for one in report.outcomes if one.state != "ok"}
+
+
+def judge(db: vk.Database, planted: dict[str, str], source: random.Random) -> None:
+    """What the reader sees, `check` names; after the repair, and after more changes, the reader sees nothing."""
+    everyone = {view.name for view in db.catalog().views}
+    seen = problems(db)
+    report = check(db)
+    told = f"{planted}: the reader sees {seen}"
+    assert named(report) >= seen.keys(), told
+    assert {one.view for one in report.outcomes} == everyone
+    assert report.ok == (not report.findings), told
+    done = repair(db)
+    assert {one.view for one in done.outcomes} == everyone
+    assert problems(db) == {}, f"{told}, and still after {done.outcomes}"
+    assert done.ok, f"{told}: {done.outcomes}"
+    write(db, source, 15)
+    assert problems(db) == {}, f"{told}, and again after changes"
+    assert {view.state for view in db.status().views} == {"fresh"}, told
+
+
+def rounds(count: int, *, first: int = 0) -> list:
+    """Each round has every view damaged in another way; after as many rounds as there are kinds, in every way."""
+    return [pytest.param(number, id=f"round {number}") for number in range(first, first + count)]
+
+
+def plant_in_views(db: vk.Database, number: int, source: random.Random) -> dict[str, str]:
+    planted = {}
+    for place, view in enumerate(db.catalog().views):
+        kind = KINDS[(number * 5 + place) % len(KINDS)]
+        if DAMAGES[kind](db, view.node.table, source):
+            planted[view.name] = kind
+    return planted
+
+
+def plant_beside(db: vk.Database, number: int, source: random.Random) -> dict[str, str]:
+    """In the auxiliary tables: PRE-AGGREGATION, groups, REVERSE-JOIN, counts, rows in order, and DELTA."""
+    catalog, planted = db.catalog(), {}
+    own = {view.node.table for view in catalog.views}
+    tables = sorted({table for node in catalog.nodes for table in node.tables} - own)
+    tables += [table.delta for table in catalog.tables if table.delta is not None]
+    for place, table in enumerate(tables):
+        kind = KINDS[(number * 5 + place) % len(KINDS)]
+        if DAMAGES[kind](db, table, source):
+            planted[f"table {table}"] = kind
+    return planted
+
+
+@pytest.mark.parametrize("db", ["memory"], indirect=True)
+def test_what_an_independent_reader_sees_is_named_by_check_and_put_right_by_repair(db: vk.Database) -> None:
+    assert problems(db) == {} and check(db).ok
+    for number in range(ROUNDS):
+        source = random.Random(number)
+        judge(db, plant_in_views(db, number, source), source)
+
+
+@pytest.mark.parametrize("db", ["embedded, plain log"], indirect=True)
+def test_damaged_auxiliary_tables_are_put_right_by_repair(db: vk.Database) -> None:
+    source = random.Random(7)
+    judge(db, plant_beside(db, 0, source), source)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("db", STORES, indirect=True)
+@pytest.mark.parametrize("number", range(len(KINDS)))
+def test_damage_of_every_kind_in_views_and_auxiliary_tables_of_every_shape(db: vk.Database, number: int) -> None:
+    source = random.Random(f"{number}")
+    judge(db, plant_in_views(db, number, source), source)
+    judge(db, plant_beside(db, number, source), source)
