@@ -7,6 +7,7 @@ written for readers is one epoch (repair), or one change of the catalog (rebuild
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -97,8 +98,12 @@ def _rebuilt(
         return tuple(sorted(view.name for view in database.catalog().views)), {}
     damaged = {finding.view for finding in unreadable if finding.kind == UNREADABLE}
     names = [*_log_wrong_rows_again(database, before), *(name for name in chosen if name in damaged)]
+    groups = _sharing(catalog, names)
+    if len(groups) > 1:
+        with contextlib.suppress(EpochFailed):  # of one of them: then each by itself
+            return rebuild_views(database, names, spark), {}
     rebuilt, failed = tuple[str, ...](), dict[str, LeftOut]()
-    for some in _sharing(catalog, names):
+    for some in groups:
         try:
             rebuilt += rebuild_views(database, some, spark)
         except EpochFailed as error:
