@@ -1,7 +1,7 @@
 """Damages: what can have happened to the stored records of a table, one function for each kind.
 
-In: an open database, a table, and a source of chance. Out: whether there was a record to damage so. Always: written behind the
-system's back, as bytes; no epoch and no count learns of it.
+In: an open database, a table, and a source of chance. Out: whether there was a record to damage so. Always: written behind
+the system's back, as bytes; no epoch and no count learns of it.
 """
 
 from __future__ import annotations

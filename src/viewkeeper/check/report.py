@@ -29,7 +29,7 @@ class Finding:
 class ViewOutcome:
     """What a check or a repair did with one view.
 
-    `state`: "ok" (`records` were compared), "wrong" (`records` are), "repaired" (`records` and `auxiliary` ones were written),
+    `state`: "ok" (so many `records`), "wrong" (`records` are), "repaired" (`records` and `auxiliary` ones were written),
     "rebuilt", or "not done", because of `why`; `way_out` is what helps.
     """
 

@@ -31,6 +31,7 @@ from viewkeeper.client.views import why_stopped
 from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
 from viewkeeper.errors import InputError, PositionLost, StaleRead
+from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.soundness import DAMAGE
@@ -97,6 +98,7 @@ def _check_once(
             stack.enter_context(_pinned(database.store, snapshot.epoch))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
         files = CheckFiles(Path(folder), database.store, snapshot)
+        failpoint("check.started")
         chosen = snapshot.catalog.views if names is None else list(map(snapshot.catalog.view, dict.fromkeys(names)))
         left_out = why_not(chosen, snapshot.horizon.filled, database.store.read_epoch_record())
         cases = _cases(snapshot, [view for view in chosen if view.name not in left_out])
@@ -119,8 +121,10 @@ def _check_once(
             tables = {name: tables[name] for case in read for name in case.question.tables}
             verdicts |= judge(read, tables, snapshot.catalog, recompute, files, progress)
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
+    failpoint("check.judged")
     judged = [(case, verdicts[case.view.id]) for case in cases]
     _remember(database.store, snapshot, judged, faults)
+    failpoint("check.remembered")
     return _report(snapshot.epoch, judged, faults, left_out, is_named=names is not None)
 
 

@@ -26,6 +26,7 @@ from viewkeeper.client.standby import own_now
 from viewkeeper.client.views import why_stopped
 from viewkeeper.coordinator.anew import start_views_anew
 from viewkeeper.errors import EpochFailed, InputError, PositionLost
+from viewkeeper.failpoints import failpoint
 from viewkeeper.model.writes import RowWrites
 from viewkeeper.plan.planner import unfilled
 
@@ -48,11 +49,14 @@ def repair_views(
     over its table are rebuilt: what they were computed from is not known. Where no epoch can read it, all start anew.
     """
     before = check_views(database, names, spark, progress)
+    failpoint("repair.checked")
     left_out = _left_out(database, names, before)
     chosen = [one.view for one in before.outcomes if one.view not in left_out]
     rebuilt, failed = _rebuilt(database, before, chosen, spark)
+    failpoint("repair.rebuilt")
     left_out |= failed
     mine, failed = _repaired(database, [name for name in chosen if name not in {*rebuilt, *left_out}], spark)
+    failpoint("repair.repaired")
     left_out |= failed
     asked = None if names is None else list(dict.fromkeys([*names, *mine, *rebuilt]))
     after = check_views(database, asked, spark, progress)
@@ -97,7 +101,9 @@ def _rebuilt(
         finish(database, lambda: _is_filling(database), spark)
         return tuple(sorted(view.name for view in database.catalog().views)), {}
     damaged = {finding.view for finding in unreadable if finding.kind == UNREADABLE}
-    names = [*_log_wrong_rows_again(database, before), *(name for name in chosen if name in damaged)]
+    logged = _log_wrong_rows_again(database, before)
+    failpoint("repair.logged")
+    names = [*logged, *(name for name in chosen if name in damaged)]
     groups = _sharing(catalog, names)
     if len(groups) > 1:
         with contextlib.suppress(EpochFailed):  # of one of them: then each by itself
@@ -194,18 +200,19 @@ def _left_out(database: Connection, names: Sequence[str] | None, before: CheckRe
     catalog, record = database.catalog(), database.store.read_epoch_record()
     troubled = why_not(catalog.views, record.filled, record)
     by_id = {view.id: view.name for view in catalog.views}
-    for other in catalog.replacements:
-        if not other.twin and (name := by_id.get(other.replaces[-1])) is not None:
+    for new in catalog.replacements:
+        if not new.twin and (name := by_id.get(new.replaces[-1])) is not None:
             troubled[name] = LeftOut(
                 "it is being replaced", "wait until the new one is filled", is_wrong=names is not None
             )
     unread = [one for one in before.outcomes if one.state == "not done" and one.way_out]
     found = {one.view: LeftOut(one.why or "", one.way_out, is_wrong=True) for one in unread}
     for name in [one.view for one in before.outcomes]:
-        for view in sharing_records(catalog, [name]):
-            if (trouble := troubled.get(view.name)) is not None:
-                why = trouble.why if view.name == name else f"it shares records with {view.name}: {trouble.why}"
+        for other in [name, *(view.name for view in sharing_records(catalog, [name]))]:
+            if (trouble := troubled.get(other)) is not None:
+                why = trouble.why if other == name else f"it shares records with {other}: {trouble.why}"
                 found[name] = LeftOut(why, trouble.way_out, is_wrong=trouble.is_wrong)
+                break
     return found
 
 
@@ -218,6 +225,7 @@ def _request(database: Connection, names: Sequence[str], ending: Ending) -> int:
         return changed
 
     database.change_catalog(change)
+    failpoint("twins.requested")
     return backfill
 
 

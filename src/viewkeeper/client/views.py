@@ -172,12 +172,6 @@ class View:
             self._release(held)
         return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
 
-    def keys_and_values(self) -> Iterator[pa.Table]:
-        """All records, some thousand at a time: the values shown (`c0`, …), then the whole key, shown or not."""
-        from viewkeeper.client.arrow import keys_and_values
-
-        return itertools.starmap(keys_and_values, self._records())
-
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of the records in some ranges of keys, some thousand at a time; only for a snapshot's view."""
         if self._held is None:
