@@ -247,7 +247,7 @@ def delta_label(table: TableSchema) -> str:
 
 def require_whole(table: TableSchema, keys: pa.Array, rows: pa.Array) -> None:
     """Raises where a row of a table is damaged, and names it."""
-    is_sound = sound_keys(table.key_columns, keys) & whole_rows(table.value_columns, rows)
+    is_sound = sound_keys(table.key_columns, keys) & whole_rows(table.value_columns, rows, tails=True)
     if not is_sound.all():
         key = keys.take(pa.array((~is_sound).nonzero()[0][:1]))[0].as_py()
         fact = f"a row of table {table.name} is damaged, that with the key {shown_key(table.key_columns, key)}"

@@ -33,14 +33,14 @@ def sound_keys(columns: Columns, keys: pa.Array) -> np.ndarray:
 
 def sound_rows(columns: Columns, rows: pa.Array) -> np.ndarray:
     """Which rows are those of some values of their columns; none is NULL."""
-    is_sound = whole_rows(columns, rows)
+    is_sound = whole_rows(columns, rows, tails=False)
     chosen = np.flatnonzero(is_sound)
     is_sound[chosen] = _where(lambda some: _rows_again(columns, some), rows.take(pa.array(chosen)))
     return is_sound
 
 
-def whole_rows(columns: Columns, rows: pa.Array) -> np.ndarray:
-    """Which rows have all bytes that their heads promise."""
+def whole_rows(columns: Columns, rows: pa.Array, *, tails: bool) -> np.ndarray:
+    """Which rows have all bytes that their heads promise; `tails`: segments of a newer schema may follow."""
     whole = Ragged.from_arrow(rows)
     is_whole, at, stops = whole.lengths > 0, whole.offsets[:-1].copy(), whole.offsets[1:]
     is_compact = np.zeros(len(whole), bool)
@@ -52,7 +52,7 @@ def whole_rows(columns: Columns, rows: pa.Array) -> np.ndarray:
         sizes = _sizes(part, whole.data, at[here], stops[here])
         at[here] += sizes
         is_whole[here] &= (sizes > 0) & (at[here] <= stops[here])
-    return is_whole
+    return is_whole & (tails | is_compact | (at == stops))
 
 
 def _are_compact(whole: Ragged) -> np.ndarray:
