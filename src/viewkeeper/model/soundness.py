@@ -7,7 +7,6 @@ was written by nobody.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.errors import ViewKeeperError
+from viewkeeper.model import texts
 from viewkeeper.model.compactrows import MARK, expand_rows
 from viewkeeper.model.keybatches import decode_keys, encode_keys
 from viewkeeper.model.ragged import Ragged, gather_fixed
@@ -22,7 +22,7 @@ from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.rowcodec import layout_of, segments_of
 from viewkeeper.model.schema import Column
 
-DAMAGE = (ArithmeticError, LookupError, ValueError, MemoryError, struct.error, ViewKeeperError)  # of decoding it
+DAMAGE = (*texts.DAMAGE, ArithmeticError, MemoryError, ViewKeeperError)
 Columns = tuple[Column, ...]
 
 

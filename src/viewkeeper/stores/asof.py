@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from viewkeeper.model.moments import Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
+from viewkeeper.model.texts import DAMAGE, record_damaged
 from viewkeeper.stores.versions import damage_of, damaged, newest_epoch, rows_at, version_at, versions_of
 
 if TYPE_CHECKING:
@@ -45,14 +46,13 @@ class HeldRecords:
 
     def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         chain = self._chains.get(partition, table, key)
-        return None if chain is None else version_at(chain, self._moment.epoch, self._moment.aborted)
+        return None if chain is None else row_at(chain, self._moment)
 
     def scan(
         self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        epoch, aborted = self._moment.epoch, self._moment.aborted
         for key, chain in self._chains.scan(partitions, table, start, stop, reverse=reverse):
-            row = version_at(chain, epoch, aborted)
+            row = row_at(chain, self._moment)
             if row is not None:
                 yield key, row
 
@@ -66,7 +66,10 @@ class HeldRecords:
         )
         for piece in pieces(found):
             keys, chains = pairs_to_arrow(piece)
-            rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
+            try:
+                rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
+            except DAMAGE as error:
+                raise record_damaged() from error
             there = rows.is_valid()
             yield keys.filter(there), rows.filter(there)
 
@@ -93,13 +96,24 @@ class HeldRecords:
         self._chains.close()
 
 
+def row_at(chain: bytes, moment: Moment) -> bytes | None:
+    """The row that a reader of a moment sees; raises CorruptStore where the chain is none."""
+    try:
+        return version_at(chain, moment.epoch, moment.aborted)
+    except DAMAGE as error:
+        raise record_damaged() from error
+
+
 def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Moment) -> list[Step]:
     """The steps of all chains after `since`, ordered by epoch and key."""
     steps: list[Step] = []
     for key, chain in pairs:
-        if newest_epoch(chain) <= since:
-            continue
-        seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.aborted]
+        try:
+            if newest_epoch(chain) <= since:
+                continue
+            seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.aborted]
+        except DAMAGE as error:
+            raise record_damaged() from error
         olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
         pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty for a record of an epoch in flight
         steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]

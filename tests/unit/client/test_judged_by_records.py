@@ -4,7 +4,7 @@ and after a repair that says ok it sees nothing."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,11 @@ import pytest
 import viewkeeper as vk
 from tests.support.damages import DAMAGES
 from tests.support.duck_judge import DuckRecompute
-from tests.support.record_reader import problems
+from tests.support.record_reader import problems, put_raw, raw_records
 from tests.support.running import keep_up
 from viewkeeper.check.report import CheckReport, RepairReport
 from viewkeeper.client import checking, repairing
+from viewkeeper.client.views import View
 
 VIEWS = {
     "plain": "SELECT k, x, d FROM t WHERE x > 1",
@@ -126,6 +127,32 @@ def test_what_an_independent_reader_sees_is_named_by_check_and_put_right_by_repa
     for first in range(0, len(KINDS), views):
         source = random.Random(first)
         judge(db, plant_in_views(db, first, source), source)
+
+
+@pytest.mark.parametrize("db", ["memory"], indirect=True)
+def test_who_reads_a_damaged_record_is_told_so_and_the_view_is_named(db: vk.Database) -> None:
+    """Or sees it as if nothing were: a read does not look for damage. No other error comes."""
+    seen, source = set[str](), random.Random(4)
+    for kind in KINDS:
+        for name in ("no_key", "sums", "ends"):
+            table = db.catalog().view(name).node.table
+            before = {(place, key): chain for place, key, chain in raw_records(db, table)}
+            DAMAGES[kind](db, table, source)
+            for read in (lambda v: list(v.scan()), lambda v: v.to_arrow(), lambda v: list(v.changes(db.epoch - 1))):
+                seen |= told_of(db, name, read)
+            for place, key in {*before, *((place, key) for place, key, _ in raw_records(db, table))}:
+                put_raw(db, table, place, key, before.get((place, key)))
+    assert {f"a record of view {name} is damaged" for name in ("no_key", "sums", "ends")} < seen
+    assert {told for told in seen if "is damaged" not in told} <= {"a text in the store is no UTF-8"}
+
+
+def told_of(db: vk.Database, name: str, read: Callable[[View], object]) -> set[str]:
+    try:
+        read(db.view(name))
+    except vk.CorruptStore as error:
+        assert error.hint
+        return {error.fact}
+    return set()
 
 
 @pytest.mark.parametrize("db", ["embedded, plain log"], indirect=True)
