@@ -16,6 +16,7 @@ from viewkeeper.model.writes import Image
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Stored = tuple["pa.Array", "pa.Array", list[tuple[bytes, str]]]
 Span = tuple[Sequence[int], bytes, bytes | None]  # partitions, and start <= key < stop
 
 
@@ -36,6 +37,14 @@ class Held(Protocol):
         self, table: int, spans: Iterable[Span], *, reverse: bool = False
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of one span after the other, each like `scan`, some thousand at a time."""
+        ...
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        """Keys and rows of all records of one partition, some thousand at a time, whatever their partition should be.
+
+        Apart from them (key, why) of records whose versions no epoch up to `last` can have written, where the store could
+        hold such.
+        """
         ...
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:

@@ -122,6 +122,7 @@ def test_a_bad_check_names_the_records_and_has_its_own_exit_code(
         "kind": "wrong",
         "expected": {"n": 1},
         "found": {"n": 2},
+        "why": None,
     }
 
 

@@ -15,7 +15,7 @@ from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.writes import Image
-from viewkeeper.ports.reads import Span
+from viewkeeper.ports.reads import Span, Stored
 from viewkeeper.stores.asof import collect_steps
 from viewkeeper.stores.hbase.cells import (
     KEY_BYTES_MAX,
@@ -96,6 +96,11 @@ class HeldCells:
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         found = (pair for span in spans for pair in self.scan(span[0], table, *span[1:], reverse=reverse))
         return (pairs_to_arrow(piece) for piece in pieces(found))
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        """A version is a cell of its own here, so none can be unreadable, and cells of later epochs are not looked at."""
+        for piece in pieces(self._walk(partition, table, b"", None, False)):
+            yield *pairs_to_arrow(piece), []
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         indexed_from = self._moment.horizon.indexed_from
