@@ -32,7 +32,7 @@ from viewkeeper.client.database import Database
 
 BIG_ROWS = 125_000
 _LOADED = 1_000  # rows at once
-_CHANGES_PER_EPOCH = (300, 3_000, 1_000_000)
+_CHANGES_PER_EPOCH = (2_000, 20_000, 1_000_000)
 _SKIPPED = (0, 0, 1, 4)  # hits of a failpoint that pass
 _EPOCHS = (1, 1, 2, 4)  # that are committed while a pipeline is stopped
 

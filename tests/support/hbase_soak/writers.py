@@ -21,7 +21,7 @@ from tests.support.hbase_soak.mutations import Mutations
 from tests.support.hbase_soak.processes import Forked
 from tests.support.services.hbase import Cluster
 
-_PAUSE_SECONDS = 0.01  # between two mutations: some hundred a second and writer are plenty for small tables
+_PAUSE_SECONDS = 0.03  # between two mutations: more would only keep the pipeline from catching up
 _BREAK_SECONDS = 0.3  # after a lost reply
 _LOST = (TException, OSError, EOFError)
 
