@@ -34,6 +34,7 @@ BIG_ROWS = 125_000
 _LOADED = 1_000  # rows at once
 _CHANGES_PER_EPOCH = (2_000, 20_000, 1_000_000)
 _SKIPPED = (0, 0, 1, 4)  # hits of a failpoint that pass
+_IN_A_ROW = (1, 2, 3)  # kills
 _EPOCHS = (1, 1, 2, 4)  # that are committed while a pipeline is stopped
 
 
@@ -141,13 +142,19 @@ class _Soak:
         self._say(f"round {one.number}, {action.kind}: {told} ({time.monotonic() - began:.1f} s)")
 
     def _kill(self, action: Action) -> str:
-        point, skipped = action.pick(0, IN_FLIGHT), action.pick(1, _SKIPPED)
-        epoch = self._pipelines.kill(point, skipped)
-        if epoch is None:
-            self._counts["kills whose place no pipeline came to"] += 1
-            return f"no pipeline came to {point}"
-        self._counts[KILLS if epoch else "kills of a pipeline whose epoch was over when it was looked at"] += 1
-        return f"killed at {point}, epoch {epoch} in flight"
+        """Kill whoever runs an epoch, and perhaps its successors as they run it again."""
+        told = []
+        for turn in range(action.pick(2, _IN_A_ROW)):
+            again = action.turned(turn)
+            point, skipped = again.pick(0, IN_FLIGHT), again.pick(1, _SKIPPED)
+            epoch = self._pipelines.kill(point, skipped)
+            if epoch is None:
+                self._counts["kills whose place no pipeline came to"] += 1
+                told.append(f"no pipeline came to {point}")
+            else:
+                self._counts[KILLS if epoch else "kills of a pipeline whose epoch was over when it was looked at"] += 1
+                told.append(f"killed at {point}, epoch {epoch} in flight")
+        return "; ".join(told)
 
     def _kill_anywhere(self, action: Action) -> str:
         if action.draws[0] < 0.5:

@@ -16,10 +16,10 @@ Choice = TypeVar("Choice")
 
 # Every kind of action, and how often it comes while the whole deck is dealt: six to eight minutes on two cores.
 FULL = {
-    "kill": 12,  # of the pipeline, with an epoch in flight
+    "kill": 8,  # of the pipeline, with an epoch in flight, up to three times in a row
     "kill anywhere": 2,  # of the pipeline, at any moment or between two epochs
-    "stop": 3,  # SIGSTOP of the pipeline, until a standby has gone on
-    "kill region server": 3,
+    "stop": 4,  # SIGSTOP of the pipeline, until a standby has gone on
+    "kill region server": 4,
     "kill thrift": 2,
     "stage": 1,  # map a large table while clients write to it
     "move": 3,
@@ -54,6 +54,7 @@ QUIET = frozenset({"plant"})  # done when clients pause
 _FIRST = frozenset({"stage"})  # what takes longest comes first, so that the others fall into it
 _SIZES = (3, 4, 5)
 _DRAWS = 4
+_TURN = 0.381966  # the golden section: turns are spread evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,10 @@ class Action:
     def pick(self, place: int, choices: Sequence[Choice]) -> Choice:
         """The choice of one of the draws."""
         return choices[int(self.draws[place] * len(choices))]
+
+    def turned(self, turn: int) -> Action:
+        """Other draws for the same again; those of turn 0 are its own."""
+        return Action(self.kind, tuple((draw + turn * _TURN) % 1 for draw in self.draws))
 
 
 @dataclass(frozen=True, slots=True)
