@@ -20,7 +20,7 @@ from tests.support.oracle import Row, bag_of
 from viewkeeper.client.database import Database
 from viewkeeper.client.status import read_lag
 
-SETTLE_SECONDS = 600.0  # a bound for a broken run, not a measure
+STUCK_SECONDS = 300.0  # without a step of the pipeline: a bound for a broken run, not a measure
 _LATER_SECONDS = 20.0
 _SHOWN_MAX = 10
 _TURNS = 5
@@ -37,11 +37,11 @@ class Judge:
 
     def settle(self) -> None:
         """Return when the pipeline has caught up, and all views are filled."""
-        self._wait(self.has_caught_up)
+        self.wait(self.has_caught_up)
 
-    def settle_views(self) -> None:
-        """Return when all views are filled, while clients write."""
-        self._wait(lambda: not read_lag(self._db).views)
+    def are_filled(self) -> bool:
+        """Whether all views are, also while clients write."""
+        return not read_lag(self._db).views
 
     def has_caught_up(self) -> bool:
         lag, record = read_lag(self._db), self._pipelines.record()
@@ -49,13 +49,17 @@ class Judge:
             raise Wrong(f"views are stopped: {record.stopped}")
         return not lag.changes and not lag.views and record.inflight is None and not self._db.catalog().replacements
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        until = time.monotonic() + SETTLE_SECONDS
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Return when that is so; Wrong if it takes too long, or a pipeline ends by itself meanwhile."""
+        seen, since = None, time.monotonic()
         while not condition():
             self._pipelines.hear()
-            if time.monotonic() > until:
-                told = f"{read_lag(self._db)}, {self._pipelines.record()}"
-                raise Wrong(f"not caught up after {SETTLE_SECONDS:.0f} s: {told}")
+            record = self._pipelines.record()
+            if (progress := (record.generation, record.last, record.committed)) != seen:
+                seen, since = progress, time.monotonic()
+            if time.monotonic() > since + STUCK_SECONDS:
+                told = f"{read_lag(self._db)}, {record}"
+                raise Wrong(f"no epoch in {STUCK_SECONDS:.0f} s, and not caught up: {told}")
             threading.Event().wait(0.2)
 
     def compare(self) -> None:

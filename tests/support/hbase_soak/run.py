@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import viewkeeper as vk
 from tests.support.hbase_soak.faults import Faults
@@ -35,6 +35,7 @@ _LOADED = 1_000  # rows at once
 _CHANGES_PER_EPOCH = (2_000, 20_000, 1_000_000)
 _SKIPPED = (0, 0, 1, 4)  # hits of a failpoint that pass
 _IN_A_ROW = (1, 2, 3)  # kills
+_KILLS_OF_A_STAGING, _EPOCHS_APART = 3, 2
 _EPOCHS = (1, 1, 2, 4)  # that are committed while a pipeline is stopped
 
 
@@ -89,7 +90,8 @@ class _Soak:
         stack: ExitStack,
     ) -> None:
         self._asked, self._tables, self._db, self._summary, self._tell = asked, tables, db, summary, tell
-        self._counts, self._began, self._is_big = summary.counts, time.monotonic(), False
+        self._counts, self._began = summary.counts, time.monotonic()
+        self._staging: Action | None = None  # whose large table is mapped now
         namespace, draw = f"soak_{tables.mark}", random.Random(f"{asked.seed} pipelines")
         self._writers = Writers(tables.cluster, tables.names, asked.seed)
         stack.callback(self._writers.end)
@@ -121,8 +123,8 @@ class _Soak:
     def _round(self, one: Round) -> None:
         for action in one.busy:
             self._do(one, action)
-        if self._is_big:
-            self._judge.settle_views()
+        if self._staging is not None:
+            self._fill_big(one, self._staging)
         self._writers.pause()
         self._summary.written = self._writers.counts
         self._judge.compare()
@@ -130,9 +132,21 @@ class _Soak:
         for action in one.quiet:
             self._do(one, action)
             self._judge.compare()
-        if self._is_big:
+        if self._staging is not None:
             self._unstage()
         self._writers.go()
+
+    def _fill_big(self, one: Round, staging: Action) -> None:
+        """Return when the views of the large table are filled, under writers; kills come meanwhile, some epochs apart."""
+        for turn in range(_KILLS_OF_A_STAGING):
+            epoch = self._pipelines.record().committed + _EPOCHS_APART
+            self._judge.wait(
+                lambda epoch=epoch: self._judge.are_filled() or self._pipelines.record().committed >= epoch
+            )
+            if self._judge.are_filled():
+                break
+            self._do(one, replace(staging.turned(turn), kind="kill"))
+        self._judge.wait(self._judge.are_filled)
 
     def _do(self, one: Round, action: Action) -> None:
         self._pipelines.hear()
@@ -176,20 +190,20 @@ class _Soak:
 
     def _stage(self, action: Action) -> str:
         """Map the large table while clients write to it; its rows count as staged when its views are filled."""
-        if self._is_big:
+        if self._staging is not None:
             return "the large table is mapped already"
         if not self._counts["rows of the large table loaded"]:
             self._load()
         self._writers.write_big(self._asked.big_rows)
         self._views.map_big()
-        self._is_big = True
+        self._staging = action
         return f"mapped a table of {self._asked.big_rows:,} rows while clients write to it"
 
     def _unstage(self) -> None:
         self._counts[STAGED] += self._asked.big_rows
         self._writers.write_big(0)
         self._views.unmap_big()
-        self._is_big = False
+        self._staging = None
 
     def _load(self) -> None:
         cluster, draw = self._tables.cluster, random.Random(f"{self._asked.seed} big")
