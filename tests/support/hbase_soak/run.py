@@ -129,11 +129,11 @@ class _Soak:
         self._summary.written = self._writers.counts
         self._judge.compare()
         self._say(f"round {one.number}: {len(self._views.live)} views are right")
+        if self._staging is not None:
+            self._unstage()
         for action in one.quiet:
             self._do(one, action)
             self._judge.compare()
-        if self._staging is not None:
-            self._unstage()
         self._writers.go()
 
     def _fill_big(self, one: Round, staging: Action) -> None:
