@@ -14,7 +14,7 @@ from tests.support.hbase_soak.mutations import PLAIN, ROWS, key_of
 from tests.support.hbase_soak.schedule import Action
 from tests.support.hbase_soak.summary import Wrong
 from tests.support.hbase_soak.tables import UserTables
-from tests.support.hbase_soak.views import PLANTED
+from tests.support.hbase_soak.views import PLANTED, Views
 from viewkeeper.check.report import CheckReport
 from viewkeeper.client import checking, repairing
 from viewkeeper.client.database import Database
@@ -25,8 +25,8 @@ _NO_SPARK: Any = "DuckDB judges"
 class Planting:
     """Plants errors, and has them mended."""
 
-    def __init__(self, db: Database, tables: UserTables, namespace: str) -> None:
-        self._db, self._tables, self._namespace = db, tables, namespace
+    def __init__(self, db: Database, tables: UserTables, views: Views, namespace: str) -> None:
+        self._db, self._tables, self._views, self._namespace = db, tables, views, namespace
         checking.SparkRecompute = DuckRecomputeOfFiles  # type: ignore[misc, assignment]
 
     def plant(self, action: Action, meanwhile: Callable[[], object]) -> str:
@@ -36,13 +36,17 @@ class Planting:
         if not any(finding.view == name for finding in report.findings):
             raise Wrong(f"{told}: check does not name it: {report}")
         meanwhile()
-        repaired = repairing.repair_views(self._db, None, spark=_NO_SPARK)
+        repaired = repairing.repair_views(self._db, self._names(), spark=_NO_SPARK)
         if not repaired.ok:
             raise Wrong(f"{told}: repair does not mend it: {repaired}")
         return f"{told}; mended"
 
     def check(self) -> CheckReport:
-        return checking.check_views(self._db, None, _NO_SPARK)
+        return checking.check_views(self._db, self._names(), _NO_SPARK)
+
+    def _names(self) -> list[str]:
+        """The views by whose text DuckDB means what Spark means."""
+        return [name for name, kind in self._views.live.items() if not kind.asked]
 
     def _unlogged(self, action: Action) -> tuple[str, str]:
         """A put that no log tells of: a new value of a column, or a new row."""

@@ -100,7 +100,7 @@ class _Soak:
         stack.callback(self._pipelines.end)
         self._faults = Faults(tables.cluster, admin, tables, namespace, self._counts)
         self._judge = Judge(db, tables, self._views, self._pipelines, self._counts)
-        self._planting = Planting(db, tables, namespace)
+        self._planting = Planting(db, tables, self._views, namespace)
         self._statements: dict[str, Callable[[Action], str]] = {
             **{"kill": self._kill, "kill anywhere": self._kill_anywhere, "stop": self._stop, "stage": self._stage},
             **{"kill region server": self._faults.kill_region_server, "kill thrift": self._faults.kill_thrift},
