@@ -75,6 +75,7 @@ def _check_once(
     *,
     is_whole: bool,
 ) -> CheckReport:
+    began = database.store.now()
     with contextlib.ExitStack() as stack:
         snapshot = stack.enter_context(Snapshot(database))
         # the base as of an epoch is read from the log, or from the versions of a DELTA
@@ -100,6 +101,8 @@ def _check_once(
         judged = {case.view.name for case in cases}
         unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
     _remember(database.store, snapshot, [(case, verdicts[case.view.id]) for case in cases], faults)
+    wrong = {fault.view for fault in faults}
+    database.store.note_as_logged([table.id for table in deltas if delta_label(table) not in wrong], began)
     return _report(snapshot.epoch, [(case, verdicts[case.view.id]) for case in cases], faults, unfilled)
 
 

@@ -273,5 +273,11 @@ class EmbeddedStore(AlterableStore):
         lost = "sync=off: base writes survive a crash of the process, not a power loss"
         return () if self.layout.synced else (lost,)
 
+    def changed_outside_log(self) -> dict[int, tuple[int, str]]:
+        return {}
+
+    def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
+        pass
+
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

@@ -177,6 +177,12 @@ class MemoryStore(AlterableStore, Store):
     def warnings(self) -> tuple[str, ...]:
         return ()
 
+    def changed_outside_log(self) -> dict[int, tuple[int, str]]:
+        return {}
+
+    def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
+        pass
+
     def bytes_used(self) -> int:
         """The bytes of keys, rows, versions and log entries; Python needs some more for each."""
         contents = self._contents
