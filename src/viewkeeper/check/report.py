@@ -43,7 +43,8 @@ class CheckReport:
 class RepairReport:
     """Views put right by one epoch: how many of the records of each it wrote, and how many of their auxiliary tables.
 
-    `rebuilt` are views over a table whose DELTA was wrong: they were filled anew. `before` and `after` are checks: what was
+    `rebuilt` are views over a table whose DELTA was wrong, and those that the epoch could not put right: they were filled
+    anew. `before` and `after` are checks: what was
     found, and what is left. `ok` is that of `after`.
     """
 

@@ -8,6 +8,7 @@ judge then reads, DELTA is compared with the base.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import tempfile
 import uuid
@@ -18,7 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.check.compare import Shape, compare
+import pyarrow as pa
+
+from viewkeeper.check.compare import FINDINGS_MAX, Shape, compare
 from viewkeeper.check.questions import question_for
 from viewkeeper.check.report import CheckReport, Finding
 from viewkeeper.client.checkfiles import CheckFiles
@@ -31,6 +34,7 @@ from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
 from viewkeeper.errors import InputError, PositionLost, StaleRead
 from viewkeeper.model import epochs
+from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.verdicts import Checked
 
@@ -97,6 +101,7 @@ def _check_once(
             stack.enter_context(_quiet(session) if spark is None else contextlib.nullcontext())
             recompute = SparkRecompute(session, files.table_bytes)
             verdicts |= judge(touched, tables, snapshot.catalog, recompute, files, progress)
+        verdicts |= {case.view.id: _with_columns(database.store, case, verdicts[case.view.id]) for case in touched}
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
         judged = {case.view.name for case in cases}
         unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
@@ -223,6 +228,20 @@ def _quiet(session: SparkSession) -> Iterator[None]:
 def delta_label(table: TableSchema) -> str:
     """What findings call the DELTA of a table."""
     return f"DELTA({table.name})"
+
+
+def _with_columns(store: Store, case: Case, verdict: Verdict) -> Verdict:
+    """The verdict on a view, and where its columns show something else than its records; not of a part of it."""
+    wrong = store.wrong_columns(case.view.node.table) if case.since is None and verdict.unknown is None else iter(())
+    found = tuple(
+        Finding(case.view.name, _decoded(case, key), "wrong", expected, shown)
+        for key, expected, shown in itertools.islice(wrong, FINDINGS_MAX)
+    )
+    return replace(verdict, findings=(*verdict.findings, *found)) if found else verdict
+
+
+def _decoded(case: Case, key: bytes) -> tuple[object, ...]:
+    return tuple(array[0].as_py() for array in decode_keys(case.view.node.key, pa.array([key], pa.binary())))
 
 
 def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:

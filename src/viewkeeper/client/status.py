@@ -40,8 +40,8 @@ class ViewStatus:
     "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, are lost, or are not
     in the log) or "fresh". Epochs are atomic over all views, so all lag alike. `bytes`: about how large its records and
     auxiliary tables are, those shared with other views included. `filling`: how many rows are in it of about how many,
-    while it is filled; `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace it, or that it is
-    compared with.
+    while it is filled; `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace
+    it, or that it is compared with.
     """
 
     name: str

@@ -16,6 +16,9 @@ from viewkeeper.model.writes import Image
 if TYPE_CHECKING:
     import pyarrow as pa
 
+WrongColumns = tuple[
+    bytes, dict[str, object], dict[str, object]
+]  # of a record: its key, what is expected, what is found
 Span = tuple[Sequence[int], bytes, bytes | None]  # partitions, and start <= key < stop
 
 
@@ -58,6 +61,10 @@ class Reads(Protocol):
         For stores whose requests take long: whoever gets None reads as of a moment. Beside it a horizon of up to a second
         before, as of which the row is the same: a view that was dropped or replaced since is told by the next look.
         """
+        ...
+
+    def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
+        """Records whose columns, which a store may keep once more for its own tools, show something else than they hold."""
         ...
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> Held:

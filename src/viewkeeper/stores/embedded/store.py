@@ -24,6 +24,7 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of, read_holder
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.onlyours import OnlyOurs
 from viewkeeper.stores.placement import Placement, are_whole, first_slots
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class EmbeddedStore(AlterableStore):
+class EmbeddedStore(OnlyOurs, AlterableStore):
     """A store in one directory."""
 
     many_processes = True
@@ -272,12 +273,6 @@ class EmbeddedStore(AlterableStore):
     def warnings(self) -> tuple[str, ...]:
         lost = "sync=off: base writes survive a crash of the process, not a power loss"
         return () if self.layout.synced else (lost,)
-
-    def changed_outside_log(self) -> dict[int, tuple[int, str]]:
-        return {}
-
-    def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
-        pass
 
     def bytes_used(self) -> int:
         return sum(file.stat().st_blocks * 512 for file in self.layout.path.rglob("data.mdb"))

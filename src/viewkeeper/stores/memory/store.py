@@ -22,10 +22,11 @@ from viewkeeper.stores.memory.held import HeldTables
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.partition import Partition
+from viewkeeper.stores.onlyours import OnlyOurs
 from viewkeeper.stores.placement import Placement
 
 
-class MemoryStore(AlterableStore, Store):
+class MemoryStore(OnlyOurs, AlterableStore, Store):
     """An open store; several of one name are one store."""
 
     many_processes = False
@@ -176,12 +177,6 @@ class MemoryStore(AlterableStore, Store):
 
     def warnings(self) -> tuple[str, ...]:
         return ()
-
-    def changed_outside_log(self) -> dict[int, tuple[int, str]]:
-        return {}
-
-    def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
-        pass
 
     def bytes_used(self) -> int:
         """The bytes of keys, rows, versions and log entries; Python needs some more for each."""
