@@ -213,6 +213,23 @@ def test_a_repair_brings_back_what_others_did_to_the_table_of_a_view(
     assert checking.check_views(db, None, spark="no Spark at all").ok
 
 
+@pytest.mark.deep
+def test_what_others_deleted_of_delta_comes_back_with_a_repair_after_a_major_compaction(
+    hbase: Cluster, admin: Admin, clients: Clients, db: vk.Database
+) -> None:
+    table = db.store._site.tables.name_of(db.catalog().table("t").delta).decode()
+    with hbase.client() as client:
+        there = {row.encode() for row, _, _ in clients.rows("t")}
+        records = client.getScannerResults(table.encode(), hbase.types.TScan(), 1_000)
+        first = next(record for record in records if record.row[2:-2] in there)
+        client.deleteSingle(table.encode(), hbase.types.TDelete(row=first.row))
+    assert not repairing.repair_views(db, None, spark="no Spark at all").ok
+    admin.compact(table)
+    wait = {"seconds_max": 120.0, "state": lambda: "the delete is compacted", "tell": say_nothing}
+    assert wait_until(lambda: not raw_rows(hbase, table, [first.row.decode()]), **wait)
+    found_and_mended(db, clients, "DELTA(t)")
+
+
 def raw_rows(hbase: Cluster, table: str, rows: Iterable[str]) -> list[object]:
     """Of these rows all that HBase still has, deletes too."""
     with hbase.client() as client:

@@ -46,6 +46,11 @@ def repair_views(
     """
     chosen = _chosen(database, names)
     before = check_views(database, chosen, spark, progress)
+    catalog = database.catalog()
+    nodes = [table for name in chosen for node in catalog.stored(catalog.view(name)) for table in node.tables]
+    database.store.distrust(
+        [*dict.fromkeys(nodes), *(table.delta for table in catalog.tables if table.delta is not None)]
+    )
     over_delta = _log_wrong_rows_again(database, before)
     rebuilt = rebuild_views(database, over_delta, spark) if over_delta else ()
     mine = _repaired(database, [name for name in chosen if name not in rebuilt], spark)

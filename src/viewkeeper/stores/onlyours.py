@@ -11,10 +11,13 @@ from viewkeeper.ports.reads import WrongColumns
 
 
 class OnlyOurs:
-    """What the ports `Reads` and `Upkeep` ask because of those who write to a store past ViewKeeper."""
+    """What the ports `Reads`, `Upkeep` and `VersionedTables` ask because of those who write to a store past ViewKeeper."""
 
     def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
         return iter(())
+
+    def distrust(self, tables: Sequence[int]) -> None:
+        pass
 
     def changed_outside_log(self) -> dict[int, tuple[int, str]]:
         return {}

@@ -251,6 +251,11 @@ class RecordsPart(MetaPart):
         self._seen = {last: seen for last, seen in self._seen.items() if last >= settled}
         return settled
 
+    def distrust(self, tables: Sequence[int]) -> None:
+        last = self.read_epoch_record().last
+        for table in tables:
+            self._recent.end_all(table, range(self.partitions), last)
+
     def drop_records(self, table: int) -> None:
         self._site.tables.drop(table)
         self._recent.forget(table)
