@@ -65,7 +65,8 @@ class CheckReport:
 class RepairReport:
     """Views put right by one epoch: how many of the records of each it wrote, and how many of their auxiliary tables.
 
-    `rebuilt` are views that were filled anew: over a table whose DELTA was wrong, or with records that no epoch can read.
+    `rebuilt` are views that were filled anew: over a table whose DELTA was wrong, or with records that no epoch can read
+    or put right.
     `before` and `after` are checks: what was found, and what is left. `outcomes`: what was done with each view that was
     asked for. `ok`: `after` is, and all of it was done.
     """

@@ -8,6 +8,7 @@ judge then reads, DELTA is compared with the base.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import tempfile
 import uuid
@@ -18,7 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.check.compare import Shape, compare
+import pyarrow as pa
+
+from viewkeeper.check.compare import FINDINGS_MAX, Shape, compare
 from viewkeeper.check.questions import question_for
 from viewkeeper.check.report import CheckReport, Finding, ViewOutcome
 from viewkeeper.client.checkfiles import CheckFiles, delta_label
@@ -33,6 +36,7 @@ from viewkeeper.engine.session import default_session
 from viewkeeper.errors import InputError, PositionLost, StaleRead
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
+from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.soundness import DAMAGE
 from viewkeeper.model.verdicts import Checked
@@ -91,6 +95,7 @@ def _check_once(
     *,
     is_whole: bool,
 ) -> CheckReport:
+    began = database.store.now()
     with contextlib.ExitStack() as stack:
         snapshot = stack.enter_context(Snapshot(database))
         # the base as of an epoch is read from the log, or from the versions of a DELTA
@@ -120,10 +125,14 @@ def _check_once(
             read = [case for case in touched if case.view.id not in unread]
             tables = {name: tables[name] for case in read for name in case.question.tables}
             verdicts |= judge(read, tables, snapshot.catalog, recompute, files, progress)
+        verdicts |= {case.view.id: _with_columns(database.store, case, verdicts[case.view.id]) for case in touched}
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
     failpoint("check.judged")
     judged = [(case, verdicts[case.view.id]) for case in cases]
     _remember(database.store, snapshot, judged, faults)
+    wrong = {fault.view for fault in faults}
+    right = [table.id for table in deltas if delta_label(table) not in wrong and table.id not in files.unread]
+    database.store.note_as_logged(right, began)
     failpoint("check.remembered")
     return _report(snapshot.epoch, judged, faults, left_out, is_named=names is not None)
 
@@ -253,6 +262,20 @@ def _quiet(session: SparkSession) -> Iterator[None]:
     finally:
         told.disabled = was
         context.setLogLevel("ERROR")
+
+
+def _with_columns(store: Store, case: Case, verdict: Verdict) -> Verdict:
+    """The verdict on a view, and where its columns show something else than its records; not of a part of it."""
+    wrong = store.wrong_columns(case.view.node.table) if case.since is None and verdict.unknown is None else iter(())
+    found = tuple(
+        Finding(case.view.name, _decoded(case, key), "wrong", expected, shown)
+        for key, expected, shown in itertools.islice(wrong, FINDINGS_MAX)
+    )
+    return replace(verdict, findings=(*verdict.findings, *found)) if found else verdict
+
+
+def _decoded(case: Case, key: bytes) -> tuple[object, ...]:
+    return tuple(array[0].as_py() for array in decode_keys(case.view.node.key, pa.array([key], pa.binary())))
 
 
 def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:

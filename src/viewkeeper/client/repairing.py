@@ -45,13 +45,15 @@ def repair_views(
 ) -> RepairReport:
     """Check the named views, or all, put the records of those that are filled right, and check them again.
 
-    A view with records that no epoch can read is rebuilt. Where a DELTA is wrong, its rows are logged again and the views
-    over its table are rebuilt: what they were computed from is not known. Where no epoch can read it, all start anew.
+    A view with records that no epoch can read, or put right, is rebuilt. Where a DELTA is wrong, its rows are logged again
+    and the views over its table are rebuilt: what they were computed from is not known. Where no epoch can read it, all
+    start anew.
     """
     before = check_views(database, names, spark, progress)
     failpoint("repair.checked")
     left_out = _left_out(database, names, before)
     chosen = [one.view for one in before.outcomes if one.view not in left_out]
+    _distrust(database, chosen)
     rebuilt, failed = _rebuilt(database, before, chosen, spark)
     failpoint("repair.rebuilt")
     left_out |= failed
@@ -60,6 +62,12 @@ def repair_views(
     left_out |= failed
     asked = None if names is None else list(dict.fromkeys([*names, *mine, *rebuilt]))
     after = check_views(database, asked, spark, progress)
+    wrong = {finding.view for finding in after.findings}
+    if stuck := [name for name in mine if name in wrong]:  # what others wrote to its records hides what an epoch does
+        again, failed = _rebuilt_each(database, stuck, spark)
+        rebuilt, left_out = (*rebuilt, *again), left_out | failed
+        asked = None if names is None else list(dict.fromkeys([*names, *mine, *rebuilt]))
+        after = check_views(database, asked, spark, progress)
     return RepairReport(
         after.ok and not any(one.is_wrong for one in left_out.values()),
         max((one.epoch for one in mine.values()), default=after.epoch),
@@ -70,6 +78,14 @@ def repair_views(
         after,
         tuple(_outcome(one, mine.get(one.view), rebuilt, left_out.get(one.view)) for one in after.outcomes),
     )
+
+
+def _distrust(database: Connection, names: Sequence[str]) -> None:
+    """Have the store read the records of views, and of DELTAs, anew: what it remembers of them may be what others changed."""
+    catalog = database.catalog()
+    nodes = [table for name in names for node in catalog.stored(catalog.view(name)) for table in node.tables]
+    deltas = [table.delta for table in catalog.tables if table.delta is not None]
+    database.store.distrust([*dict.fromkeys(nodes), *deltas])
 
 
 def _outcome(left: ViewOutcome, done: Repaired | None, rebuilt: Sequence[str], left_out: LeftOut | None) -> ViewOutcome:
@@ -103,8 +119,15 @@ def _rebuilt(
     damaged = {finding.view for finding in unreadable if finding.kind == UNREADABLE}
     logged = _log_wrong_rows_again(database, before)
     failpoint("repair.logged")
-    names = [*logged, *(name for name in chosen if name in damaged)]
-    groups = _sharing(catalog, names)
+    return _rebuilt_each(database, [*logged, *(name for name in chosen if name in damaged)], spark)
+
+
+def _rebuilt_each(
+    database: Connection, names: Sequence[str], spark: SparkSession | None
+) -> tuple[tuple[str, ...], dict[str, LeftOut]]:
+    """Rebuild views, all together or, where that fails for one, each by itself; returns those that are, and those that
+    cannot be."""
+    groups = _sharing(database.catalog(), names)
     if len(groups) > 1:
         with contextlib.suppress(EpochFailed):  # of one of them: then each by itself
             return rebuild_views(database, names, spark), {}

@@ -6,7 +6,9 @@ may be called at any time; it warns while the log grows because nothing consumes
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
@@ -35,11 +37,11 @@ class ViewStatus:
     """One view: `ready` is the epoch from which on it can be read, None before.
 
     `state` is one word: "stopped" (neither maintained nor readable), "filling" (or to be filled; not readable yet),
-    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, or are lost) or
-    "fresh". Epochs are atomic over all views, so all lag alike. `bytes`: about how large its records and auxiliary tables
-    are, those shared with other views included. `filling`: how many rows are in it of about how many, while it is filled;
-    `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace it, or that it is
-    compared with.
+    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, are lost, or are not
+    in the log) or "fresh". Epochs are atomic over all views, so all lag alike. `bytes`: about how large its records and
+    auxiliary tables are, those shared with other views included. `filling`: how many rows are in it of about how many,
+    while it is filled; `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace
+    it, or that it is compared with.
     """
 
     name: str
@@ -107,9 +109,10 @@ def read_status(database: Connection) -> Status:
     holder = store.holder() if pid is not None else None
     waits = holder.waits or None if holder else None
     with Snapshot(database) as snapshot:
-        catalog = snapshot.catalog
+        catalog, outside = snapshot.catalog, store.changed_outside_log()
+        unknown = [view.id for view in catalog.views if lost or not outside.keys().isdisjoint(catalog.bases_of(view))]
         views = tuple(
-            _view_status(database, snapshot, record, view, (waiting.changes, seconds), is_lost=lost is not None)
+            _view_status(database, snapshot, record, view, (waiting.changes, seconds), is_lost=view.id in unknown)
             for view in catalog.views
         )
     lost_told = () if lost is None else (f"changes are lost: {lost}",)
@@ -125,10 +128,27 @@ def read_status(database: Connection) -> Status:
         pipeline_waits=waits,
         tables=tuple(table.name for table in catalog.tables),
         views=views,
-        warnings=(*lost_told, *_warnings(waiting.changes, pid, waits, views), *store.warnings()),
+        warnings=(
+            *lost_told,
+            *_outside(catalog, outside),
+            *_warnings(waiting.changes, pid, waits, views),
+            *store.warnings(),
+        ),
         nodes=store.node_facts(),
         log_lost=lost,
     )
+
+
+def _outside(catalog: Catalog, changed: Mapping[int, tuple[int, str]]) -> Iterator[str]:
+    for table in catalog.tables:
+        views = [view.name for view in catalog.views if table.id in catalog.bases_of(view)]
+        if table.id in changed and views:
+            stamp, how = changed[table.id]
+            at = datetime.fromtimestamp(stamp / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+            yield (
+                f"table {table.name} was {how} at {at}, which its log does not tell: {', '.join(views)} may be wrong; "
+                "run viewkeeper repair"
+            )
 
 
 def _waiting(store: Store, record: EpochRecord) -> tuple[Waiting, str | None]:

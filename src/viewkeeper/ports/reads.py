@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Stored = tuple["pa.Array", "pa.Array", list[tuple[bytes, str]]]
+WrongColumns = tuple[
+    bytes, dict[str, object], dict[str, object]
+]  # of a record: its key, what is expected, what is found
 Span = tuple[Sequence[int], bytes, bytes | None]  # partitions, and start <= key < stop
 
 
@@ -67,6 +70,10 @@ class Reads(Protocol):
         For stores whose requests take long: whoever gets None reads as of a moment. Beside it a horizon of up to a second
         before, as of which the row is the same: a view that was dropped or replaced since is told by the next look.
         """
+        ...
+
+    def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
+        """Records whose columns, which a store may keep once more for its own tools, show something else than they hold."""
         ...
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> Held:

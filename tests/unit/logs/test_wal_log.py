@@ -111,9 +111,12 @@ def test_a_server_that_ended_may_be_forgotten_only_when_it_was_read_to_its_end(t
         gone.files[0].unlink()
         if is_read:
             assert log.cut(end.positions, changes_max=ALL, bytes_max=ALL).positions == {}
+            assert log.waiting(end.positions).changes == 0
         else:
             with pytest.raises(PositionLost, match="rs1"):
                 log.cut(end.positions, changes_max=ALL, bytes_max=ALL)
+            with pytest.raises(PositionLost, match="rs1"):
+                log.waiting(end.positions)
 
 
 def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_skipped(tmp_path: Path) -> None:
@@ -128,7 +131,10 @@ def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_s
     one.write(put("b", "1", sequence=2))
     with pytest.raises(PositionLost, match="601 s.*retention"):
         log_of(tmp_path, facts, now=lambda: clock).cut(start, changes_max=ALL, bytes_max=ALL)
+    with pytest.raises(PositionLost, match="601 s.*viewkeeper rebuild"):
+        log.waiting(start)
     anew = log.skip_log(start)
+    assert log.waiting(anew.positions).changes == 0
     assert log.cut(anew.positions, changes_max=ALL, bytes_max=ALL).changes == 0
 
 

@@ -24,6 +24,7 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of, read_holder
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.onlyours import OnlyOurs
 from viewkeeper.stores.placement import Placement, are_whole, first_slots
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class EmbeddedStore(AlterableStore):
+class EmbeddedStore(OnlyOurs, AlterableStore):
     """A store in one directory."""
 
     many_processes = True
