@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -142,11 +142,16 @@ class Pipeline:
         if self._loop:
             self._loop.raise_failure()
         try:
-            self._database.wait_for(token, timeout)
+            wait_for(self._database.store, take_token(token), timeout, self._raise_end)
         except StaleRead as error:
             if self._loop and self._loop.trouble:
                 raise self._loop.trouble from error
             raise
+
+    def _raise_end(self) -> None:
+        """Raise what ended the background run, as far as this process knows: it asks neither Spark nor the store."""
+        if self._loop and self._loop.failure:
+            raise self._loop.failure
 
     def raise_failure(self) -> None:
         """Raise what stopped the background run, if something did."""

@@ -102,6 +102,11 @@ def default_session(view_managers: int, *, java_options: str = "") -> SparkSessi
     return session
 
 
+def is_set_up_by_us(session: SparkSession) -> bool:
+    """Whether `default_session` made it: in a process that has a session already it takes that one."""
+    return session.sparkContext.getConf().get("spark.python.daemon.module") == DAEMON
+
+
 def cancel_jobs() -> None:
     """Cancel what Spark does for this process, if anything."""
     from pyspark import SparkContext
