@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from viewkeeper.client.connection import Connection
+from viewkeeper.client.filling import Worked
 from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
@@ -53,12 +54,14 @@ class Pipeline:
         bounds = ManagerBounds.of(view_managers)
         self._database = database
         self._session = StartingSession(spark, view_managers=bounds.most)
-        self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
+        tell = events or (lambda event: None)
+        self._runner = SparkRunner(
+            database.store, self._session, view_managers=bounds.least, tell=Worked(database.store, tell)
+        )
         self._loop: StreamingLoop | None = None
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
         self._is_at_work = False
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
-        tell = events or (lambda event: None)
 
         def own(claim: Claim) -> Coordinator:
             return Coordinator(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper import __version__
 from viewkeeper.engine.failures import is_lost, spark_lost, spark_lost_told, unfit, unfit_of
-from viewkeeper.errors import InputError, NotOffered
+from viewkeeper.errors import InputError, NotOffered, SparkLost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,12 +54,13 @@ def _require_running(session: SparkSession) -> None:
 def require_fit(session: SparkSession) -> None:
     """Raise SparkUnfit where the session's Python workers cannot run our tasks."""
     context = session.sparkContext
-    application = context.applicationId
-    if application in _tried:
-        return
     try:
         with spark_lost_told(session):
+            if (application := context.applicationId) in _tried:
+                return
             told = context.parallelize([0], 1).mapPartitions(_describing()).collect()[0]
+    except SparkLost:
+        raise
     except Exception as error:
         if (found := unfit_of(error)) is None:
             return  # it may be the machine's load; a job that fails of it tells

@@ -17,8 +17,10 @@ from viewkeeper.coordinator.balance import Balance
 from viewkeeper.coordinator.ring import owners_of_shards
 from viewkeeper.engine.failures import is_late_worker, translate
 from viewkeeper.engine.pace import Pace
+from viewkeeper.engine.progress import job_watched
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed
+from viewkeeper.events import Working
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
@@ -44,8 +46,10 @@ class SparkRunner:
         *,
         view_managers: int,
         settings: EngineSettings | None = None,
+        tell: Callable[[Working], None] = lambda event: None,
     ) -> None:
         self._store = store
+        self._tell = tell
         self._is_bound_here = not store.capabilities.many_processes
         self._session = session
         self.settings = settings or EngineSettings()
@@ -76,7 +80,7 @@ class SparkRunner:
     def _run_here(self, plan: PhysicalPlan, epoch: Inflight, work: int) -> Counts:
         began = time.monotonic()
         try:
-            counts = run_here(self._store, plan, epoch, self.settings.work)
+            counts = run_here(self._store, plan, epoch, self.settings.work, self._tell)
         except Exception as error:
             told = translate(error, epoch.epoch)
             raise told from (None if told is error else error)
@@ -107,7 +111,8 @@ class SparkRunner:
         owners = owners_of_shards(self._store.partitions, self.view_managers)
         divided = self._balance.divided(owners)
         program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work, divided=divided)
-        got = list(SparkExchange(session, self._store).run(program))
+        with job_watched(session, lambda done, tasks: self._tell(Working(epoch.epoch, done, tasks))):
+            got = list(SparkExchange(session, self._store).run(program))
         counts = require_all(program.tasks, got)
         self._balance = self._balance.after(len(owners), rows_of_all(got))
         return counts
