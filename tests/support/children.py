@@ -1,8 +1,8 @@
 """Children: processes that tests start, and signals that they inherit.
 
-In: a run of the tests, begun in the foreground or not. Out: the dispositions that tests rely on. Always: SIGINT reaches tests and
-their children even where the run was begun in the background, by a script or under nohup, with SIGINT ignored; a test that
-fails ends the processes that it started, where the standard library would wait for them.
+In: a run of the tests, begun in the foreground or not. Out: the dispositions that tests rely on. Always: SIGINT reaches
+tests and their children even where the run was begun in the background, by a script or under nohup, with SIGINT ignored; a
+test that fails ends the processes that it started, where the standard library would wait for them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ def kill_at_failures() -> None:
 
 @contextmanager
 def none_left() -> Iterator[None]:
-    """Of the processes that `multiprocessing` starts within the block, none outlives it: at its end Python would wait for them."""
+    """Of the processes that `multiprocessing` starts within the block none outlives it: Python would wait for them."""
     before = set(multiprocessing.active_children())
-    yield
-    for process in set(multiprocessing.active_children()) - before:
-        process.kill()
-        process.join()
+    try:
+        yield
+    finally:
+        for process in set(multiprocessing.active_children()) - before:
+            process.kill()
+            process.join()

@@ -147,7 +147,9 @@ def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
         rows, total = gauge.filling
         epoch += f" · filling views, {rows:,} of about {total:,} rows"
     rate = gauge.changes_per_second()
-    rates = [] if gauge.filling is not None and not rate else [f"{rate:,.0f} changes/s"]  # rows of a fill are no changes
+    rates = (
+        [] if gauge.filling is not None and not rate else [f"{rate:,.0f} changes/s"]
+    )  # rows of a fill are no changes
     parts = [epoch, behind, *rates, _duration(gauge.seconds)]
     waiting = f"waiting: {gauge.waiting}" if gauge.waiting else None
     more = [words for words in (gauge.given_up, waiting, _STOPPING if stopping else None) if words]

@@ -11,7 +11,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, StandingBy, TookOver, Waiting, Working
+from viewkeeper.events import (
+    Aborted,
+    Backfilling,
+    Began,
+    Committed,
+    Event,
+    Scaled,
+    StandingBy,
+    TookOver,
+    Waiting,
+    Working,
+)
 
 _WINDOW_SECONDS = 5.0
 

@@ -66,7 +66,9 @@ class Status:
     url: str
     epoch: int
     inflight: int | None
-    inflight_tasks: tuple[int, int] | None  # of the epoch in flight those that are done, of how many, where that is known
+    inflight_tasks: (
+        tuple[int, int] | None
+    )  # of the epoch in flight those that are done, of how many, where that is known
     lag_changes: int
     lag_seconds: float  # how long the oldest waiting change has waited
     log_entries: int

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from viewkeeper.engine.failures import is_lost, not_started, spark_lost, spark_lost_told
@@ -88,6 +89,10 @@ class StartingSession:
         """Raise SparkLost if the session is up no more."""
         if self._session is not None and is_lost(self._session):
             raise spark_lost(self._session)
+
+    def lost_told(self) -> AbstractContextManager[None]:
+        """Within the block, raise SparkLost where a call fails because the session is up no more."""
+        return spark_lost_told(self._session)
 
     def wait(self) -> None:
         """Return when no start is under way: otherwise it would outlive the process."""

@@ -81,7 +81,7 @@ class StreamingLoop:
         self._opening.join()
         try:
             if self._query is not None:
-                with spark_lost_told():
+                with self._session.lost_told():
                     self._query.stop()
         finally:
             # Spark does not wait for a running handler, and an interpreter that ended meanwhile would be aborted
@@ -186,7 +186,7 @@ class StreamingLoop:
         if self._query is None:
             return None
         self._session.require_running()
-        with spark_lost_told():
+        with self._session.lost_told():
             return self._query.exception()
 
     def _wake(self, batch: DataFrame, number: int) -> None:
