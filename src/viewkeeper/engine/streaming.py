@@ -132,12 +132,13 @@ class StreamingLoop:
             self._stopping.wait(self._rest)
 
     def _start_query_again(self) -> bool:
-        """Start the query anew if it has ended by something that may pass; whether it had ended."""
-        problem = self._problem()
-        self._raise_what_stays(problem)
-        if problem is not None:
+        """Start the query anew if it has ended, by somebody or by something that may pass; whether it had ended."""
+        self._raise_what_stays(self._problem())
+        with self._session.lost_told():
+            has_ended = self._query is not None and not self._query.isActive
+        if has_ended:
             self._query = self._start_query()
-        return problem is not None
+        return has_ended
 
     def _start_query(self) -> StreamingQuery:
         session = self._session.get()

@@ -153,6 +153,8 @@ def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Query:
     """A query that does nothing; it stops at once, as Spark's does while a handler runs in Python."""
 
+    isActive = True
+
     def stop(self) -> None:
         pass
 
@@ -240,6 +242,8 @@ def test_a_query_that_has_ended_is_started_again_and_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     class Ended(_Query):
+        isActive = False
+
         def exception(self) -> Exception:
             return RuntimeError(reason)
 
@@ -260,6 +264,8 @@ def test_a_query_that_has_ended_is_started_again_and_is_no_failure(
 
 def test_a_worker_that_is_late_for_ever_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ended(_Query):
+        isActive = False
+
         def exception(self) -> Exception:
             return RuntimeError("Python worker failed to connect back.")
 
