@@ -96,7 +96,7 @@ def test_a_session_that_ends_beside_a_pipeline_is_lost_and_workers_without_packa
     for words in all_of(told, "wrong"):
         assert words.startswith("SparkUnfit: Spark's Python workers cannot run epochs: ") and "no module " in words
     assert told["stopped beside 0"].startswith("SparkLost: the Spark session was stopped while it was used")
-    assert (told["stopped beside 1"], told["stopped right"]) == (None, True)
+    assert (told["another 0"], told["stopped right"]) == (None, True)
     lost = [told[f"killed {number}"] for number in range(4)]
     assert all(words.startswith("SparkLost: Spark's JVM has ended") for words in lost), lost
     assert (told["killed 4"], told["killed right"]) == (None, True)

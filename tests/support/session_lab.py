@@ -161,7 +161,9 @@ class Laboratory:
                 while True:
                     pipeline.raise_failure()
 
-        self.attempt("stopped beside", stop_beside, lambda: self.run(self.session()))
+        self.attempt("stopped beside", stop_beside)
+        self.write()
+        self.attempt("another", lambda: self.run(self.session()))
         self.told["stopped right"] = self.is_right()
 
     def killed(self) -> None:

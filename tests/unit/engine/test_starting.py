@@ -295,10 +295,12 @@ def test_who_waits_for_a_pipeline_that_has_ended_is_told_why(monkeypatch: pytest
 
     with vk.connect("memory:") as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY)")
-        with contextlib.suppress(vk.EpochFailed), db.pipeline() as pipeline:
-            monkeypatch.setattr(pipeline._coordinator, "catch_up", fail)
-            token = db.table("t").put(1, {})
-            monkeypatch.setattr(StreamingLoop, "raise_failure", lambda loop: None)  # it ends after that was asked
-            pipeline.start()
-            with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
-                pipeline.wait_for(token, timeout=60)
+        pipeline = db.pipeline()
+        monkeypatch.setattr(pipeline._coordinator, "catch_up", fail)
+        token = db.table("t").put(1, {})
+        monkeypatch.setattr(StreamingLoop, "raise_failure", lambda loop: None)  # it ends after that was asked
+        pipeline.start()
+        with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
+            pipeline.wait_for(token, timeout=20)
+        with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
+            pipeline.close()
