@@ -184,7 +184,7 @@ def _print_status(found: Status) -> None:
     facts = {
         "store": found.url,
         "pipeline": running,
-        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way)" if found.inflight else ""),
+        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way{_tasks_text(found)})" if found.inflight else ""),
         "lag": lag,
         "log": "1 entry" if found.log_entries == 1 else f"{found.log_entries:,} entries",
         "size": size_text(found.bytes_used),
@@ -202,6 +202,10 @@ def _print_status(found: Status) -> None:
         print_rows(("view", "row set aside", "reason"), aside)
     for warning in found.warnings:
         print_text(f"warning: {warning}", style="yellow")
+
+
+def _tasks_text(found: Status) -> str:
+    return "" if found.inflight_tasks is None else ", {} of {} tasks done".format(*found.inflight_tasks)
 
 
 def _aside_rows(view: ViewStatus) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from weakref import WeakKeyDictionary
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
+from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.coordinator.swaps import swap_catalog
 from viewkeeper.errors import InputError, UnknownName, ViewKeeperError
 from viewkeeper.model.schema import TableSchema
@@ -145,7 +145,4 @@ class Connection:
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Return once all views include the token's write; StaleRead after `timeout` seconds."""
-        token = Token.parse(token) if isinstance(token, str) else token
-        if not isinstance(token, Token):
-            raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
-        wait_for(self.store, token, timeout)
+        wait_for(self.store, take_token(token), timeout)

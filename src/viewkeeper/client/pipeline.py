@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, finalize, ref
 
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.client.filling import Worked
+from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -58,12 +59,14 @@ class Pipeline:
         self._store = database.store
         self._process = os.getpid()
         self._session = StartingSession(spark, view_managers=bounds.most)
-        self._runner = runner = SparkRunner(self._store, self._session, view_managers=bounds.least)
+        tell = events or (lambda event: None)
+        self._runner = runner = SparkRunner(
+            self._store, self._session, view_managers=bounds.least, tell=Worked(self._store, tell)
+        )
         self._loop: StreamingLoop | None = None
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
         self._is_at_work = self._is_closed = False
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
-        tell = events or (lambda event: None)
 
         clock = self._session.clock  # nothing made here refers to the pipeline: it ends with the last reference to it
 
@@ -163,11 +166,16 @@ class Pipeline:
         if self._loop:
             self._loop.raise_failure()
         try:
-            self._database.wait_for(token, timeout)
+            wait_for(self._database.store, take_token(token), timeout, self._raise_end)
         except StaleRead as error:
             if self._loop and self._loop.trouble:
                 raise self._loop.trouble from error
             raise
+
+    def _raise_end(self) -> None:
+        """Raise what ended the background run, as far as this process knows: it asks neither Spark nor the store."""
+        if self._loop and self._loop.failure:
+            raise self._loop.failure
 
     def raise_failure(self) -> None:
         """Raise what stopped the background run, if something did."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
+from viewkeeper.client.filling import filling_of, tasks_done
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
@@ -67,6 +68,9 @@ class Status:
     url: str
     epoch: int
     inflight: int | None
+    inflight_tasks: (
+        tuple[int, int] | None
+    )  # of the epoch in flight those that are done, of how many, where that is known
     lag_changes: int
     lag_seconds: float  # how long the oldest waiting change has waited
     log_entries: int
@@ -120,6 +124,7 @@ def read_status(database: Connection) -> Status:
         url=store.url,
         epoch=record.committed,
         inflight=record.inflight.epoch if record.inflight else None,
+        inflight_tasks=tasks_done(store, record),
         lag_changes=waiting.changes,
         lag_seconds=seconds,
         log_entries=store.log_entries(),
@@ -168,7 +173,7 @@ def _view_status(
     *,
     is_lost: bool,
 ) -> ViewStatus:
-    stopped, filling = why_stopped(view, record), record.filling.get(view.node.backfill)
+    stopped, filling = why_stopped(view, record), filling_of(record, view.node.backfill)
     ready = record.filled.get(view.node.backfill) if stopped is None else None
     aside = set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key))
     failing = degraded(snapshot, view)
@@ -229,7 +234,7 @@ def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) ->
             stopped = why_stopped(other, record)
             if stopped is not None:
                 return f"{what}, stopped: {stopped}"
-            filling = record.filling.get(other.node.backfill)
+            filling = filling_of(record, other.node.backfill)
             how_far = "waiting" if filling is None else f"{filling.rows:,} of about {filling.total:,} rows"
             return f"{what}, {how_far}"
     return None

@@ -335,11 +335,13 @@ class View:
         return []
 
     def _not_ready(self, definition: ViewDefinition) -> NotReady:
-        reason = why_stopped(definition, self._database.store.read_epoch_record())
+        from viewkeeper.client.filling import not_filled
+
+        record = self._database.store.read_epoch_record()
+        reason = why_stopped(definition, record)
         if reason is not None:
             return NotReady(f"{_label(definition)} is stopped: {reason}", "viewkeeper rebuild fills it anew")
-        hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
-        return NotReady(f"{_label(definition)} is not filled yet", hint)
+        return not_filled(self._database.store, definition, record)
 
 
 def why_stopped(definition: ViewDefinition, record: EpochRecord) -> str | None:

@@ -113,6 +113,11 @@ def _require_files() -> None:
         raise StoreError(f"Spark opens about {_FILES_MIN} files, and may have {most} open", "ulimit -n 1024, or more")
 
 
+def is_set_up_by_us(session: SparkSession) -> bool:
+    """Whether `default_session` made it: in a process that has a session already it takes that one."""
+    return session.sparkContext.getConf().get("spark.python.daemon.module") == DAEMON
+
+
 def cancel_jobs() -> None:
     """Cancel what Spark does for this process, if anything."""
     from pyspark import SparkContext

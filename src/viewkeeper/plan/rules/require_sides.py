@@ -55,7 +55,7 @@ def _required(relation: Relation, known: Sequence[Expression]) -> Relation:
         return relation
     if kind != "inner" or join.kind == "inner":
         return stacked(replace(join, kind=kind, sides=sides), conditions)
-    return stacked(inner_join(*sides, _on(join), (join.labels[0], join.labels[1])), conditions)
+    return stacked(inner_join(sides[0], sides[1], _on(join), (join.labels[0], join.labels[1])), conditions)
 
 
 def _requires(join: Join, side: int, condition: Expression) -> bool:
