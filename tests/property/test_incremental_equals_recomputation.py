@@ -35,6 +35,7 @@ from tests.support.histories import (
 )
 from tests.support.oracle import CASES, KINDS, Oracle, bag_of
 from tests.support.running import HereRunner, ManagersRunner
+from tests.support.sizes import require_right_sizes
 from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
 from viewkeeper.coordinator.coordinator import Coordinator
@@ -55,6 +56,7 @@ RUN_EVENTS = (
     "bulk put",
     "get checked",
     "groupings served together",
+    "sizes checked",
 )
 SEEN: Counter[str] = Counter()
 HISTORIES: Counter[str | tuple[str, str]] = Counter()
@@ -194,6 +196,7 @@ def test_every_view_equals_its_recomputation_at_every_epoch(
     checker.run_some(choose, epochs=1_000)
 
     assert checker.is_done()
+    require_right_sizes(world.db.store)
     HISTORIES[f"{store}, {shape}, {log}"] += 1
     for kind in {case.kind for case in CASES if case.name in names}:
         HISTORIES[kind, f"{store}, {log}"] += histories * (steps >= STEPS_MIN)
@@ -265,6 +268,9 @@ class Checker:
             if view.node.backfill in record.filled:
                 self._compare(view.name, choose)
         SEEN["epoch checked"] += 1
+        if choose.random() < 0.2:
+            require_right_sizes(self._store)
+            SEEN["sizes checked"] += 1
 
     def _compare(self, name: str, choose: random.Random) -> None:
         case = next(case for case in CASES if case.name == name)

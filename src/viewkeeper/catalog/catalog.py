@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import cached_property
+from itertools import islice
+from typing import Any
 
 from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.asides import AsideRequest
+from viewkeeper.model.identity import OnceForEachOf
 from viewkeeper.model.nearest import suggestion
-from viewkeeper.model.plain import fields_to_plain, from_plain, remembered
+from viewkeeper.model.plain import ParsedEntries, Remembered, fields_to_plain, from_plain, to_plain
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import Column, Foreign, TableId, TableSchema
 from viewkeeper.plan.nodes import OutputColumn
 
 _SWAPS_KEPT = 8
+_LONG = ("tables", "views", "nodes", "replacements")  # each entry of which is encoded once
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +100,18 @@ class ViewDefinition:
         return any(meant == other for _, meant in self.names)
 
     def to_json(self) -> dict[str, object]:
-        return fields_to_plain(self, without="node")
+        return fields_to_plain(self, without=("node",))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Catalog:
     """`nodes` are those of all views' plans that keep records. `dropped`: tables whose records are still to be removed,
     with the epoch at which they were dropped.
 
     `replacements` are views that are filled beside those they will replace, and twins (`twins`); readers cannot see them
     yet. `swaps` are the nonces of the newest swaps: a writer that lost the reply looks for its own. `rules_off` are the
-    optimizer rules that are off for views that are planned next. `asides` are requests for rows set aside, not done yet.
+    optimizer rules that are off for views that are planned next. `asides` are requests for rows set aside, not done yet. Not
+    slotted: what is looked up by name or id is indexed once.
     """
 
     version: int = 0
@@ -126,11 +131,33 @@ class Catalog:
         """All views that the pipeline maintains, in order of id."""
         return tuple(sorted((*self.views, *self.replacements), key=lambda view: view.id))
 
+    @cached_property
+    def _by_name(self) -> dict[str, TableSchema | ViewDefinition]:
+        """Tables and views by their names in lower case; of two alike the first, for one may be only explained."""
+        return {entry.name.lower(): entry for entry in reversed(self._entries)}
+
+    @cached_property
+    def _by_id(self) -> dict[TableId, TableSchema | ViewDefinition]:
+        return {entry.id: entry for entry in self._entries}
+
+    @property
+    def _entries(self) -> tuple[TableSchema | ViewDefinition, ...]:
+        return (*self.tables, *self.views)
+
+    @cached_property
+    def _stored(self) -> dict[TableId, StoredNode]:
+        return {node.table: node for node in self.nodes}
+
+    def _find(self, name: str) -> TableSchema | ViewDefinition | None:
+        if not isinstance(name, str):
+            raise InputError(f"{name!r} is not the name of a table or view", "pass a text")
+        return self._by_name.get(name.lower())
+
     def table(self, name: str) -> TableSchema:
         """The base table of that name; UnknownName otherwise."""
-        found = _find(self.tables, name)
-        if found is None:
-            if _find(self.views, name):
+        found = self._find(name)
+        if not isinstance(found, TableSchema):
+            if found is not None:
                 raise UnknownName(
                     f"{name} is a view, not a table",
                     "name its base table: a view is written by the pipeline alone",
@@ -140,37 +167,36 @@ class Catalog:
 
     def view(self, name: str) -> ViewDefinition:
         """The view of that name; UnknownName otherwise."""
-        found = _find(self.views, name)
-        if found is None:
-            if _find(self.tables, name):
+        found = self._find(name)
+        if not isinstance(found, ViewDefinition):
+            if found is not None:
                 raise UnknownName(f"{name} is a table, not a view")
             raise UnknownName(f"there is no view {name}", suggestion(name, _names(self.views), "the views are"))
         return found
 
-    def table_by_id(self, table_id: TableId) -> TableSchema:
-        return next(table for table in self.tables if table.id == table_id)
+    @cached_property
+    def tables_by_id(self) -> dict[TableId, TableSchema]:
+        return {table.id: table for table in self.tables}
 
     def named(self, name: str) -> TableSchema | ViewDefinition:
         """The table or view of that name; UnknownName otherwise."""
-        found = _find(self.tables, name) or _find(self.views, name)
+        found = self._find(name)
         if found is None:
             known = _names((*self.tables, *self.views))
             raise UnknownName(f"there is no table or view {name}", suggestion(name, known, "there are"))
         return found
 
     def by_id(self, meant: TableId) -> TableSchema | ViewDefinition:
-        entries: tuple[TableSchema | ViewDefinition, ...] = (*self.tables, *self.views)
-        return next(entry for entry in entries if entry.id == meant)
+        return self._by_id[meant]
 
     def bases_of(self, view: ViewDefinition) -> tuple[TableId, ...]:
         """The base tables that a view is computed from, directly or through other views."""
         read = {source for node in self.stored(view) for source in node.reads}
-        return tuple(sorted(read - {node.table for node in self.nodes}))
+        return tuple(sorted(read - self._stored.keys()))
 
     def stored(self, view: ViewDefinition) -> tuple[StoredNode, ...]:
         """The stored nodes that a view needs, its own last."""
-        own = {node.table: node for node in self.nodes}
-        return tuple(own[table] for table in view.needs)
+        return tuple(self._stored[table] for table in view.needs)
 
     @property
     def lasting_nodes(self) -> tuple[StoredNode, ...]:
@@ -179,7 +205,11 @@ class Catalog:
         return tuple(node for node in self.nodes if node.table in kept)
 
     def sharing(self, view: ViewDefinition) -> Sharing | None:
-        return next((one for one in self.sharings if one.id == view.sharing), None)
+        return None if view.sharing is None else self._sharings.get(view.sharing)
+
+    @cached_property
+    def _sharings(self) -> dict[TableId, Sharing]:
+        return {sharing.id: sharing for sharing in self.sharings}
 
     def own_nodes(self, view: ViewDefinition) -> frozenset[TableId]:
         """The tables of the nodes that a view alone needs."""
@@ -188,17 +218,24 @@ class Catalog:
 
     def as_of(self, view: TableId) -> Catalog:
         """The tables as they were when the view with that id was written: `SELECT *` means the columns of then."""
+        if view >= self._newest_column:
+            return self
         return replace(self, tables=tuple(table.as_of(view) for table in self.tables))
 
+    @cached_property
+    def _newest_column(self) -> int:
+        """The last ALTER TABLE that added columns."""
+        return max((table.columns[-1].added for table in self.tables), default=0)
+
     def has(self, name: str) -> bool:
-        return _find(self.tables, name) is not None or _find(self.views, name) is not None
+        return self._find(name) is not None
 
     def kind_of(self, name: str) -> str | None:
         """What has that name: a table, a view or an index; None when nothing has."""
-        if _find(self.tables, name) is not None:
-            return "table"
-        view = _find(self.views, name)
-        return None if view is None else "index" if view.kind == "INDEX" else "view"
+        found = self._find(name)
+        if found is None or isinstance(found, TableSchema):
+            return None if found is None else "table"
+        return "index" if found.kind == "INDEX" else "view"
 
     def with_table(self, table: TableSchema) -> Catalog:
         """Add a table that carries the catalog's next id."""
@@ -392,26 +429,45 @@ class Catalog:
             raise InvariantBroken(f"{name} has the id {given}, but the next id is {self.next_id}")
 
     def _refuse_taken(self, name: str, hint: str = "choose another name, or IF NOT EXISTS") -> None:
-        taken = _find(self.tables, name) or _find(self.views, name)
+        taken = self._find(name)
         if taken is not None:
             what = "table" if isinstance(taken, TableSchema) else "view"
             raise DuplicateName(f"there is a {what} {taken.name} already", hint)
 
     def to_json(self) -> dict[str, object]:
-        return fields_to_plain(self)
+        lists = [getattr(self, name) for name in _LONG]
+        plain = iter(_plain_each([entry for entries in lists for entry in entries]))
+        entries = {name: list(islice(plain, len(part))) for name, part in zip(_LONG, lists, strict=True)}
+        value = fields_to_plain(self, without=_LONG) | entries
+        _parse.know(value, self)
+        return value
 
     @staticmethod
-    @remembered("catalog")
     def from_json(value: dict) -> Catalog:
-        if not value:  # a store without a catalog yet
-            return Catalog()
-        nodes = tuple(from_plain(StoredNode, node) for node in value["nodes"])
-        by_table = {node.table: node for node in nodes}
-        views, replacements = (
-            tuple(from_plain(ViewDefinition, view, node=by_table[view["needs"][-1]]) for view in value[name])
-            for name in ("views", "replacements")
-        )
-        return from_plain(Catalog, value, nodes=nodes, views=views, replacements=replacements)
+        return _parse(value)
+
+
+def _from_plain(value: dict) -> Catalog:
+    if not value:  # a store without a catalog yet
+        return Catalog()
+    nodes = _parse_nodes(value["nodes"])
+    own = {node.table: node for node in nodes}
+    lists = {
+        name: parse(value[name], lambda view: own[view["needs"][-1]])
+        for name, parse in (("views", _parse_views), ("replacements", _parse_replacements))
+    }
+    return from_plain(Catalog, value, tables=_parse_tables(value["tables"]), nodes=nodes, **lists)
+
+
+def _parse_view(value: dict, node: StoredNode) -> ViewDefinition:
+    return from_plain(ViewDefinition, value, node=node)
+
+
+_parse_tables = ParsedEntries("id", lambda value, _: from_plain(TableSchema, value))
+_parse_nodes = ParsedEntries("table", lambda value, _: from_plain(StoredNode, value))
+_parse_views, _parse_replacements = ParsedEntries("id", _parse_view), ParsedEntries("id", _parse_view)
+_parse = Remembered("catalog", _from_plain)
+_plain_each = OnceForEachOf[object, object](to_plain)
 
 
 def with_dependents(nodes: Collection[StoredNode], tables: Collection[int]) -> frozenset[int]:
@@ -424,15 +480,6 @@ def with_dependents(nodes: Collection[StoredNode], tables: Collection[int]) -> f
 
 def _replaced(view: ViewDefinition, ready: ViewDefinition) -> ViewDefinition:
     return replace(view, needs=ready.needs, node=ready.node) if ready.twin else ready
-
-
-Named = TypeVar("Named", TableSchema, ViewDefinition)
-
-
-def _find(entries: Iterable[Named], name: str) -> Named | None:
-    if not isinstance(name, str):
-        raise InputError(f"{name!r} is not the name of a table or view", "pass a text")
-    return next((entry for entry in entries if entry.name.lower() == name.lower()), None)
 
 
 def _names(entries: Sequence[TableSchema | ViewDefinition]) -> list[str]:

@@ -41,7 +41,7 @@ def _column_text(column: Column, *, is_key: bool) -> str:
 
 def _index_text(catalog: Catalog, index: ViewDefinition) -> str:
     (statement,) = (one for one in parse_statements(index.text) if isinstance(one, CreateIndex))
-    table = catalog.table_by_id(index.names[0][1])
+    table = catalog.tables_by_id[index.names[0][1]]
     included = f" INCLUDE ({_listed(statement.covered)})" if statement.covered else ""
     return f"CREATE INDEX {quoted(index.name)} ON {quoted(table.name)} ({_listed(statement.columns)}){included}"
 

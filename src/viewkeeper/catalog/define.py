@@ -6,13 +6,14 @@ existing view. Always: pure; the same catalog and text give the same definition.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from viewkeeper.catalog.catalog import Catalog, StoredNode, ViewDefinition
 from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InvariantBroken, UnsupportedSql
+from viewkeeper.model.identity import Memo
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.assign import assign
 from viewkeeper.plan.constants import refuse_failing_constants
@@ -153,7 +154,7 @@ def relation_of(catalog: Catalog, view: ViewDefinition) -> Relation:
     if not isinstance(statement, CreateIndex):
         raise InvariantBroken(f"index {view.name} has no definition")
     then = catalog.as_of(view.source.written)
-    return _index(then.table_by_id(view.names[0][1]), statement.columns, statement.covered)
+    return _index(then.tables_by_id[view.names[0][1]], statement.columns, statement.covered)
 
 
 def computed_relation(catalog: Catalog, view: ViewDefinition) -> Relation:
@@ -204,11 +205,27 @@ def define_index(
 
 
 def lower(catalog: Catalog, view: ViewDefinition) -> Lowered:
-    """The nodes of a view, from its text."""
-    return _lower(optimize(computed_relation(catalog, view), without=view.rules_off))
+    """The nodes of a view, from its text; made once, until something that the text names is another."""
+    return _lowered.of(
+        (view, *_named(catalog, view)),
+        lambda: _lower(optimize(computed_relation(catalog, view), without=view.rules_off)),
+    )
 
 
-_lower = lru_cache(maxsize=1024)(lower_view)
+def _named(catalog: Catalog, view: ViewDefinition) -> Iterator[object]:
+    """The tables and views that a view's text, or the sharing that computes it, names, and all that those views name."""
+    sharing = catalog.sharing(view)
+    if sharing is not None:
+        yield sharing
+    sources = [view.source, *(() if sharing is None else sharing.members)]
+    for entry in dict.fromkeys(meant for source in sources for _, meant in source.names):
+        yield (found := catalog.by_id(entry))
+        if isinstance(found, ViewDefinition):
+            yield from _named(catalog, found)
+
+
+_lowered = Memo[Lowered](kept_max=8192)
+_lower = lru_cache(maxsize=1024)(lower_view)  # for an equal text under other names, or of another store
 
 
 def _index_text(schema: TableSchema, name: str, columns: tuple[str, ...], covered: tuple[str, ...]) -> str:

@@ -96,7 +96,7 @@ def _index_question(catalog: Catalog, view: ViewDefinition) -> Question:
 
 def index_tree(catalog: Catalog, view: ViewDefinition) -> tuple[exp.Query, Tables]:
     """An index as a query over its table."""
-    table = catalog.table_by_id(view.names[0][1]).as_of(view.id)
+    table = catalog.tables_by_id[view.names[0][1]].as_of(view.id)
     source = exp.Table(this=exp.to_identifier(name_of(table), quoted=True))
     source.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
     shown = [exp.column(item.column.name, quoted=True) for item in view.shown]

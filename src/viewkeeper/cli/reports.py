@@ -215,7 +215,7 @@ def _aside_rows(view: ViewStatus) -> list[tuple[str, str, str]]:
 
 
 def _view_row(view: ViewStatus) -> tuple[str, ...]:
-    return view.name, view.kind, view.state, f"about {size_text(view.bytes)}", _check_text(view), note_of(view)
+    return view.name, view.kind, view.state, size_text(view.bytes), _check_text(view), note_of(view)
 
 
 def _check_text(view: ViewStatus) -> str:

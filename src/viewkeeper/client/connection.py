@@ -102,10 +102,10 @@ class Connection:
 
     def current_table(self, schema: TableSchema) -> TableSchema:
         """The table as of now: the same, unless columns were added or it was dropped."""
-        for table in self.catalog().tables:
-            if table.id == schema.id:
-                return table
-        raise UnknownName(f"table {schema.name} was dropped")
+        table = self.catalog().tables_by_id.get(schema.id)
+        if table is None:
+            raise UnknownName(f"table {schema.name} was dropped")
+        return table
 
     def require_writable(self) -> None:
         """Raise unless this database may write."""

@@ -1,17 +1,16 @@
 """Costs of a database's plan: the statistics that its store has, and what the model makes of them.
 
-In: an open database. Out: estimates and measurements for EXPLAIN. Always: read without a lock; records are counted, and
-some rows of each table are looked at, so a large store takes a moment.
+In: an open database. Out: estimates and measurements for EXPLAIN. Always: read without a lock; records are those that epochs
+counted, no view is walked; the keys of base tables are counted, and some of their rows are looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow.compute as pc
-
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.coordinator.sizes import sizes_of
+from viewkeeper.model.counts import Size
 from viewkeeper.model.measured import MEASURED, Measured
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.plan.cost.statistics import TEXT_BYTES, Statistics, row_bytes
@@ -33,33 +32,19 @@ def read_costs(store: Store, catalog: Catalog, name: str | None = None) -> Costs
 def read_statistics(store: Store, catalog: Catalog, views: Sequence[ViewDefinition]) -> Statistics:
     """What the store knows of the tables that views read, and of their nodes that are filled."""
     record = store.read_epoch_record()
+    sizes = sizes_of(store, catalog, record)
     nodes = {node.table: node for view in views for node in catalog.stored(view)}
     filled = [one for one in nodes.values() if one.backfill in record.filled and one.table not in record.stopped]
     read = {base for view in views for base in catalog.bases_of(view)}
     tables = [table for table in catalog.tables if table.id in read]
-    kept = [*(table.delta for table in tables), *(number for node in filled for number in node.tables)]
+    kept = [number for table in tables for number in table.tables[1:]] + [n for node in filled for n in node.tables]
     return Statistics(
         rows={table.id: store.count_rows(table.id) for table in tables},
-        records={table: store.count_records(table) for table in kept if table is not None},
+        records={table: sizes.get(table, Size()).records for table in kept},
         text_bytes={table.id: _text_bytes(store, table) for table in tables},
-        record_bytes=_record_bytes(store, record, [number for node in filled for number in node.tables]),
+        record_bytes={table: sizes[table].bytes / sizes[table].records for table in kept if table in sizes},
         measured=Measured.from_json(store.read_note(MEASURED)),
     )
-
-
-def _record_bytes(store: Store, record: EpochRecord, tables: Sequence[int]) -> dict[int, float]:
-    """The average length of the rows of each table that has some, from the first ones."""
-    found = {}
-    for table in tables:
-        rows = size = 0
-        for part in range(store.partitions):
-            limits = {"rows_max": _SAMPLE_ROWS // store.partitions, "bytes_max": _SAMPLE_BYTES, "pieces": 1}
-            last = store.record_borders(table, part, b"", **limits).keys[-1]
-            for batch in store.scan_versions(part, table, record.committed, record.aborted, b"", last):
-                rows, size = rows + len(batch), size + pc.sum(pc.binary_length(batch["row"]), min_count=0).as_py()
-        if rows:
-            found[table] = size / rows
-    return found
 
 
 def _text_bytes(store: Store, table: TableSchema) -> float:

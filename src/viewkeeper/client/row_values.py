@@ -37,15 +37,15 @@ def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, 
     if not arguments or not isinstance(arguments[-1], Mapping):
         raise InputError(f"a put to {schema.name} ends with a dict of columns", 'as in put("o1", {"amount": 30})')
     key, given = list(arguments[:-1]), arguments[-1]
-    columns = {}
+    columns: dict[str, tuple[Column, object]] = {}
     for name, value in given.items():
         if not isinstance(name, str):
             raise InputError(f"column name {name!r} is not a string")
-        spelled = schema.column(name).name
-        if spelled in columns:
-            raise BadRow(f"column {spelled} is given twice in one put", "give it once")
-        columns[spelled] = value
-    inside = {name: columns.pop(name) for name in schema.key if name in columns}
+        column = schema.column(name)
+        if column.name in columns:
+            raise BadRow(f"column {column.name} is given twice in one put", "give it once")
+        columns[column.name] = column, value
+    inside = {name: columns.pop(name)[1] for name in schema.key if name in columns}
     if key:
         for name, value in zip(schema.key, key, strict=False):
             if name in inside and not are_equal(inside[name], value):
@@ -55,7 +55,7 @@ def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, 
         if missing:
             raise BadRow(f"the key of {schema.name} lacks {', '.join(missing)}", "give every key column")
         key = [inside[name] for name in schema.key]
-    stored = {name: to_stored(schema.column(name), value) for name, value in columns.items()}
+    stored = {name: to_stored(column, value) for name, (column, value) in columns.items()}
     return key_bytes(f"table {schema.name}", schema.key_columns, key), stored
 
 

@@ -7,7 +7,7 @@ has dropped are not told of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,15 +48,21 @@ class AsideRow:
 
 
 def set_aside(
-    snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None] | None = None
+    snapshot: Snapshot,
+    view: ViewDefinition,
+    why: Callable[[TableId, bytes], str | None] | None = None,
+    *,
+    filled: Collection[int] | None = None,
 ) -> Listed:
     """The rows on which the view's expressions fail, by their keys: of base tables, or of what is joined or grouped.
 
-    `why` is called, with the table that lists a row, for the reason of those that are shown.
+    `why` is called, with the table that lists a row, for the reason of those that are shown. `filled`: the tables that have
+    records, where that is known.
     """
     return _together(
         _listed(listed_rows(snapshot, listed.table), listed.key, partial(why, listed.table) if why else None)
         for listed in exceptions_of(snapshot.catalog, view, "aside")
+        if filled is None or listed.table in filled
     )
 
 
@@ -70,10 +76,14 @@ def each_set_aside(
                 yield AsideRow(_decoded(listed.key, key), why(listed.table, key), row == DROPPED)
 
 
-def degraded(snapshot: Snapshot, view: ViewDefinition) -> Listed:
-    """The groups with a value that does not fit its type and reads NULL."""
+def degraded(snapshot: Snapshot, view: ViewDefinition, *, filled: Collection[int] | None = None) -> Listed:
+    """The groups with a value that does not fit its type and reads NULL; `filled` as in `set_aside`."""
     lists = exceptions_of(snapshot.catalog, view, "degraded")
-    return _together(_listed(_own_keys(snapshot, view, listed), listed.key) for listed in lists)
+    return _together(
+        _listed(_own_keys(snapshot, view, listed), listed.key)
+        for listed in lists
+        if filled is None or listed.table in filled
+    )
 
 
 def _own_keys(snapshot: Snapshot, view: ViewDefinition, listed: Exceptions) -> Iterator[bytes]:
@@ -108,9 +118,11 @@ def exceptions_of(catalog: Catalog, view: ViewDefinition, kind: str) -> list[Exc
 
 def undecoded_of(catalog: Catalog, view: ViewDefinition) -> list[Exceptions]:
     """The lists of rows with a cell that does not decode, of the foreign tables that a view reads."""
-    read = {source for node in catalog.stored(view) for source in node.reads}
-    foreign = [(table, table.foreign) for table in catalog.tables if table.id in read and table.foreign is not None]
-    return [Exceptions("aside", one.aside, table.key_columns) for table, one in foreign if one.aside is not None]
+    known, read = catalog.tables_by_id, {source for node in catalog.stored(view) for source in node.reads}
+    foreign = [(known[one], known[one].foreign) for one in sorted(read & known.keys())]
+    return [
+        Exceptions("aside", one.aside, table.key_columns) for table, one in foreign if one and one.aside is not None
+    ]
 
 
 def _together(lists: Iterable[Listed]) -> Listed:

@@ -19,6 +19,7 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.costs import read_costs
 from viewkeeper.client.result import Result
 from viewkeeper.client.tables import Table
+from viewkeeper.coordinator.sizes import sizes_of
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.values import to_double
@@ -166,7 +167,8 @@ def _optimize(database: Connection, without: Sequence[str]) -> Result:
     store, known = database.store, database.catalog()
     before, rules = {view.id for view in known.kept}, tuple(name.lower() for name in without)
     sizes = {table.id: store.count_rows(table.id) for table in known.tables}
-    sizes |= {view.node.table: store.count_records(view.node.table) for view in known.views}
+    kept = sizes_of(store, known, store.read_epoch_record())
+    sizes |= {view.node.table: kept[view.node.table].records for view in known.views if view.node.table in kept}
 
     def change(catalog: Catalog) -> Catalog:
         while True:

@@ -16,8 +16,9 @@ from viewkeeper.client.filling import filling_of, tasks_done
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
+from viewkeeper.coordinator.sizes import sizes_of
 from viewkeeper.errors import PositionLost
-from viewkeeper.model.fills import START
+from viewkeeper.model.counts import Size, add_up
 from viewkeeper.model.positions import Waiting
 from viewkeeper.model.wording import counted
 from viewkeeper.ports.nodes import NodeFacts
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from viewkeeper.ports.store import Store
 
 LAG_WARNING_CHANGES = 1_000_000
-_SAMPLED_PARTITIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class ViewStatus:
 
     `state` is one word: "stopped" (neither maintained nor readable), "filling" (or to be filled; not readable yet),
     "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, are lost, or are not
-    in the log) or "fresh". Epochs are atomic over all views, so all lag alike. `bytes`: about how large its records and
-    auxiliary tables are, those shared with other views included. `filling`: how many rows are in it of about how many,
-    while it is filled; `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace
-    it, or that it is compared with.
+    in the log) or "fresh". Epochs are atomic over all views, so all lag alike. `records` and `bytes`: how many records it
+    has, with those of its auxiliary tables and of what it shares with other views, and the bytes of their keys and rows, all
+    as of the committed epoch. `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is
+    no longer maintained. `replacement`: how far the version is that will replace it, or that it is compared with.
     """
 
     name: str
@@ -50,6 +50,7 @@ class ViewStatus:
     state: str
     lag_changes: int
     lag_seconds: float
+    records: int
     bytes: int
     ready: int | None
     filling: tuple[int, int] | None = None
@@ -114,9 +115,11 @@ def read_status(database: Connection) -> Status:
     waits = holder.waits or None if holder else None
     with Snapshot(database) as snapshot:
         catalog, outside = snapshot.catalog, store.changed_outside_log()
-        unknown = [view.id for view in catalog.views if lost or not outside.keys().isdisjoint(catalog.bases_of(view))]
+        asked = catalog.views if lost or outside else ()
+        unknown = {view.id for view in asked if lost or not outside.keys().isdisjoint(catalog.bases_of(view))}
+        sizes, lag = sizes_of(store, catalog, record), (waiting.changes, seconds)
         views = tuple(
-            _view_status(database, snapshot, record, view, (waiting.changes, seconds), is_lost=view.id in unknown)
+            _view_status(database, snapshot, record, view, sizes, lag, is_lost=view.id in unknown)
             for view in catalog.views
         )
     lost_told = () if lost is None else (f"changes are lost: {lost}",)
@@ -169,14 +172,16 @@ def _view_status(
     snapshot: Snapshot,
     record: EpochRecord,
     view: ViewDefinition,
+    sizes: Mapping[int, Size],
     lag: tuple[int, float],
     *,
     is_lost: bool,
 ) -> ViewStatus:
     stopped, filling = why_stopped(view, record), filling_of(record, view.node.backfill)
     ready = record.filled.get(view.node.backfill) if stopped is None else None
-    aside = set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key))
-    failing = degraded(snapshot, view)
+    aside = set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key), filled=sizes)
+    failing = degraded(snapshot, view, filled=sizes)
+    size = add_up([Size(), *(sizes.get(table, Size()) for table in _tables_of(snapshot.catalog, view))])
     has_troubles = bool(aside.count or failing.count)
     return ViewStatus(
         name=view.name,
@@ -189,7 +194,8 @@ def _view_status(
         ),
         lag_changes=lag[0],
         lag_seconds=lag[1],
-        bytes=_about_bytes(database, snapshot.catalog, view),
+        records=size.records,
+        bytes=size.bytes,
         ready=ready,
         filling=(filling.rows, filling.total) if filling and stopped is None else None,
         stopped=stopped,
@@ -207,18 +213,9 @@ def _state(*, is_stopped: bool, is_ready: bool, has_troubles: bool, is_behind: b
     return "degraded" if has_troubles else "lagging" if is_behind else "fresh"
 
 
-def _about_bytes(database: Connection, catalog: Catalog, view: ViewDefinition) -> int:
-    """As many records as are counted, times the mean size of some."""
-    store, total = database.store, 0
-    for table in [table for node in catalog.stored(view) for table in node.tables]:
-        if count := store.count_records(table):
-            parts = range(min(_SAMPLED_PARTITIONS, store.partitions))
-            some = [
-                store.record_borders(table, part, START, rows_max=50, bytes_max=1 << 20, pieces=1) for part in parts
-            ]
-            rows = sum(borders.rows for borders in some)
-            total += round(count * sum(borders.bytes for borders in some) / rows) if rows else 0
-    return total
+def _tables_of(catalog: Catalog, view: ViewDefinition) -> Iterator[int]:
+    """The tables of all nodes that a view needs."""
+    return (table for node in catalog.stored(view) for table in node.tables)
 
 
 def _reason(database: Connection, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:

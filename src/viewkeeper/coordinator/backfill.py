@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.fills import START, BackfillProgress, Chunk
+from viewkeeper.model.fills import START, Chunk
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
@@ -33,7 +33,7 @@ def plan_chunks(store: Store, plan: PhysicalPlan, record: EpochRecord, limits: E
 
     def chunk(key: tuple[int, tuple], shares: tuple[int, int]) -> Chunk:
         backfills = together[key]
-        return _chunk(store, plan, record.filling.get(backfills[0]), key[0], tuple(backfills), *shares)
+        return _chunk(store, plan, record, key[0], tuple(backfills), *shares)
 
     chunks: dict[tuple[int, tuple], Chunk] = {}
     left = limits.rows, limits.bytes
@@ -63,19 +63,19 @@ def _shares(rows_max: int, bytes_max: int, among: int) -> tuple[int, int]:
 def _chunk(
     store: Store,
     plan: PhysicalPlan,
-    filling: BackfillProgress | None,
+    record: EpochRecord,
     source: int,
     tables: tuple[int, ...],
     rows_max: int,
     bytes_max: int,
 ) -> Chunk:
     """The next rows of a source: base rows by key range, DELTA or node rows by partition."""
-    stored = plan.stored_in(source)
+    stored, filling = plan.stored_in(source), record.filling.get(tables[0])
     read = source if stored is None else stored
     if stored is None:
-        parts, borders_of, count = store.parts(source), store.row_borders, store.count_rows
+        parts, borders_of = store.parts(source), store.row_borders
     else:
-        parts, borders_of, count = range(store.partitions), store.record_borders, store.count_records
+        parts, borders_of = range(store.partitions), store.record_borders
     cursors = dict.fromkeys(parts, START) if filling is None else filling.cursors[source]
     rows_share, bytes_share = _shares(rows_max, bytes_max, len(cursors))
     pieces = max(1, _PIECES // len(cursors))
@@ -88,4 +88,6 @@ def _chunk(
     chunk = Chunk(source, tables, borders, rows, size, 0, filling is None)
     if filling is not None:
         return chunk
-    return replace(chunk, total=rows if _reaches_the_end(chunk) else count(read))
+    if _reaches_the_end(chunk):
+        return replace(chunk, total=rows)
+    return replace(chunk, total=store.count_rows(source) if stored is None else record.size(stored).records)

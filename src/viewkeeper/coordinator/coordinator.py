@@ -17,6 +17,7 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.scaling import Scaling
+from viewkeeper.coordinator.sizes import sizes_after, stored_tables, walked_sizes
 from viewkeeper.coordinator.staging import late_backfills, stage_tables, tables_staged
 from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
@@ -180,8 +181,16 @@ class Coordinator:
         if inherits and (asked := asked_managers(self._store, record.generation - 1)):
             ask_for_managers(self._store, asked)
         self._store.open_views()
+        if record.sizes is None:
+            record = self._count(record)
         measured = Measured.from_json(self._store.read_note(MEASURED))
         return steps.Claimed(record, *self._store.written_epochs(), measured)
+
+    def _count(self, record: EpochRecord) -> EpochRecord:
+        """Count what epochs of a release before have written."""
+        tables = stored_tables(Catalog.from_json(self._store.read_catalog()))
+        owner, sizes = self._state.owner, walked_sizes(self._store, tables, record)
+        return swap_record(self._store, lambda record: epochs.count(record, owner, sizes))
 
     def _plan(self, record: EpochRecord, limits: EpochLimits) -> steps.Planned:
         """Where the next epoch ends, what it runs, and the tables of the views that it maintains.
@@ -294,10 +303,13 @@ class Coordinator:
         repaired = _repaired(catalog, plan.repairs, epoch, ran.counts, self._store.now()) if plan.repairs else {}
         aside = plan.aside.id if plan.aside else 0
         late = late_backfills(self._store, catalog, plan, epoch.stop.positions)
-        record = swap_record(
-            self._store,
-            lambda record: epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired, aside, late),
-        )
+        stored = stored_tables(catalog)
+
+        def commit(record: EpochRecord) -> EpochRecord:
+            sizes = sizes_after(record.sizes or {}, ran.counts, stored)
+            return epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired, aside, late, sizes)
+
+        record = swap_record(self._store, commit)
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
@@ -342,8 +354,7 @@ class Coordinator:
         """Keep what epochs cost; a store that is full or busy loses it, and no view depends on it."""
         with suppress(StoreError, OSError):
             catalog = Catalog.from_json(self._store.read_catalog())
-            tables = {number for table in catalog.tables for number in table.tables}
-            tables |= {number for node in catalog.nodes for number in node.tables}
+            tables = stored_tables(catalog).union(table.id for table in catalog.tables)
             self._store.keep_note(MEASURED, measured.only(tables).to_json())
 
     def _keep_plan(self, plan: PhysicalPlan) -> None:

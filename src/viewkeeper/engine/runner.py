@@ -133,7 +133,8 @@ class SparkRunner:
 
 def _work_of(store: Store, plan: PhysicalPlan, epoch: Inflight) -> int:
     if plan.repairs:
-        return sum(store.count_records(node.table) + store.count_records(node.twin) for node in plan.repairs)
+        record = store.read_epoch_record()
+        return sum(record.size(node.table).records + record.size(node.twin).records for node in plan.repairs)
     changes = epoch.stop.changes if plan.reads_log(epoch.chunks) else 0
     return changes * (len(plan.nodes) + len(plan.deltas)) + sum(c.rows * _edges(plan, c) for c in epoch.chunks)
 

@@ -43,11 +43,30 @@ class Kinds:
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """How large a table is: its records as of an epoch, and the bytes of their keys and rows; or a change of both."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def plus(self, other: Size) -> Size:
+        return Size(self.records + other.records, self.bytes + other.bytes)
+
+    def to_json(self) -> list[int]:
+        return [self.records, self.bytes]
+
+    @staticmethod
+    def from_json(value: list[int]) -> Size:
+        return Size(*value)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What was done for one table of a node: records read by key (`gets`) and in key order (`scanned`), written and deleted.
 
     `bytes` are those of the keys and rows written. `inputs` are the events and contributions that reached the node,
-    counted at the node's own table.
+    counted at the node's own table. `grown` is the change of the table from the epoch before to this one: the same,
+    whatever an earlier run has written.
     """
 
     inputs: int = 0
@@ -56,6 +75,7 @@ class Work:
     puts: int = 0
     deletes: int = 0
     bytes: int = 0
+    grown: Size = field(default_factory=Size)
 
     @property
     def reads(self) -> int:
@@ -71,7 +91,7 @@ class Counts:
     """How much work was done; all seconds are CPU time.
 
     `get_seconds` and `put_seconds` are those that the store took of `apply_seconds`. `changes` are by base table, `tables`
-    by table of a node.
+    by table of a node. `found`: how large tables were as of the epoch before, where all of their records were read.
     """
 
     rows_read: int = 0  # changes of the log, and rows of backfills
@@ -81,6 +101,7 @@ class Counts:
     put_seconds: float = 0.0
     changes: dict[int, Kinds] = field(default_factory=dict)
     tables: dict[int, Work] = field(default_factory=dict)
+    found: dict[int, Size] = field(default_factory=dict)
 
     @property
     def records_written(self) -> int:

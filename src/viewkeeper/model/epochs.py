@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
+from viewkeeper.model.counts import Size
 from viewkeeper.model.fills import BackfillProgress, Chunk, advance
 from viewkeeper.model.keeping import Keeping
 from viewkeeper.model.plain import fields_to_plain, from_plain
@@ -76,10 +77,15 @@ class EpochRecord:
     repaired: dict[int, Repaired] = field(default_factory=dict)  # the same -> its last repair
     aside: int = 0  # the last request for rows set aside that was done
     anew: int = 0  # the epoch with which views last started anew, because changes were lost
+    sizes: dict[int, Size] | None = None  # table of a node -> its size as of `committed`; None: not counted yet
 
     @staticmethod
     def first(incarnation: str) -> EpochRecord:
-        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, {}, {}, {}, {}, None)
+        return EpochRecord(0, incarnation, 0, "", 0, 0, {}, 0, {}, (0,), 0, (), {}, {}, {}, {}, {}, None, sizes={})
+
+    def size(self, table: int) -> Size:
+        """How large a table is as of the committed epoch; the sizes are known."""
+        return (self.sizes or {}).get(table, Size())
 
     def check_invariants(self) -> None:
         """Raise InvariantBroken where the record contradicts itself."""
@@ -134,11 +140,12 @@ def commit(
     repaired: Mapping[int, Repaired] = MappingProxyType({}),
     aside: int = 0,
     late: frozenset[int] = frozenset(),
+    sizes: dict[int, Size] | None = None,
 ) -> EpochRecord:
     """The epoch in flight becomes the committed one; `tables` are the nodes and backfills that still exist.
 
     `repaired`: what it did in the views that it put right. `aside`: the request for rows set aside that it did. `late`:
-    backfills that lack rows, even if they are through with what their tables had.
+    backfills that lack rows, even if they are through with what their tables had. `sizes`: of all tables.
     """
     _require_owner(record, owner)
     inflight = record.inflight
@@ -166,6 +173,7 @@ def commit(
         checked={table: one for table, one in record.checked.items() if table in tables},
         repaired={table: one for table, one in (record.repaired | dict(repaired)).items() if table in tables},
         aside=max(record.aside, aside),
+        sizes=sizes,
         inflight=None,
         keeping=record.keeping.committed(epoch, inflight.stop.stamp),
     )
@@ -211,6 +219,12 @@ def check(record: EpochRecord, checked: Mapping[int, Checked]) -> EpochRecord:
     return _next(record, checked=record.checked | dict(checked))
 
 
+def count(record: EpochRecord, owner: str, sizes: dict[int, Size]) -> EpochRecord:
+    """Keep the sizes of all tables as of the committed epoch, which a release before did not."""
+    _require_owner(record, owner)
+    return _next(record, sizes=sizes)
+
+
 def unpin(record: EpochRecord, name: str) -> EpochRecord:
     return _next(record, pins={other: held for other, held in record.pins.items() if other != name})
 
@@ -220,7 +234,7 @@ def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
 
     Readable again once `rebuilt` is committed: where views are filled from DELTA, the log holds the base up to there.
     """
-    return _next(record, filled={}, filling={}, rebuilt=rebuilt, inflight=None)
+    return _next(record, filled={}, filling={}, rebuilt=rebuilt, inflight=None, sizes={})
 
 
 def start_anew(record: EpochRecord, start: Cut, checksums: dict[Stream, int], rebuilt: Positions) -> EpochRecord:

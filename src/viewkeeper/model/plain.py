@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from functools import lru_cache, wraps
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from viewkeeper.errors import CorruptStore
 
 Plain = TypeVar("Plain")
 Reader = Callable[[Any], Any]
-Parse = Callable[[dict], Plain]
 
 
 @contextmanager
@@ -30,23 +29,44 @@ def reading(what: str) -> Iterator[None]:
         raise CorruptStore(f"the store's {what} cannot be read", "restore the store from a backup") from error
 
 
-def remembered(what: str) -> Callable[[Parse[Plain]], Parse[Plain]]:
-    """`parse`, which reads the store's `what`, with its last result cached: an epoch reads most things again."""
+class Remembered(Generic[Plain]):
+    """A parser of the store's `what`, with its last result cached: an epoch reads most things again."""
 
-    def caching(parse: Parse[Plain]) -> Parse[Plain]:
-        last: list[tuple[dict, Plain]] = []
+    def __init__(self, what: str, parse: Callable[[dict], Plain]) -> None:
+        self._what, self._parse = what, parse
+        self._last: tuple[dict, Plain] | None = None
 
-        @wraps(parse)
-        def parse_or_remember(value: dict) -> Plain:
-            known = last[-1:]
-            if not known or known[0][0] != value:
-                with reading(what):
-                    known = last[:] = [(value, parse(value))]
-            return known[0][1]
+    def __call__(self, value: dict) -> Plain:
+        last = self._last
+        if last is None or (last[0] is not value and last[0] != value):
+            with reading(self._what):
+                last = self._last = (value, self._parse(value))
+        return last[1]
 
-        return parse_or_remember
+    def know(self, value: dict, parsed: Plain) -> None:
+        """This is what the value, just made from it, would be parsed to."""
+        self._last = (value, parsed)
 
-    return caching
+
+class ParsedEntries(Generic[Plain]):
+    """A parser of a list of entries; one that is as it was in the list parsed before stays the same object.
+
+    `key` names the field that tells entries apart. What an entry is parsed to may also depend on another value.
+    """
+
+    def __init__(self, key: str, parse: Callable[[dict, Any], Plain]) -> None:
+        self._key, self._parse = key, parse
+        self._last: dict[Any, tuple[dict, object, Plain]] = {}
+
+    def __call__(self, values: list[dict], others: Callable[[dict], object] = lambda value: None) -> tuple[Plain, ...]:
+        found = {}
+        for value in values:
+            known, other = self._last.get(value[self._key]), others(value)
+            if known is None or known[1] is not other or known[0] != value:
+                known = (value, other, self._parse(value, other))
+            found[value[self._key]] = known
+        self._last = found
+        return tuple(entry[2] for entry in found.values())
 
 
 def to_plain(value: Any) -> Any:
@@ -66,9 +86,9 @@ def to_plain(value: Any) -> Any:
     return fields_to_plain(value)
 
 
-def fields_to_plain(value: Any, *, without: str = "") -> dict[str, Any]:
-    """The fields of a dataclass by name, except the one that can be found elsewhere."""
-    return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__ if name != without}
+def fields_to_plain(value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """The fields of a dataclass by name, except those that can be found elsewhere."""
+    return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__ if name not in without}
 
 
 def from_plain(kind: type[Plain], value: dict, **known: Any) -> Plain:
@@ -95,7 +115,7 @@ def _reader(hint: Any) -> Reader:
         return lambda value: None if value is None else tuple(r(v) for r, v in zip(items, value, strict=True))
     if origin is dict:
         key, part = (int if arguments[0] is int else str), _reader(arguments[1])
-        return lambda value: {key(name): part(one) for name, one in value.items()}
+        return lambda value: None if value is None else {key(name): part(one) for name, one in value.items()}
     if origin is frozenset:
         return frozenset
     if hint is bytes:

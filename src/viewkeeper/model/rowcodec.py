@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.compactrows import MARK, piece_of
+from viewkeeper.model.identity import once_for_each
 from viewkeeper.model.schema import Column
 from viewkeeper.model.texts import text_of
 from viewkeeper.model.values import Stored
@@ -45,6 +46,7 @@ class Layout:
         return not self.varying
 
 
+@once_for_each(kept_max=4096)
 @lru_cache(maxsize=4096)
 def layout_of(columns: tuple[Column, ...]) -> Layout:
     """The layout of rows that have exactly `columns`."""
@@ -63,6 +65,7 @@ def layout_of(columns: tuple[Column, ...]) -> Layout:
     return Layout(columns, fixed, varying, tuple(offsets), bits_width, at, head, head.size)
 
 
+@once_for_each(kept_max=4096)
 @lru_cache(maxsize=4096)
 def segments_of(columns: tuple[Column, ...]) -> tuple[tuple[int, tuple[Column, ...]], ...]:
     """The columns of each segment, with the index of its first: the original ones, then those of each ALTER TABLE."""
@@ -132,10 +135,10 @@ def tail_of(columns: tuple[Column, ...], row: bytes) -> bytes:
 
 def _encode_segment(columns: tuple[Column, ...], values: Sequence[Stored]) -> bytes:
     layout = layout_of(columns)
-    bits, bodies, end = 0, [], 0
+    bits, bodies, end = bytearray(layout.bits_width), [], 0
     for i, value in enumerate(values):
         if value is None:
-            bits |= 1 << i
+            bits[i // 8] |= 1 << i % 8
     fixed = [_pack_fixed(columns[i], values[i]) for i in layout.fixed]
     ends = []
     for i in layout.varying:
@@ -144,8 +147,7 @@ def _encode_segment(columns: tuple[Column, ...], values: Sequence[Stored]) -> by
         bodies.append(body)
         end += len(body)
         ends.append(end)
-    null_bits = bits.to_bytes(layout.bits_width, "little")
-    return layout.head.pack(len(columns), null_bits, *fixed, *ends) + b"".join(bodies)
+    return layout.head.pack(len(columns), bytes(bits), *fixed, *ends) + b"".join(bodies)
 
 
 def _decode_segment(columns: tuple[Column, ...], row: bytes, at: int) -> tuple[list[Stored], int]:
@@ -162,9 +164,8 @@ def _decode_segment(columns: tuple[Column, ...], row: bytes, at: int) -> tuple[l
         values[i] = text_of(body) if columns[i].type.kind == "STRING" else body
         start = body_at + end
     if any(head[1]):
-        bits = int.from_bytes(head[1], "little")
         for i in range(head[0]):
-            if bits >> i & 1:
+            if head[1][i // 8] >> i % 8 & 1:
                 values[i] = None
     return values, start
 

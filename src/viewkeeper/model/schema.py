@@ -8,6 +8,7 @@ catalog, as each table and view does, so ids show which columns a view's text wa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
@@ -66,11 +67,12 @@ class Foreign:
     aside: TableId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableSchema:
     """A base table: all columns in declared order, and the names of the key columns in key order.
 
-    `delta` is the table of its DELTA, where the log has no before-images; a `foreign` table always has one.
+    `delta` is the table of its DELTA, where the log has no before-images; a `foreign` table always has one. Not slotted: what
+    follows from the columns is computed once, since a table may have thousands of them and each write asks for it.
     """
 
     id: TableId
@@ -80,14 +82,15 @@ class TableSchema:
     delta: TableId | None = None
     foreign: Foreign | None = None
 
-    @property
+    @cached_property
     def key_columns(self) -> tuple[Column, ...]:
         return tuple(self.column(name) for name in self.key)
 
-    @property
+    @cached_property
     def value_columns(self) -> tuple[Column, ...]:
         """The columns stored in the row's bytes: all that are not in the key."""
-        return tuple(column for column in self.columns if column.name not in self.key)
+        key = frozenset(self.key)
+        return tuple(column for column in self.columns if column.name not in key)
 
     @property
     def tables(self) -> tuple[TableId, ...]:
@@ -97,15 +100,22 @@ class TableSchema:
 
     def position(self, name: str) -> int:
         """Index of the column named `name` (any case) among `columns`."""
-        for position, column in enumerate(self.columns):
-            if column.name.lower() == name.lower():
-                return position
+        position = self._positions.get(name.lower())
+        if position is not None:
+            return position
         names = [column.name for column in self.columns]
         raise UnknownName(f"table {self.name} has no column {name}", suggestion(name, names, "its columns are"))
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        """Of each column's name in lower case; of two alike the first."""
+        return {column.name.lower(): place for place, column in reversed(list(enumerate(self.columns)))}
 
     def column(self, name: str) -> Column:
         return self.columns[self.position(name)]
 
     def as_of(self, view: TableId) -> TableSchema:
         """The table as it was when the view with that id was written: without the columns added later."""
+        if view >= self.columns[-1].added:
+            return self
         return replace(self, columns=tuple(column for column in self.columns if column.added <= view))

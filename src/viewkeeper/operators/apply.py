@@ -100,6 +100,7 @@ class Applier:
         chosen = np.flatnonzero(differs(versions.rows, rows) & ~versions.applied)
         written = rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))
         self._writes.append(VersionWrite(table, versions, chosen, written))
+        self.store.add_change(table, versions.keys, versions.rows, rows)
         return Changes(found, versions.rows, rows)
 
     def put_events(self, table: int, events: pa.Table) -> Changes:

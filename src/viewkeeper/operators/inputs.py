@@ -203,11 +203,13 @@ class _SplitReader:
             yield from self.store.scan_versions(partition, stored, epoch.epoch - 1, epoch.aborted)
 
     def read_differences(self) -> Counts:
-        """What is to be put right in the tables of a repair, in one partition."""
+        """What is to be put right in the tables of a repair, in one partition; how large they are is counted anew."""
+        found = {}
         for node in self.plan.repairs:
             with blamed(node.twin):
-                self.collector.add(node.table, ROWS, differences(self.store, node, self.split.part, self.epoch))
-        return Counts()
+                events, found[int(node.table)] = differences(self.store, node, self.split.part, self.epoch)
+                self.collector.add(node.table, ROWS, events)
+        return Counts(found=found)
 
 
 def _readers(plan: PhysicalPlan, epoch: Inflight, source: int) -> Iterator[tuple[int | None, list[Reader]]]:

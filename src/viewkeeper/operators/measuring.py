@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from viewkeeper.model.counts import Counts, Work
+from viewkeeper.model.counts import Counts, Size, Work
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.ragged import Ragged
 from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
@@ -25,6 +26,7 @@ class MeasuredTables:
         self._store = store
         self.partitions = store.partitions
         self._found: dict[int, dict[str, int]] = {}
+        self._grown: dict[int, Size] = {}
         self._get_seconds = self._put_seconds = 0.0
 
     def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
@@ -56,19 +58,40 @@ class MeasuredTables:
         self._store.write_versions(writes, epoch)
         self._put_seconds += time.thread_time() - started
 
+    def add_change(self, table: int, keys: pa.Array, before: pa.Array, after: pa.Array) -> None:
+        """How rows under these keys, as of the epoch before, become those of this epoch; NULL: there is no record."""
+        grown = self._grown.get(table, Size())
+        self._grown[table] = grown.plus(size_of(keys, after)).plus(_negative(size_of(keys, before)))
+
     def add_input(self, table: int, rows: int) -> None:
         """Rows that reached the node whose own table this is."""
         self._add(table, inputs=rows)
 
     @property
     def counts(self) -> Counts:
-        tables = {table: Work(**found) for table, found in self._found.items()}
+        tables = {
+            table: Work(**self._found.get(table, {}), grown=self._grown.get(table, Size()))
+            for table in self._found.keys() | self._grown.keys()
+        }
         return Counts(get_seconds=self._get_seconds, put_seconds=self._put_seconds, tables=tables)
 
     def _add(self, table: int, **counts: int) -> None:
         found = self._found.setdefault(table, {})
         for name, count in counts.items():
             found[name] = found.get(name, 0) + count
+
+
+def size_of(keys: pa.Array, rows: pa.Array) -> Size:
+    """The records that are there, and the bytes of their keys and rows."""
+    there = len(rows) - rows.null_count
+    if not there:
+        return Size()
+    keys = keys if there == len(rows) else keys.filter(rows.is_valid())
+    return Size(there, sum(pc.sum(pc.binary_length(part)).as_py() for part in (keys, rows)))
+
+
+def _negative(size: Size) -> Size:
+    return Size(-size.records, -size.bytes)
 
 
 def _bytes(write: VersionWrite) -> int:

@@ -14,11 +14,13 @@ from itertools import chain, groupby, pairwise
 import numpy as np
 import pyarrow as pa
 
+from viewkeeper.model.counts import Size, add_up
 from viewkeeper.model.entryblocks import Blocks, decode_blocks
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keys import part_end
 from viewkeeper.operators.apply import Applier, Changes
 from viewkeeper.operators.channels import ROWS, Channel
+from viewkeeper.operators.measuring import size_of
 from viewkeeper.operators.operator import Operator
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.ports.records import VersionedTables
@@ -35,9 +37,11 @@ class RepairOperator(Operator[RepairNode]):
         yield applier.put_events(node.table, inputs[ROWS])
 
 
-def differences(store: VersionedTables, node: RepairNode, partition: int, epoch: Inflight) -> pa.Table:
-    """The events (key, hash, ord, row) that put a partition of the table right."""
-    found, right = (_records(store, partition, table, epoch) for table in (node.table, node.twin))
+def differences(store: VersionedTables, node: RepairNode, partition: int, epoch: Inflight) -> tuple[pa.Table, Size]:
+    """The events (key, hash, ord, row) that put a partition of the table right, and how large it was before."""
+    sizes: list[Size] = []
+    found = _records(store, partition, node.table, epoch, sizes)
+    right = _records(store, partition, node.twin, epoch, [])
     events = list(_of_groups(node, found, right) if node.slots else _of_records(found, right, node.is_list))
     columns = {
         "key": pa.array([key for key, _ in events], pa.binary()),
@@ -45,11 +49,14 @@ def differences(store: VersionedTables, node: RepairNode, partition: int, epoch:
         "ord": pa.array(np.arange(len(events))),
         "row": pa.array([row for _, row in events], pa.binary()),
     }
-    return pa.table(columns)
+    return pa.table(columns), add_up([Size(), *sizes])
 
 
-def _records(store: VersionedTables, partition: int, table: int, epoch: Inflight) -> Iterator[Record]:
+def _records(
+    store: VersionedTables, partition: int, table: int, epoch: Inflight, sizes: list[Size]
+) -> Iterator[Record]:
     for batch in store.scan_versions(partition, table, epoch.epoch - 1, epoch.aborted):
+        sizes.append(size_of(batch["key"], batch["row"]))
         yield from zip(batch["key"].to_pylist(), batch["row"].to_pylist(), strict=True)
 
 

@@ -8,7 +8,7 @@ all aggregates that need it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -70,11 +70,13 @@ class Accumulators:
     def __init__(self, finer: Finer | None = None) -> None:
         self._finer = finer
         self.arguments: list[Expression] = []
-        self._texts: list[str] = []
+        self._places: dict[str, int] = {}  # of arguments, by what they mean
         self.states = list[Accumulator]()
-        self.exact_sums: list[DoubleSum] = []
-        self.computed: list[Computed] = []
+        self._states: dict[str, int] = {}  # the place of each, by its SQL
+        self.exact_sums: dict[DoubleSum, int] = {}  # and the place of each, as of the next
+        self.computed: dict[Computed, int] = {}
         self.entries: list[EntryPlan] = []
+        self._entries: dict[tuple[int, ...], int] = {}  # the place of each, by its arguments
         self.kept_of(_ROWS).count()
 
     def kept_of(self, call: Aggregate) -> Kept:
@@ -113,7 +115,7 @@ class Accumulators:
     ) -> int:
         """One PRE-AGGREGATION serves all aggregates over the same arguments."""
         arguments = tuple(self.argument(arg) for arg in args)
-        place = next((i for i, plan in enumerate(self.entries) if plan.arguments == arguments), len(self.entries))
+        place = _place(self._entries, arguments)
         if place == len(self.entries):
             self.entries.append(EntryPlan(arguments, Facts()))
         plan, facts = self.entries[place], self.entries[place].facts
@@ -123,16 +125,16 @@ class Accumulators:
 
     def argument(self, arg: Expression) -> int:
         """The place of an argument; one that means the same has it too."""
-        place = _place(self._texts, spell(arg))
+        place = _place(self._places, spell(arg))
         if place == len(self.arguments):
             self.arguments.append(arg)
         return place
 
     def add(self, wanted: Accumulator) -> str:
-        known = [state.sql for state in self.states]
-        if wanted.sql not in known:
+        place = _place(self._states, wanted.sql)
+        if place == len(self.states):
             self.states.append(wanted)
-        return f"s{_place(known, wanted.sql)}"
+        return f"s{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,11 @@ class _KeptOfCall:
         entries, number = self.kept.entries, self.kept.of_entries([arg])
         plan = entries[number]
         if arg.type.kind == "DOUBLE":
-            kinds = list(plan.facts.exact_sums)
+            kinds = _places(plan.facts.exact_sums)
             names = [f"y{number}_{_place(kinds, kind)}"]
             entries[number] = replace(plan, facts=replace(plan.facts, exact_sums=tuple(kinds)))
             return names
-        each, columns, places = list(plan.each), list(plan.facts.sums), []
+        each, columns, places = _places(plan.each), list(plan.facts.sums), []
         for limb, (_, sql) in enumerate(SUMS[kind]("e0", arg.type)):
             places.append(_place(each, sql))
             if places[-1] == len(columns):
@@ -249,11 +251,13 @@ class _KeptOfFiner:
         return self.kept.add(Accumulator(Column(column.name, column.type, nullable=False), sql, arg, given))
 
 
-def _place(known: list[Item], item: Item) -> int:
-    """Where `item` stands in the list, at its end if it was not there."""
-    if item not in known:
-        known.append(item)
-    return known.index(item)
+def _place(known: dict[Item, int], item: Item) -> int:
+    """The place of `item`, behind all others if it had none."""
+    return known.setdefault(item, len(known))
+
+
+def _places(items: Iterable[Item]) -> dict[Item, int]:
+    return {item: place for place, item in enumerate(items)}
 
 
 def unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
@@ -283,8 +287,9 @@ def lay_out_aggregation(
     finished = [kept.finished(aggregate) for aggregate in grouping.aggregates]
     if finer is not None and finer.kept.names != known:
         raise InvariantBroken("a finer γ does not keep what a coarser one needs")
-    stored = kept.names if having is None else []  # before the values that are computed
-    values: list[Expression] = []
+    names = kept.names if having is None else []  # before the values that are computed
+    stored = _places(names)
+    values: dict[Expression, int] = {}
     shown: list[OutputColumn] = []
     for output in outputs:
         expression = output.expression
@@ -293,10 +298,10 @@ def lay_out_aggregation(
             case AggregationRef(source="group", position=place):
                 shown.append(OutputColumn(column, "key", place))
             case AggregationRef(position=number) if finished[number] in stored:
-                shown.append(OutputColumn(column, "row", stored.index(finished[number])))
+                shown.append(OutputColumn(column, "row", stored[finished[number]]))
             case _:
-                shown.append(OutputColumn(column, "row", len(stored) + _place(values, expression)))
-    finish, can_fail = _finish_sql(values, having, finished)
+                shown.append(OutputColumn(column, "row", len(names) + _place(values, expression)))
+    finish, can_fail = _finish_sql(list(values), having, finished)
     columns = tuple(Column(value.text, value.type, value.nullable or value.fallible) for value in values)
     groups = grouping.groups if finer is None else finer.groups
     return AggregateLayout(groups, kept, columns, finish, can_fail, having is not None, tuple(shown))

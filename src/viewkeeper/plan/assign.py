@@ -13,6 +13,7 @@ from typing import Any
 
 from viewkeeper.catalog.catalog import Exceptions, StoredNode, with_dependents
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.identity import Memo
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.lower import Lowered
 from viewkeeper.plan.nodes import AggregateNode, Node, ProjectNode
@@ -38,8 +39,15 @@ def assign(
     return tuple(chosen[text] for text in lowered.texts)
 
 
-def placed_nodes(lowered: Lowered, needed: Sequence[StoredNode]) -> list[Node]:
+def placed_nodes(lowered: Lowered, needed: Sequence[StoredNode]) -> tuple[Node, ...]:
     """The nodes of a lowered view with the tables, and the backfill, of the stored nodes that it needs."""
+    return _placed.of((lowered, *needed), lambda: _place(lowered, needed))
+
+
+_placed = Memo[tuple[Node, ...]](kept_max=8192)
+
+
+def _place(lowered: Lowered, needed: Sequence[StoredNode]) -> tuple[Node, ...]:
     by_text = {one.text: one for one in needed}
     placed: dict[int, TableId] = {}
     found: list[Node] = []
@@ -48,7 +56,7 @@ def placed_nodes(lowered: Lowered, needed: Sequence[StoredNode]) -> list[Node]:
             raise InvariantBroken(f"no table is assigned to {text}")
         placed |= zip(node.tables, by_text[text].tables, strict=True)
         found.append(replace(with_tables(node, placed), backfill=by_text[text].backfill))
-    return found
+    return tuple(found)
 
 
 def _usable(lowered: Lowered, stored: Collection[StoredNode], without: Collection[int]) -> dict[str, StoredNode]:

@@ -149,9 +149,9 @@ class _Lowering:
         """γ whose groups and aggregates are shown unchanged: the same node for every view that shows some of them."""
         groups, aggregates = grouping.groups, tuple(sorted(grouping.aggregates, key=spell))
         node, stands = self._aggregation(relation, Grouping(groups, aggregates), _of_groups(groups, aggregates), None)
-        parts: list[Expression] = [*groups, *aggregates]
+        behind: dict[Expression, int] = {one: len(groups) + place for place, one in enumerate(aggregates)}
         references = [output.expression for output in outputs if isinstance(output.expression, AggregationRef)]
-        places = [one.position if one.source == "group" else parts.index(one.of, len(groups)) for one in references]
+        places = [one.position if one.source == "group" else behind[one.of] for one in references]
         shown = zip(outputs, places, strict=True)
         return node, tuple(OutputColumn(one.column, stands[at].part, stands[at].index) for one, at in shown)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.fills import Chunk
-from viewkeeper.model.plain import from_plain, remembered, to_plain
+from viewkeeper.model.plain import Remembered, from_plain, to_plain
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import (
     NODE_KINDS,
@@ -153,12 +153,18 @@ class PhysicalPlan:
         return plain | more | ({"aside": to_plain(self.aside)} if self.aside else {})
 
     @staticmethod
-    @remembered("plan")
     def from_json(value: dict) -> PhysicalPlan:
-        tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
-        repairs = tuple(from_plain(RepairNode, node) for node in value.get("repairs", ()))
-        aside = from_plain(AsideRequest, value["aside"]) if "aside" in value else None
-        return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]), repairs, aside)
+        return _parse(value)
+
+
+def _from_plain(value: dict) -> PhysicalPlan:
+    tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
+    repairs = tuple(from_plain(RepairNode, node) for node in value.get("repairs", ()))
+    aside = from_plain(AsideRequest, value["aside"]) if "aside" in value else None
+    return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]), repairs, aside)
+
+
+_parse = Remembered("plan", _from_plain)
 
 
 def node_to_json(node: Node) -> dict[str, object]:

@@ -102,10 +102,6 @@ class VersionedTables(Protocol):
         """Like `BaseTables.row_borders`, over the records of a partition."""
         ...
 
-    def count_records(self, table: int) -> int:
-        """The approximate number of records of a table, tombstones included."""
-        ...
-
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         """Store version `epoch` of the records; Fenced unless the epoch is in flight.
 

@@ -84,15 +84,14 @@ def aggregation(
     called: Callable[[ColumnRef], str] = lambda column: column.name,
 ) -> Relation:
     """γ by `groups`, σ of HAVING, and π of `items`; `called` returns a column's name for messages."""
-    aggregates: list[Aggregate] = []
+    places = {group: place for place, group in reversed(list(enumerate(groups)))}
+    aggregates: dict[Aggregate, int] = {}
 
     def refer(node: Expression) -> Expression | None:
-        if node in groups:
-            return AggregationRef("group", groups.index(node), node)
+        if node in places:
+            return AggregationRef("group", places[node], node)
         if isinstance(node, Aggregate):
-            if node not in aggregates:
-                aggregates.append(node)
-            return AggregationRef("aggregate", aggregates.index(node), node)
+            return AggregationRef("aggregate", aggregates.setdefault(node, len(aggregates)), node)
         if isinstance(node, ColumnRef):
             raise SqlError(f"{called(node)} is neither grouped nor aggregated", f"add {called(node)} to GROUP BY")
         return None

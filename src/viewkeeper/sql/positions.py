@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from viewkeeper.errors import UnsupportedSql
+from viewkeeper.model.identity import once_for_each
 from viewkeeper.sql import construct
 from viewkeeper.sql.expressions import AggregationRef, Cast, ColumnRef, Expression, Literal, conjuncts, rewrite
 from viewkeeper.sql.relations import Aggregation, Join, Output, Project, Relation, Select, Union, inputs_of
@@ -86,6 +87,7 @@ def conditions_over(relation: Relation) -> tuple[Relation, list[Expression]]:
     return relation, [condition for parts in reversed(found) for condition in parts]
 
 
+@once_for_each(kept_max=64)
 def column_refs(relation: Relation) -> tuple[ColumnRef, ...]:
     columns = relation.columns
     return tuple(ColumnRef(place, one.name, one.type, one.nullable) for place, one in enumerate(columns))

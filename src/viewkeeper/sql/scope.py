@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from sqlglot import exp
 
 from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
+from viewkeeper.model.identity import once_for_each
 from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import Column
 from viewkeeper.sql.expressions import ColumnRef, Expression, rewrite
@@ -41,24 +41,11 @@ class Name:
         return self.qualifier is not None and self.qualifier.lower() == qualifier.lower()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """The names of a scope and of those that were made from it, as one key: to compare them all would take long."""
-
-    names: tuple[Name, ...]
-
-    def __hash__(self) -> int:
-        return id(self.names)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.names is other.names
-
-
-@lru_cache(maxsize=16)
-def _by_name(same: _Same) -> dict[str, list[Name]]:
+@once_for_each(kept_max=16)
+def _by_name(names: tuple[Name, ...]) -> dict[str, list[Name]]:
     """Names by their lower case, made once: a table may have thousands of columns, and each is looked up."""
     found: dict[str, list[Name]] = {}
-    for entry in same.names:
+    for entry in names:
         found.setdefault(entry.name.lower(), []).append(entry)
     return found
 
@@ -118,7 +105,7 @@ class Scope:
         return found[0] if found else None
 
     def _named(self, name: str) -> Sequence[Name]:
-        return _by_name(_Same(self.names)).get(name.lower(), ())
+        return _by_name(self.names).get(name.lower(), ())
 
     def _ambiguous(self, node: exp.Column, found: Sequence[Name]) -> SqlError:
         tables = [one for one in self.sources if one.qualifier and one.qualifier.lower() == node.table.lower()]

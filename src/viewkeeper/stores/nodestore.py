@@ -68,8 +68,6 @@ class Partition(Protocol):
 
     def has_records(self, table: int) -> bool: ...
 
-    def count_records(self, table: int) -> int: ...
-
     def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders: ...
 
     def write(self, written: Sequence[Written], epoch: Inflight) -> None: ...
@@ -453,9 +451,6 @@ class NodeStore(Protocol):
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
     ) -> Borders:
         return self.partition(part).borders(table, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
-
-    def count_records(self, table: int) -> int:
-        return sum(partition.count_records(table) for partition in self._each_partition())
 
     def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
         from viewkeeper.stores.versionwrites import prepare

@@ -111,7 +111,7 @@ class Placement:
         return Placement(0, tuple(slot % nodes for slot in range(SLOTS)), tuple(range(nodes)), nodes)
 
     def to_json(self) -> dict:
-        return fields_to_plain(self, without="only")
+        return fields_to_plain(self, without=("only",))
 
     @staticmethod
     def from_json(value: dict) -> Placement:

@@ -22,6 +22,7 @@ from tests.support.simulation.faults import Crash
 from tests.support.simulation.kinds import COLUMNS, KINDS, TABLES, Kind, with_their_sources
 from tests.support.simulation.recomputed import Base, Change
 from tests.support.simulation.world import Wrong
+from tests.support.sizes import require_right_sizes
 from viewkeeper import failpoints
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -167,12 +168,13 @@ class Program:
         return passed
 
     def require_right(self) -> None:
-        """The view is its recomputation."""
+        """The view is its recomputation, and each record of it and of its auxiliary tables was counted once."""
         name = self.kind.name
         found = bag_of(row.values() for row in self.db.view(name).scan())
         expected = self._base.bag(name, self.db.store.ends())
         if found != expected:
             raise Wrong(f"{name} holds {found}, not {expected}")
+        require_right_sizes(self.db.store)
 
 
 def cover(name: str, *, before_images: bool, crashes: int = 2) -> Covered:

@@ -14,6 +14,7 @@ from tests.support.dump import dump
 from tests.support.running import keep_up
 from tests.support.simulation.kinds import COLUMNS, TABLES, with_their_sources
 from tests.support.simulation.world import World, Wrong
+from tests.support.sizes import counted, walked
 from viewkeeper.client.database import Database
 from viewkeeper.client.reading import moment_of
 from viewkeeper.coordinator.gc import collect_garbage
@@ -40,6 +41,8 @@ def require_no_leftovers(world: World) -> None:
     for node in sorted(both):
         if found[node] != expected[node]:
             raise Wrong(f"table {node[1]} of {node[0]} holds {found[node]}, but in a new store {expected[node]}")
+    if (told := counted(world.store)) != (there := walked(world.store)):
+        raise Wrong(f"{told} was counted, but there is {there}")
     _require_known_tables(world)
 
 

@@ -53,7 +53,7 @@ def judge(db: vk.Database, name: str = "v") -> str:
     keep_up(db)
     with duckdb.connect() as connection:
         for known, table in tables.items():
-            rows = db.table(db.catalog().table_by_id(table.id).name).to_arrow()
+            rows = db.table(db.catalog().tables_by_id[table.id].name).to_arrow()
             connection.register(known, rows.select([column.name for column in table.columns]))
         (plain,) = sqlglot.transpile(sql, read=ViewSpark, write="duckdb")
         expected = Counter(connection.sql(plain).fetchall())

@@ -51,7 +51,7 @@ def test_an_epoch_is_in_the_record_with_its_plan_before_it_runs(db: vk.Database)
     runner = Recorder(db.store)
     records = []
     run = runner.run
-    runner.run = lambda plan, epoch: (records.append(db.store.read_epoch_record()), run(plan, epoch))
+    runner.run = lambda plan, epoch: (records.append(db.store.read_epoch_record()), run(plan, epoch))[1]
     (done,) = Coordinator(db.store, runner).catch_up()
 
     assert records[0].inflight == runner.epochs[0]

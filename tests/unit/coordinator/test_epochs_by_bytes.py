@@ -15,6 +15,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, InvariantBroken, StoreFull, ViewFailed
+from viewkeeper.model.counts import Counts
 from viewkeeper.operators.aggregate import AggregateOperator
 from viewkeeper.operators.operator import Operator
 from viewkeeper.settings import EpochLimits
@@ -159,10 +160,11 @@ def test_what_is_ours_already_passes_as_it_is(
     epochs = []
 
     class Once:
-        def run(self, plan: object, epoch: object) -> None:
+        def run(self, plan: object, epoch: object) -> Counts:
             with pytest.raises(type(error)) as raised:
                 SparkRunner(db.store, StartingSession(None, view_managers=2), view_managers=2).run(plan, epoch)
             epochs.append(raised.value)
+            return Counts()
 
     Coordinator(db.store, Once()).step()
     assert epochs == [error]

@@ -173,7 +173,8 @@ class _Estimate:
         done = self._known.measured.counts.tables.get(table)
         if done is not None and done.writes:
             return max(0.0, done.bytes / done.writes - key)
-        return self._known.record_bytes.get(table, otherwise)
+        found = self._known.record_bytes.get(table)
+        return otherwise if found is None else max(0.0, found - key)
 
     def _number_of_groups(
         self, node: AggregateNode, relation: Aggregation, paths: Sequence[Path], rows: float

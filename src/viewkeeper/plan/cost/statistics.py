@@ -29,8 +29,8 @@ _IN_MAX = 1 / 2
 class Statistics:
     """`rows` are those of base tables, `records` those of tables of filled nodes, both by table.
 
-    `text_bytes`: how long the texts of a base table are on average; `record_bytes`: how much there is under a key of a
-    node's table.
+    `text_bytes`: how long the texts of a base table are on average; `record_bytes`: how long a key of a node's table is, with
+    its row.
     """
 
     rows: Mapping[int, float] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from viewkeeper.model.identity import once_for_each
 from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite
 from viewkeeper.sql.positions import aggregation_below, column_refs
 from viewkeeper.sql.relations import (
@@ -47,6 +48,7 @@ def order_text(relation: Relation, part: Ordering) -> str:
     return f"{text} nulls {'first' if part.nulls_first else 'last'}"
 
 
+@once_for_each(kept_max=64)
 def names_of(relation: Relation) -> tuple[Expression, ...]:
     """For each column of a relation, an expression whose text names it; types do not matter here."""
     match relation:

@@ -20,6 +20,7 @@ from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.model.plain import reading
+from viewkeeper.stores.catalogtext import CatalogText, dump
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.placement import Placement, fills_from
 
@@ -35,6 +36,7 @@ class Meta:
     def __init__(self, handle: Callable[[], Environment], nodes: int) -> None:
         self._handle = handle
         self._first_placement = Placement.first(nodes)
+        self._catalog_text = CatalogText()
 
     @property
     def environment(self) -> Environment:
@@ -58,11 +60,11 @@ class Meta:
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
         filling_from = fills_from(record)
-        return self._swap(_EPOCH, expected_version, record_to_json(record), filling_from)
+        return self._swap_record(expected_version, record_to_json(record), filling_from)
 
     def create_epoch_record(self, record: EpochRecord) -> None:
         if not self.has_epoch_record():
-            self._swap(_EPOCH, record.version, record_to_json(record))
+            self._swap_record(record.version, record_to_json(record))
 
     def has_epoch_record(self) -> bool:
         return self._read(_EPOCH) is not None
@@ -76,10 +78,22 @@ class Meta:
         return parse_horizon(value or b"")
 
     def read_catalog(self) -> dict:
-        return self._read(_CATALOG) or {}
+        value = self._bytes(_CATALOG)
+        return {} if value is None else self._parse_catalog(value)
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
-        return self._swap(_CATALOG, expected_version, catalog)
+        with self.environment.write("meta") as transaction:
+            stored = transaction.get(_CATALOG)
+            if (self._parse_catalog(stored)["version"] if stored else 0) != expected_version:
+                return False
+            transaction.put(_CATALOG, self._catalog_text.write(catalog))
+            record = _load(_EPOCH, transaction.get(_EPOCH))
+            transaction.put(_HORIZON, horizon_bytes(record, catalog["version"]))
+        return True
+
+    def _parse_catalog(self, value: bytes) -> dict:
+        with reading("catalog"):
+            return self._catalog_text.read(value)
 
     def keep_plan(self, digest: str, plan: dict) -> None:
         """Store a plan under its digest; of the others only that of the epoch in flight is kept."""
@@ -157,24 +171,26 @@ class Meta:
             transaction.put(_VIEWS, _dump({"boot": boot, "clean": clean}))
 
     def _read(self, name: bytes) -> dict | None:
+        value = self._bytes(name)
+        return None if value is None else _load(name, value)
+
+    def _bytes(self, name: bytes) -> bytes | None:
         environment = self.environment
         environment.require_in_place()
         with environment.read("meta") as transaction:
-            value = transaction.get(name)
-        return None if value is None else _load(name, value)
+            return transaction.get(name)
 
-    def _swap(self, name: bytes, expected_version: int, value: dict, filling_from: int | None = None) -> bool:
+    def _swap_record(self, expected_version: int, value: dict, filling_from: int | None = None) -> bool:
         with self.environment.write("meta") as transaction:
-            stored = transaction.get(name)
-            if (_load(name, stored)["version"] if stored else 0) != expected_version:
+            stored = transaction.get(_EPOCH)
+            if (_load(_EPOCH, stored)["version"] if stored else 0) != expected_version:
                 return False
             if filling_from is not None and self.placement_in(transaction).is_unsettled(filling_from):
                 return False
-            transaction.put(name, _dump(value))
-            record = value if name == _EPOCH else _load(_EPOCH, transaction.get(_EPOCH))
+            transaction.put(_EPOCH, _dump(value))
             horizon = transaction.get(_HORIZON)
-            known = 0 if horizon is None else parse_horizon(horizon).catalog_version
-            transaction.put(_HORIZON, horizon_bytes(record, value["version"] if name == _CATALOG else known))
+            catalog_version = 0 if horizon is None else parse_horizon(horizon).catalog_version
+            transaction.put(_HORIZON, horizon_bytes(value, catalog_version))
         return True
 
 
@@ -200,4 +216,4 @@ def _parse_placement(value: bytes) -> Placement:
 
 
 def _dump(value: dict) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return dump(value).encode()

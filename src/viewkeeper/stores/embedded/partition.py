@@ -78,10 +78,6 @@ class Partition:
         with self.environment.read("records") as transaction:
             return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
-    def count_records(self, table: int) -> int:
-        with self.environment.read("records") as transaction:
-            return tree.count(transaction, tree.table_prefix(table))
-
     def scan_versions(
         self, table: int, low: bytes, high: bytes | None, epoch: int, aborted: tuple[int, ...]
     ) -> Iterator[pa.RecordBatch]:

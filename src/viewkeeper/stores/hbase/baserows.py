@@ -124,7 +124,7 @@ class BaseRows(RecordsPart):
         for page in walk(lambda scan: self._results(schema, scan, keys_only=True), (b"", None), first=5_000):
             counted += len(page)
             if counted >= _COUNTED:
-                return max(counted, self.count_records(schema.delta))
+                return max(counted, self.read_epoch_record().size(schema.delta).records)
         return counted
 
     def _schema(self, table: int) -> TableSchema | None:

@@ -17,6 +17,7 @@ from viewkeeper.errors import CorruptStore, Fenced, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
 from viewkeeper.ports.meta import Holder
+from viewkeeper.stores.catalogtext import CatalogText
 from viewkeeper.stores.hbase.claims import LeasedClaim, read_lease
 from viewkeeper.stores.hbase.metarow import NOTES, PLAN, STORE, MetaRows
 from viewkeeper.stores.hbase.site import Site
@@ -50,6 +51,7 @@ class MetaPart:
     """The port `Meta`."""
 
     _site: Site
+    _catalog_text: CatalogText
     _seen_horizon: tuple[Horizon | None, float] = _UNSEEN  # and when it was asked for
 
     @property
@@ -102,15 +104,17 @@ class MetaPart:
         return horizon if time.monotonic() < read + _KNOWN_SECONDS else None
 
     def read_catalog(self) -> dict:
-        return json.loads(self._one(_CATALOG))
+        return self._catalog_text.read(self._one(_CATALOG))
 
     def swap_catalog(self, expected_version: int, catalog: dict) -> bool:
+        written = self._catalog_text.write(catalog)
+
         def cells(versions: Versions) -> dict[str, bytes] | None:
             if versions[1] != expected_version:
                 return None
             record = json.loads(self._one(_RECORD))  # of these versions, or the swap fails
             return {
-                _CATALOG: json.dumps(catalog).encode(),
+                _CATALOG: written,
                 _HORIZON: horizon_bytes(record, catalog["version"]),
                 _VERSIONS: b"%d.%d" % (versions[0], catalog["version"]),
             }

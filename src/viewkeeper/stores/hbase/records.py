@@ -53,7 +53,6 @@ from viewkeeper.stores.hbase.tables import JOURNAL, is_shown
 
 PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
 _PREFIXES_MAX = 500
-_COUNTED = 50_000
 _ADMITTED = "admitted"
 _NO_TABLE = "no table"
 
@@ -158,15 +157,6 @@ class RecordsPart(MetaPart):
         found = pages(self._site, table, _after(part, after, None), self._newest())
         lists = ([(result.row[1:], visible(result, ()) or b"") for result in page] for page in found)
         return cut_in_pieces(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
-
-    def count_records(self, table: int) -> int:
-        """Counted, up to some ten thousand; of more, one partition after the other until there are enough to go by."""
-        counted, look = 0, self._newest(keys_only=True)
-        for partition in range(self.partitions):
-            counted += sum(map(len, pages(self._site, table, span_of(partition, b"", None), look, first=5_000)))
-            if counted >= _COUNTED:
-                return counted * self.partitions // (partition + 1)
-        return counted
 
     # writes
 
@@ -278,8 +268,8 @@ class RecordsPart(MetaPart):
         """The epoch with which views last started anew, as this one knows it."""
         return max(epoch.anew, self._site.tables.anew)
 
-    def _newest(self, *, keys_only: bool = False) -> Look:
-        return Look(self._times(EPOCH_MAX), keys_only=keys_only)
+    def _newest(self) -> Look:
+        return Look(self._times(EPOCH_MAX))
 
 
 def _after(partition: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:

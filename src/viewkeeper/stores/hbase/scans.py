@@ -24,12 +24,11 @@ Ask = Callable[[Any], list]  # the results of one scan, which has bounds and a l
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What of the records a scan returns: which epochs, how many versions; `ranges` and `keys_only` are filters."""
+    """What of the records a scan returns: which epochs, how many versions; `ranges` is a filter."""
 
     time_range: Any
     versions: int = 1
     ranges: bytes | None = None
-    keys_only: bool = False
 
 
 def span_of(partition: int, start: bytes, stop: bytes | None) -> tuple[bytes, bytes]:
@@ -90,7 +89,7 @@ def _asked(site: Site, table: int, look: Look) -> Ask:
 
     def ask(scan: Any) -> list:
         scan.columns, scan.maxVersions, scan.timeRange = record_column(), look.versions, look.time_range
-        scan.filterBytes, scan.filterString = look.ranges, KEYS_ONLY if look.keys_only else None
+        scan.filterBytes = look.ranges
         return site.ask(table, "getScannerResults", scan, scan.limit, absent=[])
 
     return ask

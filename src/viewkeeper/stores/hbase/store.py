@@ -10,6 +10,7 @@ import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.ports.store import Capabilities, Store
+from viewkeeper.stores.catalogtext import CatalogText
 from viewkeeper.stores.hbase.absent import LittleUpkeep, NoNodes
 from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
 from viewkeeper.stores.hbase.basewrites import BaseWrites
@@ -37,6 +38,7 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NoNodes, LittleUpkeep):
             connections.close()
             raise
         self._site = Site(address, connections, incarnation, partitions)
+        self._catalog_text = CatalogText()
         self._now = 0
         super().__init__()
 

@@ -14,6 +14,7 @@ from threading import RLock
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
 from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.stores.catalogtext import CatalogText
 from viewkeeper.stores.placement import Placement, fills_from
 
 
@@ -24,7 +25,8 @@ class Meta:
         self._lock = lock
         self._placement = Placement.first(nodes)
         self._record = json.dumps(record_to_json(record))
-        self._catalog = "{}"
+        self._text = CatalogText()
+        self._catalog = b"{}"
         self._horizon = horizon_bytes(record_to_json(record), 0)
         self._plans: dict[str, str] = {}
         self._notes: dict[str, str] = {}
@@ -33,7 +35,7 @@ class Meta:
         return record_from_json(json.loads(self._record))
 
     def read_catalog(self) -> dict:
-        return json.loads(self._catalog)
+        return self._text.read(self._catalog)
 
     def read_horizon(self) -> Horizon:
         return parse_horizon(self._horizon)
@@ -79,10 +81,10 @@ class Meta:
         with self._lock:
             is_expected = self.read_catalog().get("version", 0) == expected_version
             if is_expected:
-                self._replace(self._record, json.dumps(catalog))
+                self._replace(self._record, self._text.write(catalog))
             return is_expected
 
-    def _replace(self, record: str, catalog: str) -> None:
+    def _replace(self, record: str, catalog: bytes) -> None:
         # in this order: a reader without the lock finds a catalog at least as new as the horizon read before it
         self._record, self._catalog = record, catalog
-        self._horizon = horizon_bytes(json.loads(record), json.loads(catalog).get("version", 0))
+        self._horizon = horizon_bytes(json.loads(record), self._text.read(catalog).get("version", 0))

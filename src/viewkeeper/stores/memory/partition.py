@@ -47,9 +47,6 @@ class Partition:
     def has_records(self, table: int) -> bool:
         return len(self.pairs(table)) > 0
 
-    def count_records(self, table: int) -> int:
-        return len(self.pairs(table))
-
     def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
         return self.pairs(table).borders(after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
