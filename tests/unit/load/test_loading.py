@@ -175,16 +175,6 @@ def test_a_value_that_does_not_fit_is_named_with_its_line_and_nothing_is_written
         ("t.txt", "k,n\n", "no suffix that names its format"),
         ("t.jsonl", '{"k": 1, "n": 1}\n\n{"k": \n', "line 3: not JSON"),
         ("t.jsonl", '{"k": 1, "n": 1}\n5\n', "line 2: not a JSON object"),
-        ("t.json", '[{"k": 1, "n": 1},\n 5]', "line 2: not a JSON object"),
-        ("t.json", '[{"k": 1, "n": 1},\n\n {"k": }]', "line 3: not JSON"),
-        ("t.json", '[{"k": 1, "n": 1}\n {"k": 2, "n": 1}]', "line 1: what follows the object .* is not a comma but"),
-        ("t.json", '[{"k": 1, "n": 1}] {"k": 2, "n": 1}', "line 1: what follows the object .* is not a comma but"),
-        ("t.json", '[{"k": 1, "n": 1}', "line 1: what follows the object"),
-        ("t.json", '[{"k": 1, "n": 1},]', "line 1: not JSON"),
-        ("t.json", '[\n{"k": 1, "n": 1},\n{"n": 2}]', "line 3: column k is NULL"),
-        ("t.json", b'[{"k": 1, "n": 1},\n{"k": 2, "s": "\xff"}]', "line 2: not UTF-8 text"),
-        ("t.json", "[]", "no names in it"),
-        ("t.json", "[[]]", "line 1: not a JSON object"),
         ("t.jsonl", b'{"k": 1, "n": 1}\n{"k": 2, "s": "\xff"}\n', "line 2: not UTF-8 text"),
         ("t.jsonl", '{"k": 1, "n": 1}\n{"n": 2}\n', "line 2: column k is NULL"),
         ("t.jsonl", '{"k": 1, "n": 1, "q": 1}\n', "columns that the table has not: q"),
@@ -199,32 +189,6 @@ def test_a_file_that_cannot_be_loaded_is_told_in_a_line_and_nothing_is_written(
     with pytest.raises(vk.InputError, match=fact):
         db.load("t", file(tmp_path, name, content))
     assert list(db.table("t").scan()) == []
-
-
-ARRAY = '\n [{"k": 2, "s": "a, [b]", "n": 5},\n  {\n"n": 7, "k": 1}\n, {"k": 3, "n": 1, "s": null}]\n'
-
-
-@pytest.mark.parametrize("name", ["t.json", "t.jsonl", "t.json.gz", "t.json.zip"])
-@pytest.mark.parametrize("text", [ARRAY.encode(), b"\xef\xbb\xbf" + ARRAY.encode()], ids=["plain", "byte order mark"])
-def test_a_json_array_of_objects_is_loaded_as_lines_are(db: Database, tmp_path: Path, name: str, text: bytes) -> None:
-    path = tmp_path / name
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("t.json", text)
-    else:
-        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-
-    db.load("t", path)
-    db.load("made", path, create=True, key="k")
-
-    assert [(row["k"], row["n"], row["s"]) for row in db.table("t").scan()] == [
-        (1, 7, None),
-        (2, 5, "a, [b]"),
-        (3, 1, None),
-    ]
-    assert [column.name for column in db.table("made").schema.columns] == ["k", "s", "n"]
-    with pytest.raises(vk.BadRow, match="line 3"):
-        db.load("other", file(tmp_path, "o.json", '[{"k": 1},\n{"k": 2},\n{"k": 1}]'), create=True, key="k")
 
 
 def test_what_is_no_gzip_no_file_or_a_directory_is_told(db: Database, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> vk.Database:
         (lambda db: db.execute("DROP VIEW total"), "totals"),
         (lambda db: db.execute("SELECT UPPR('a')"), "upper"),
         (lambda db: db.execute("SELECT SUMM(id) FROM wide"), "sum"),
-        (lambda db: db.execute("OPTIMIZE VIEWS WITHOUT (push_condition)"), "push_conditions"),
+        (lambda db: db.execute("OPTIMIZE VIEWS WITHOUT (push_conditons)"), "push_conditions or imply_conditions"),
         (lambda db: vk.connect("memory:?node=2"), "nodes"),
     ],
 )
