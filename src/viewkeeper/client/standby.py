@@ -120,20 +120,21 @@ class Beats:
         """Stop, and return when the claim is released."""
         self.give_up()
         self._thread.join()
+        self._claim.release()
 
     def give_up(self) -> None:
         """Stop soon."""
         self._stops.put(None)
 
     def _run(self) -> None:
-        try:
-            while not self._is_over():
-                with suppress(OSError, StoreError):  # one who cannot reach the store shows no sign of life
-                    self._claim.beat(self._waits())
-        except Fenced:
-            self._stops.get()
-        finally:
-            self._claim.release()
+        while not self._is_over():
+            try:
+                self._claim.beat(self._waits())
+            except Fenced:
+                return  # it is another's by now
+            except (OSError, StoreError):
+                continue  # one who cannot reach the store shows no sign of life
+        self._claim.release()
 
     def _is_over(self) -> bool:
         try:
