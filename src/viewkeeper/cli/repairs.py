@@ -124,7 +124,7 @@ def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
 
 
 def _print_repair(report: RepairReport) -> None:
-    rows = [(one.view, _done(one), one.way_out) for one in report.outcomes]
+    rows = [(one.view, _done(one), one.way_out or "") for one in report.outcomes]
     if rows:
         print_text(f"views at epoch {report.epoch}:")
         print_rows(("view", "done", "way out"), rows)

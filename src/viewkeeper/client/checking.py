@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +23,7 @@ from viewkeeper.check.compare import FINDINGS_MAX, Shape, compare
 from viewkeeper.check.questions import question_for
 from viewkeeper.check.report import CheckReport, Finding, ViewOutcome
 from viewkeeper.client.checkfiles import CheckFiles, delta_label
+from viewkeeper.client.checkfolder import check_folder
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.judging import Case, Progress, TablesRead, Verdict, columns_read, judge, named_once
 from viewkeeper.client.session import Snapshot
@@ -101,8 +100,7 @@ def _check_once(
         # the base as of an epoch is read from the log, or from the versions of a DELTA
         if not database.store.capabilities.held_reads or any(table.delta for table in snapshot.catalog.tables):
             stack.enter_context(_pinned(database.store, snapshot.epoch))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
-        files = CheckFiles(Path(folder), database.store, snapshot)
+        files = CheckFiles(stack.enter_context(check_folder()), database.store, snapshot)
         failpoint("check.started")
         chosen = snapshot.catalog.views if names is None else list(map(snapshot.catalog.view, dict.fromkeys(names)))
         left_out = why_not(chosen, snapshot.horizon.filled, database.store.read_epoch_record())
