@@ -37,7 +37,7 @@ _CHANGES_PER_EPOCH = (2_000, 20_000, 1_000_000)
 _SKIPPED = (0, 0, 1, 4)  # hits of a failpoint that pass
 _IN_A_ROW = (1, 2, 3)  # kills
 _KILLS_OF_A_STAGING, _EPOCHS_APART = 3, 2
-_EPOCHS = (1, 1, 2, 4)  # that are committed while a pipeline is stopped
+_EPOCHS = (1, 1, 2)  # that are committed while a pipeline is stopped
 
 
 @dataclass(frozen=True, slots=True)
