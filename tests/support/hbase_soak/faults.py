@@ -13,12 +13,14 @@ from collections.abc import Callable
 from py4j.protocol import Py4JJavaError
 
 from tests.support.hbase_soak.schedule import Action
-from tests.support.hbase_soak.summary import SERVERS, THRIFTS
+from tests.support.hbase_soak.summary import SERVERS, THRIFTS, Wrong
 from tests.support.hbase_soak.tables import UserTables
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
+from tests.support.services.waiting import say_nothing, wait_until
 
 _NOTICED_SECONDS = 17.0  # above ZooKeeper's session timeout
+_JOIN_SECONDS_MAX = 300.0
 _REGIONS_MAX = 6
 
 
@@ -32,15 +34,21 @@ class Faults:
         self._namespace = namespace
 
     def kill_region_server(self, action: Action) -> str:
-        names = [name for name in self._cluster.running() if name.startswith("regionserver-")]
-        name, stays_dead = action.pick(0, names), action.draws[1] < 0.25
+        """Kill one that has regions; the one that is started in its place gets some, by the balancer, once it has joined."""
+        alive = self._admin.servers()
+        regions = {server: self._admin.count_regions(server) for server in alive}
+        victim, stays_dead = action.pick(0, [server for server in alive if regions[server]]), action.draws[1] < 0.25
+        port = int(victim.split(",")[1])
+        name = next(name for name in self._cluster.layout.names() if self._cluster.layout.port(name) == port)
         self._cluster.kill(name)
         if stays_dead:
             threading.Event().wait(_NOTICED_SECONDS)
         self._cluster.run(name)
         self.revive()
+        self._wait(lambda: any(f",{port}," in server and server not in alive for server in self._admin.servers()), name)
+        self._ask(self._admin.balance)
         self._counts[SERVERS] += 1
-        return f"killed {name}{', which stayed dead for a while' * stays_dead}"
+        return f"killed {name} with {regions[victim]} regions{', which stayed dead for a while' * stays_dead}"
 
     def kill_thrift(self, action: Action) -> str:
         name = action.pick(0, [name for name in self._cluster.running() if name.startswith("thrift-")])
@@ -57,6 +65,12 @@ class Faults:
                 self._counts[f"times that {name} ended by itself"] += 1
                 self._cluster.run(name)
         self._cluster.wait_until_serving()
+
+    def _wait(self, condition: Callable[[], bool], name: str) -> None:
+        if not wait_until(
+            condition, seconds_max=_JOIN_SECONDS_MAX, state=lambda: f"waiting for {name}", tell=say_nothing
+        ):
+            raise Wrong(f"{name} does not join again, after {_JOIN_SECONDS_MAX:.0f} s")
 
     def move(self, action: Action) -> str:
         table = self._some_table(action)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 import struct
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from thriftpy2.thrift import TException
 
 from tests.support.services.hbase import Cluster
 
 FAMILIES = (b"f", b"d")
 VERSIONS = 3
 _SCANNED = 5_000  # rows at once
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,19 @@ class UserTables:
         return f"CREATE TABLE {mapped} (k STRING PRIMARY KEY, {listed}) {options}"
 
     def rows(self, table: str) -> Rows:
-        """The newest cells of all rows, as a client scans them."""
-        with self.cluster.client() as client:
-            return {
-                row: {(cell.family, cell.qualifier): cell.value for cell in cells}
-                for row, cells in self._scan(client, table)
-            }
+        """The newest cells of all rows, as a client scans them; servers may still be on their way back, so it insists."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with self.cluster.client() as client:
+                    return {
+                        row: {(cell.family, cell.qualifier): cell.value for cell in cells}
+                        for row, cells in self._scan(client, table)
+                    }
+            except (TException, OSError, EOFError):
+                if attempt == _ATTEMPTS:
+                    raise
+                threading.Event().wait(1.0)
+        raise AssertionError("not reached")
 
     def _scan(self, client: Any, table: str) -> Iterator[tuple[bytes, list[Any]]]:
         types, start = self.cluster.types, b""

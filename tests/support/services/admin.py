@@ -105,6 +105,14 @@ class Admin:
         """Those that are alive, as the master sees it."""
         return sorted(server.getServerName() for server in self.java.getRegionServers())
 
+    def count_regions(self, server: str) -> int:
+        """How many that server has open."""
+        return len(self.java.getRegions(self._server(server)))
+
+    def balance(self) -> None:
+        """Ask that regions are spread evenly over the servers."""
+        self.java.balance()
+
     def _table(self, name: str) -> Any:
         return self.gateway.jvm.org.apache.hadoop.hbase.TableName.valueOf(name)
 
