@@ -10,7 +10,7 @@ SERVICES := .venv/bin/python -m tests.support.services
 WITH_JAVA := JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-services services services-status services-stop sim soak check audit lock bench clean
+.PHONY: help setup demo test test-deep test-services services services-status services-stop sim soak soak-services check audit lock bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -47,6 +47,9 @@ sim: $(STAMP) ## run schedules of faults: make sim SEED=4711 COUNT=400, or from 
 
 soak: $(STAMP) ## run schedules of faults on all cores for a while: make soak MINUTES=60
 	@.venv/bin/python -m tests.support.simulation --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
+
+soak-services: $(STAMP) ## the same over a real HBase, with its own faults: make soak-services MINUTES=60 SEED=4711
+	@$(WITH_JAVA) .venv/bin/python -m tests.support.hbase_soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP) ## run the quick checks: lint, format, types, style
 	.venv/bin/ruff check .

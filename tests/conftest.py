@@ -15,7 +15,7 @@ import hypothesis.core
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import tiers, workers
+from tests.support import children, tiers, workers
 from tests.support.handles import close_environments
 
 TESTS = Path(__file__).parent
@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    children.let_interrupts_through()
+    children.kill_at_failures()
     tiers.configure(config)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deep" if tiers.is_deep() else "ci"))
     if tiers.is_deep():
@@ -90,3 +92,10 @@ def let_go_of_stores() -> Iterator[None]:
     """A process has room for about a dozen open stores; a store that outlives its test is opened again when used."""
     yield
     close_environments()
+
+
+@pytest.fixture(autouse=True)
+def end_what_was_started() -> Iterator[None]:
+    """Whatever happens in a test."""
+    with children.none_left():
+        yield

@@ -23,7 +23,8 @@
     │   ├── DamagedBackup
     │   ├── PipelineRunning   a second pipeline while the first lives
     │   ├── JavaMissing       no Java 17 where Spark is needed
-    │   └── SparkLost         Spark's JVM has ended during a run of the pipeline
+    │   ├── SparkLost         Spark's JVM has ended, or its session was stopped, while it was used
+    │   └── SparkUnfit        Spark's Python workers have another Python, or lack packages
     ├── ReadError             the reader: wait, run the pipeline, or ask for less
     │   ├── StaleRead
     │   ├── NotReady
@@ -148,7 +149,11 @@ class JavaMissing(StoreError):
 
 
 class SparkLost(StoreError):
-    """Spark's JVM has ended; a new process takes up the epoch in flight."""
+    """Spark's JVM has ended, or its session was stopped; the next pipeline takes up the epoch in flight."""
+
+
+class SparkUnfit(StoreError):
+    """Spark's Python workers cannot run epochs: they have another Python, another ViewKeeper, or lack packages."""
 
 
 class ReadError(ViewKeeperError):

@@ -56,6 +56,15 @@ class Backfilling:
 
 
 @dataclass(frozen=True, slots=True)
+class Working:
+    """Of the epoch under way so many tasks are done, of so many."""
+
+    epoch: int
+    done: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """The pipeline waits for a condition to pass: a full disk, a writer that holds its lock."""
 
@@ -79,5 +88,5 @@ class StandingBy:
     silent_seconds: float
 
 
-Event = TookOver | Began | Committed | Aborted | Backfilling | Waiting | Scaled | StandingBy
+Event = TookOver | Began | Committed | Aborted | Backfilling | Working | Waiting | Scaled | StandingBy
 EventSink = Callable[[Event], None]

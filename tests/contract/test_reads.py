@@ -37,6 +37,25 @@ def test_held_records_stay_as_they_were(subject: Subject) -> None:
     held.close()
 
 
+def test_stored_records_are_those_of_a_partition_wherever_they_belong(subject: Subject) -> None:
+    write(subject, 1, {b"a": b"1", b"b": b"1"})
+    write(subject, 2, {b"a": b"2", b"b": None, b"c": b"2"})
+    write(subject, 3, {b"a": b"3"}, partition=1)
+    held = subject.store.hold(seen_at(2), [0, 1])
+    found = {
+        (part, key): row
+        for part in (0, 1)
+        for keys, rows, _ in held.stored(part, VIEW, 3)
+        for key, row in zip(keys.to_pylist(), rows.to_pylist(), strict=True)
+    }
+    assert found == {(0, b"a"): b"2", (0, b"c"): b"2"}
+    assert not any(damaged for part in (0, 1) for _, _, damaged in held.stored(part, VIEW, 3))
+    if subject.store.capabilities.held_reads:
+        ((key, why),) = [one for _, _, damaged in held.stored(1, VIEW, 2) for one in damaged]
+        assert (key, why) == (b"a", "it is of epoch 3, and the last one is 2")
+    held.close()
+
+
 def test_a_moment_sees_the_versions_up_to_its_epoch_that_are_not_aborted(subject: Subject) -> None:
     write(subject, 1, {b"a": b"1", b"b": b"1"})
     write(subject, 2, {b"a": b"2", b"b": None, b"c": b"2"})

@@ -15,7 +15,10 @@ import pytest
 
 from tests.support.random_features import EVENTS, FEATURES
 from tests.support.random_plans import DOZEN, FRESH, SEEDS, VIEWS, RandomOracle, plan_world
+from tests.support.random_search import run_wide_world
 from tests.support.random_worlds import TALLY, RandomWorld
+from tests.support.tiers import examples
+from tests.support.tiers import seed as deep_seed
 from tests.support.workers import TOLD
 
 WORLDS = [
@@ -36,6 +39,14 @@ def test_every_random_view_equals_its_recomputation_at_every_epoch(
     seed: int, oracle: RandomOracle, tmp_path: Path
 ) -> None:
     RandomWorld(tmp_path / "world", plan_world(seed, oracle), oracle, TALLY).run()
+
+
+@pytest.mark.parametrize("number", range(examples(6, deep=60)))
+def test_wide_worlds_are_right_at_every_epoch(number: int) -> None:
+    _, error, tally = run_wide_world(deep_seed() * 1_000 + number)
+
+    assert not error, error
+    assert tally.comparisons
 
 
 def test_the_random_views_cover_the_grammar(record_property: Callable[[str, object], None]) -> None:

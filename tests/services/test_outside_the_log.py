@@ -48,12 +48,13 @@ def repair(db: vk.Database) -> RepairReport:
     return repairing.repair_views(db, None, spark="no Spark at all")
 
 
-def put(hbase: Cluster, table: str, row: str, *, in_log: bool = True, **cells: str) -> None:
+def put(hbase: Cluster, table: str, row: str, *, in_log: bool = True, at: int | None = None, **cells: str) -> None:
+    """`at`: with that timestamp."""
     types = hbase.types
     values = [types.TColumnValue(b"f", name.encode(), value.encode()) for name, value in cells.items()]
     durability = types.TDurability.SYNC_WAL if in_log else types.TDurability.SKIP_WAL
     with hbase.client() as client:
-        client.put(table.encode(), types.TPut(row=row.encode(), columnValues=values, durability=durability))
+        client.put(table.encode(), types.TPut(row.encode(), values, timestamp=at, durability=durability))
 
 
 @pytest.mark.parametrize("way", ["truncated", "made anew"])

@@ -22,6 +22,8 @@ from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
 from tests.support.services.waiting import say_nothing, wait_until
 from tests.support.spark_local import start_local
+from viewkeeper import failpoints
+from viewkeeper.coordinator.anew import start_views_anew
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreError
@@ -103,6 +105,32 @@ def test_every_view_equals_its_recomputation_while_clients_write_during_fill_and
             catch_up(db, draw)
             compare(db, clients)
         assert clients.writes > 500
+
+
+def test_what_clients_write_between_the_first_staged_rows_and_the_first_cut_is_in_the_views(hbase: Cluster) -> None:
+    draw, clients = random.Random(6), Clients(hbase, seed=6)
+    clients.write(100)
+    staged: list[str] = []
+
+    def write(point: str) -> None:
+        if point == "stage.ready":  # of each table, and once more after a rebuild
+            staged.append(point)
+            clients.write(40)
+
+    failpoints.hook(write)
+    try:
+        with connected(url_of(hbase)) as db:
+            for table, view in (("t", "everything"), ("u", "pairs")):
+                db.execute(clients.ddl(table))
+                db.execute(f"CREATE MATERIALIZED VIEW {view} AS {TEXTS[view]}")
+                catch_up(db, draw)
+                compare(db, clients)
+            start_views_anew(db.store)
+            catch_up(db, draw)
+            compare(db, clients)
+    finally:
+        failpoints.hook(None)
+    assert len(staged) == 4
 
 
 def test_views_are_right_after_servers_die_regions_move_split_and_merge_and_logs_roll(

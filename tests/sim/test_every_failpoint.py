@@ -10,6 +10,10 @@ from tests.support.source_tree import ROOT
 # `stage.`: the coordinator does).
 ARMED = {
     "tests/sim/test_foreign_tables.py": ("stage.ready",),
+    "tests/sim/test_verification_kills.py": (
+        *("check.started", "check.judged", "check.remembered", "twins.requested"),
+        *("repair.checked", "repair.logged", "repair.rebuilt", "repair.repaired"),
+    ),
     "tests/unit/cli/test_lost_log.py": ("anew.logged", "anew.swapped"),
     "tests/unit/stores/test_backup.py": (
         *("backup.copied", "backup.manifest", "newdirectory.filled", "newdirectory.renamed"),

@@ -104,6 +104,8 @@ def test_the_command_repairs_and_says_what_it_wrote(tmp_path: Path, spark: Spark
 
         assert db.view("v").get("a") == {"g": "a", "n": 10, "lo": "k0"}
     assert done.exit_code == 0
-    assert [line.split() for line in done.stdout.splitlines() if line.startswith("v ")] == [["v", "1", "0"]]
+    assert [line.split() for line in done.stdout.splitlines() if line.startswith("v ")] == [
+        "v 1 record and 0 auxiliary records put right".split()
+    ]
     assert done.stdout.splitlines()[-1].startswith("ok: v as recomputed, 3 records")
     assert "right at epoch 3" in told.stdout and "1 record repaired by epoch 3" in told.stdout

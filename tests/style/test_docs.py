@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import dead_links, headings, missing_tests, named_tests, pages
+from tests.support.pages import dead_links, headings, missing_files, missing_tests, named_tests, pages
 from tests.support.source_tree import ROOT, text_files
+from viewkeeper.ports.store import Store
 
 DECISIONS = ROOT / "docs" / "decisions"
 GUARANTEES = ROOT / "docs" / "guarantees.md"
@@ -73,6 +74,28 @@ def test_named_tests_in_a_page_exist(page: Path) -> None:
     assert missing_tests(page.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.parametrize("page", pages(), ids=_relative)
+def test_files_named_in_a_page_exist(page: Path) -> None:
+    assert missing_files(page.read_text(encoding="utf-8")) == []
+
+
+def test_the_glossary_defines_each_word_once() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [word for line in page.splitlines() for word in re.findall(r"^\| \*\*(.+?)\*\* \|", line)]
+
+    assert len(words) > 50
+    assert sorted({word for word in words if words.count(word) > 1}) == []
+
+
+def test_the_architecture_counts_and_names_the_ports_of_a_store() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    count, listed = re.findall(r"^(\w+) ports lead to a store(.+?)`Store` is all of them", page, re.M | re.S)[0]
+    ports = {port.__name__ for port in Store.__bases__} - {"Protocol"}
+
+    assert set(re.findall(r"`([A-Z]\w+)`", listed)) == ports
+    assert count == {6: "Six", 7: "Seven", 8: "Eight"}[len(ports)]
+
+
 def test_every_row_of_the_guarantees_names_a_test() -> None:
     rows = [line for line in GUARANTEES.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     promises = [row for row in rows[1:] if not set(row) <= set("|-: ")]
@@ -117,6 +140,18 @@ def test_a_missing_test_is_found() -> None:
     assert missing_tests(f"{here}::test_a_missing_test_is_found and {here}") == []
     assert missing_tests(f"{here}::test_of_nothing") == [f"{here}::test_of_nothing"]
     assert missing_tests("tests/style/" + "test_nowhere.py") == ["tests/style/" + "test_nowhere.py::"]
+
+
+def test_a_missing_file_is_found() -> None:
+    named = (
+        "`tests/style/test_docs.py`, `model/keys.py`, keys.py, https://example.org/no.py and src/viewkeeper/errors.py"
+    )
+
+    assert missing_files(named) == []
+    assert missing_files("`client/" + "nowhere.py`, (`nowhere" + ".py`)") == [
+        "client/" + "nowhere.py",
+        "nowhere" + ".py",
+    ]
 
 
 def test_an_incomplete_decision_is_found() -> None:

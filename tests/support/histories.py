@@ -15,6 +15,8 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
+from tests.support.edge_values import texts
+
 Key = tuple[object, ...]
 Model = dict[Key, dict[str, object]]
 
@@ -52,10 +54,12 @@ EVENTS = (
     "infinity written",
     "-0.0 written",
     "double near the end of its range",
+    "long text written",
 )
 _BIG = (2**63 - 1, -(2**63), 2**62, -(2**62))
 _EDGES = (1e308, -1e308, 1.7976931348623157e308, 5e-324, -2.2250738585072014e-308, 1e16, 2.0**53 + 2)
 _HOT = 6  # changes of one key in one history
+_LONG = texts((125, 126, 127, 128, 256, 500, 2_000, 5_000))  # the same ones in all histories
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,10 @@ class HistoryMaker:
         if self._random.random() < 0.12:
             return None
         match column:
+            case "x" if self._random.random() < 0.1:
+                return choose(_LONG[:2]) if self._random.random() < 0.7 else choose(_LONG)
+            case "z" if self._random.random() < 0.1:
+                return choose(_LONG).encode()
             case "x":
                 return choose((f"g{number}", f"g{number}ü\x00", f"g{number}-2", "", "all"))
             case "y":
@@ -215,6 +223,7 @@ class HistoryMaker:
             seen["infinity written"] += double in (float("inf"), -float("inf"))
             seen["-0.0 written"] += str(double) == "-0.0"
             seen["double near the end of its range"] += double in _EDGES
+            seen["long text written"] += values.get("x") in _LONG
         after = {key: dict(row) for key, row in model.items()}
         apply(after, change)
         row = after.get(change.key)

@@ -1,7 +1,7 @@
 """The project's Markdown pages as data for the style tests.
 
-In: the text of a page. Out: its links, headings, and the tests it names. Always: what stands in a code block is no link
-and no heading.
+In: the text of a page. Out: its links, headings, and the tests and files it names. Always: what stands in a code block is no
+link and no heading.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.support.source_tree import ROOT, text_files
 
 _FENCE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
+_FILE = re.compile(r"(?<![\w/.*-])((?:[\w.-]+/)*[\w-]+\.(?:py|sh|thrift))\b")
 _TEST = re.compile(r"(tests/[\w/.-]+\.py)(?:::((?:\w+::)?\w+))?")
 
 
@@ -47,6 +48,19 @@ def named_tests(page: str) -> list[tuple[str, str]]:
 
 def missing_tests(page: str) -> list[str]:
     return [f"{path}::{name}" for path, name in named_tests(page) if not _test_exists(path, name)]
+
+
+def missing_files(page: str) -> list[str]:
+    """The files of code that a page names and that do not exist: by a path from the root or in the package, or by name."""
+    known = _file_names()
+    return [name for name in _FILE.findall(page) if name not in known]
+
+
+@cache
+def _file_names() -> frozenset[str]:
+    paths = [path.relative_to(ROOT).as_posix() for path in text_files()]
+    inside = [path.removeprefix("src/viewkeeper/") for path in paths]
+    return frozenset((*paths, *inside, *(path.rpartition("/")[2] for path in paths)))
 
 
 def _leads_somewhere(path: Path, page: str, link: str) -> bool:

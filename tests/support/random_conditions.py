@@ -56,7 +56,8 @@ def _in_list(maker: ValueMaker, arg: Value, scope: Sequence[Value], safe: bool) 
     if arg.type.kind in ("BOOLEAN", "DECIMAL", "DOUBLE"):
         return _compare(maker, arg, scope, safe)
     maker.seen["IN list"] += 1
-    entries = [maker.literal(arg.type).sql for _ in range(maker.choose.randint(1, 4))]
+    most = 12 if maker.wide and maker.chance(0.7) else 4  # of five or more DuckDB makes a join
+    entries = [maker.literal(arg.type).sql for _ in range(maker.choose.randint(1, most))]
     if maker.chance(0.1):
         entries.append(sql("NULL"))
     return sql(f"{{}} {maker.choose.choice(('IN', 'IN', 'NOT IN'))} ({{}})", arg.sql, joined(", ", entries))

@@ -16,7 +16,7 @@ import duckdb
 
 from tests.support import tiers
 from tests.support.random_sql import RandomView, ViewMaker
-from tests.support.random_tables import TABLES, RowChange, Tables, random_changes
+from tests.support.random_tables import TABLES, RowChange, Tables, herd_changes, random_changes
 
 Bag = Counter[tuple[object, ...]]
 VIEWS, STEPS = 25, 3
@@ -30,7 +30,7 @@ _EMPTY_SHARE = 0.05  # of the views that have no rows at first, so many are take
 class WorldPlan:
     """`early` views are made before there are rows, the others after the first of `parts`; then columns are added too.
 
-    The views called `dropped` go after the second part.
+    The views called `dropped` go after the second part. `optimizes`: OPTIMIZE VIEWS comes after each part.
     """
 
     seed: int
@@ -39,6 +39,8 @@ class WorldPlan:
     views: tuple[RandomView, ...]
     dropped: frozenset[str]
     parts: tuple[tuple[RowChange, ...], ...]
+    store: str = "embedded:{folder}?sync=off&{options}"
+    optimizes: bool = False
 
     @property
     def kept(self) -> tuple[RandomView, ...]:
@@ -87,6 +89,25 @@ def _comparable(value: object) -> object:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
+def plan_wide_world(seed: int, oracle: RandomOracle, *, views: int = 6, steps: int = STEPS) -> WorldPlan:
+    """A world with few views, long texts, long lists of literals and epochs that change many rows alike; of four such worlds
+    two are in memory, and in two OPTIMIZE VIEWS comes between epochs."""
+    choose, tables = random.Random(f"wide {seed}"), Tables()
+    parts = [[*random_changes(choose, tables, choose.randint(70, 110), wide=True), *herd_changes(choose, tables)]]
+    oracle.forget_views()
+    oracle.load(tables)
+    for _ in range(steps - 1):
+        few = random_changes(choose, tables, choose.choice((1, 3, 8, 20, 40)), with_late=True, wide=True)
+        parts.append([*few, *herd_changes(choose, tables)])
+    early = choose.randint(0, views)
+    maker = ViewMaker(seed, [shape.relation(wide=True) for shape in TABLES], wide=True)
+    made = _make_views(choose, maker, oracle, early, views)
+    options = f"nodes={choose.choice((1, 1, 2))}&before_images={choose.choice(('on', 'off'))}"
+    store = "memory:?{options}" if seed % 2 else "embedded:{folder}?sync=off&{options}"
+    filled = tuple(map(tuple, parts))
+    return WorldPlan(seed, options, early, tuple(made), frozenset(), filled, store, optimizes=seed % 4 > 1)
+
+
 def plan_world(seed: int, oracle: RandomOracle, *, views: int = VIEWS, steps: int = STEPS) -> WorldPlan:
     """The plan of the world with that seed; the oracle's tables and views are the plan's own for the time."""
     choose = random.Random(seed)
@@ -112,7 +133,7 @@ def _make_views(
     while len(made) < count:
         if len(made) == early:
             for shape in TABLES:
-                maker.let_read(shape.relation(with_late=True))
+                maker.let_read(shape.relation(with_late=True, wide=maker.wide))
         view = maker.view(f"v{len(made)}")
         if not oracle.bag(view) and choose.random() >= _EMPTY_SHARE:
             continue

@@ -54,12 +54,13 @@ class RandomView:
 class ViewMaker:
     """Makes views, one after the other; each may read those before it."""
 
-    def __init__(self, seed: int, tables: Sequence[Relation]) -> None:
+    def __init__(self, seed: int, tables: Sequence[Relation], *, wide: bool = False) -> None:
         self._choose = random.Random(seed)
+        self.wide = wide
         self._seen: Counter[str] = Counter()
         self._readable: list[Relation] = list(tables)
         self._with: list[Relation] = []
-        self._values = ValueMaker(self._choose, self._seen)
+        self._values = ValueMaker(self._choose, self._seen, wide=wide)
         self._from = FromMaker(self._values, self._relations, lambda depth: self.query(depth), itertools.count(1))
         self._blocks = BlockMaker(self._values, self._from, lambda depth: self.query(depth))
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from tests.support.edge_values import FEW_LENGTHS, texts
 from tests.support.random_conditions import DATES
 from tests.support.random_from import Column, Relation
 from tests.support.random_values import STRINGS
@@ -22,6 +23,8 @@ Key = tuple[object, ...]
 Rows = dict[Key, dict[str, object]]
 _SIZES = {"INT": 5, "BIGINT": 6, "DOUBLE": 4, "DECIMAL": 4}
 _ROWS = 11.0  # how many there are of a table, about
+_LONG = texts(FEW_LENGTHS)
+_HERD = range(100, 190)  # keys of rows of `items` that change together
 
 
 Named = tuple[tuple[str, Type], ...]
@@ -50,13 +53,14 @@ class TableShape:
     def late_ddl(self) -> list[str]:
         return [f"ALTER TABLE {self.name} ADD COLUMN {name} {type_.text}" for name, type_ in self.late]
 
-    def relation(self, *, with_late: bool = False) -> Relation:
+    def relation(self, *, with_late: bool = False, wide: bool = False) -> Relation:
         never_null = {name for name, _ in self.key} | set(self.required)
         there = self.columns if with_late else (*self.key, *self.values)
         columns = (
             Column(name, type_, _SIZES.get(type_.kind, 0), nullable=name not in never_null) for name, type_ in there
         )
-        return Relation(self.name, tuple(columns), _ROWS, "table", grows=bool(self.late))
+        rows = _ROWS + (len(_HERD) if wide and self is TABLES[0] else 0)
+        return Relation(self.name, tuple(columns), rows, "table", grows=bool(self.late))
 
     def to_arrow(self, rows: Rows) -> pa.Table:
         keys = {name: [key[place] for key in rows] for place, (name, _) in enumerate(self.key)}
@@ -115,16 +119,44 @@ class Tables:
                 rows.pop(change.key, None)
 
 
-def random_changes(choose: random.Random, tables: Tables, count: int, *, with_late: bool = False) -> list[RowChange]:
-    """So many changes of rows that `tables` has or lacks; the model is brought along."""
+def random_changes(
+    choose: random.Random, tables: Tables, count: int, *, with_late: bool = False, wide: bool = False
+) -> list[RowChange]:
+    """So many changes of rows that `tables` has or lacks; the model is brought along. `wide`: some texts are long."""
     changes = []
     for _ in range(count):
         shape = choose.choice(TABLES)
         there = (*shape.values, *shape.late) if with_late else shape.values
         change = _change(choose, replace(shape, values=there), tables)
+        if wide:
+            change = replace(change, columns=tuple((name, _lengthened(choose, old)) for name, old in change.columns))
         tables.apply(change)
         changes.append(change)
     return changes
+
+
+def herd_changes(choose: random.Random, tables: Tables) -> list[RowChange]:
+    """Changes of many rows of one table: most of them alike, so that many come into a view, or leave it, and few do the
+    opposite."""
+    shape, common = TABLES[0], choose.random() < 0.3
+    alike = tuple((name, _lengthened(choose, _value(choose, type_, True))) for name, type_ in shape.values)
+    changes = []
+    for key in _HERD:
+        own = tuple((name, _value(choose, type_, True)) for name, type_ in shape.values)
+        written = (
+            own if (key,) not in tables.rows[shape.name] or choose.random() < 0.1 else alike[: choose.randint(1, 7)]
+        )
+        kind = "delete" if common and choose.random() < 0.8 else "put"
+        changes.append(RowChange(shape.name, kind, (key,), () if kind == "delete" else written))
+        tables.apply(changes[-1])
+    return changes
+
+
+def _lengthened(choose: random.Random, value: object) -> object:
+    """A long text in the place of some, often the same one."""
+    if not isinstance(value, str) or choose.random() < 0.6:
+        return value
+    return _LONG[-1] if choose.random() < 0.5 else choose.choice(_LONG)
 
 
 def _change(choose: random.Random, shape: TableShape, tables: Tables) -> RowChange:

@@ -32,10 +32,10 @@ STRINGS = ("a", "b", "ab", "", "Ab ", "ä-b", "x")
 
 
 class ValueMaker:
-    """Makes expressions; counts in `seen` what it made."""
+    """Makes expressions; counts in `seen` what it made. `wide`: lists of literals are long at times."""
 
-    def __init__(self, choose: random.Random, seen: Counter[str]) -> None:
-        self.choose, self.seen = choose, seen
+    def __init__(self, choose: random.Random, seen: Counter[str], *, wide: bool = False) -> None:
+        self.choose, self.seen, self.wide = choose, seen, wide
 
     def chance(self, share: float) -> bool:
         return self.choose.random() < share

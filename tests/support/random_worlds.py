@@ -82,7 +82,7 @@ class RandomWorld:
     def __init__(self, folder: Path, plan: WorldPlan, oracle: RandomOracle, tally: Tally) -> None:
         self.plan, self._oracle, self._tally = plan, oracle, tally
         self._choose = random.Random(f"run {plan.seed}")
-        self.db = vk.connect(f"embedded:{folder}?sync=off&{plan.options}")
+        self.db = vk.connect(plan.store.format(folder=folder, options=plan.options))
         self.views: dict[str, RandomView] = {}
         self.model = Tables()  # what the committed epoch holds
         self._written: list[RowChange] = []
@@ -108,6 +108,9 @@ class RandomWorld:
                 self._define(plan.views[plan.early :])
             elif number == 1:
                 self._drop_views()
+            if plan.optimizes:
+                self.db.execute("OPTIMIZE VIEWS")
+                self._tally.events["views optimized"] += 1
             self._run_epochs(1)
         self._run_epochs(1_000)
         self._finish()

@@ -7,6 +7,7 @@ stands, at the top, inside a function, or in a call of import_module with a lite
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +48,14 @@ def python_files(folder: Path) -> list[Path]:
 
 
 def text_files(folder: Path = ROOT) -> list[Path]:
-    """All files that people write; hidden folders hold environments and caches, except the CI script's."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not _is_generated(path))
+    """All files that people write; hidden folders hold environments, caches and running servers, except the CI script's."""
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not _is_generated(name)]
+        found += [
+            path for name in names if name != ".git" and (path := Path(parent, name)).is_file()
+        ]  # in a work tree a file
+    return sorted(found)
 
 
 def imports(module: Module, known: frozenset[str] = frozenset()) -> list[Import]:
@@ -62,10 +69,9 @@ def _module(path: Path) -> Module:
     return Module(".".join(parts[:-1] if is_package else parts), path.read_text(encoding="utf-8"), is_package)
 
 
-def _is_generated(path: Path) -> bool:
-    folders = path.relative_to(ROOT).parts[:-1]
-    hidden = any(name.startswith(".") and name != ".ci" for name in folders)
-    return hidden or any(name in GENERATED or name.endswith(".egg-info") for name in folders)
+def _is_generated(folder: str) -> bool:
+    is_hidden = folder.startswith(".") and folder != ".ci"
+    return is_hidden or folder in GENERATED or folder.endswith(".egg-info")
 
 
 def _targets(node: ast.AST, module: Module, known: frozenset[str]) -> Iterator[str]:

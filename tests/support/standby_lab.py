@@ -59,7 +59,7 @@ def work(url: str, told: object, points: Path | None, patience_seconds: float) -
         except Fenced:
             told.send("fenced")
         finally:
-            beats.stop()
+            beats.close()
             claim.release()
 
 

@@ -65,6 +65,8 @@ cast(d as decimal(3,1)); cast(e as decimal(38,2)); cast(e as decimal(38,12)); ca
 cast(h as decimal(1,0)); cast(d as double); cast(e as double); cast(g as double); cast(i as double)
 cast(b as double); cast(i as string); cast(b as string); cast(d as string); cast(h as string); cast(e as string)
 cast(p as string); cast(dt as string); cast(s as string); cast(p as int); cast(p as bigint); cast(ts as date)
+cast(s as varchar(3)); cast(s as CHAR(8)); cast(i as character ( 2 )); cast(dt as varchar(4)) = '2024'; cast(null as char(1))
+X''; x = X''; x > X''; coalesce(x, X''); X'' = x; length(X'')
 cast(dt as timestamp); cast(null as int); cast('2024-01-01' as date); length(s); char_length(s); length(x); s || 'x'
 concat(s, s, '!'); concat(s, cast(i as string)); trim(s); ltrim(s); rtrim(s); substring(s, 1, 2); substr(s, 2)
 substring(s, 3, 0); substring(s, 9, 2); s like 'a%'; s like '%b'; s like 'a_b'; s like ''; s not like '%a%'

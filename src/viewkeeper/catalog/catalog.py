@@ -6,7 +6,6 @@ views share one namespace, names are case-insensitive and keep their spelling, a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from viewkeeper.catalog.sharings import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.asides import AsideRequest
 from viewkeeper.model.identity import OnceForEachOf
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.plain import ParsedEntries, Remembered, fields_to_plain, from_plain, to_plain
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import Column, Foreign, TableId, TableSchema
@@ -163,7 +163,7 @@ class Catalog:
                     f"{name} is a view, not a table",
                     "name its base table: a view is written by the pipeline alone",
                 )
-            raise UnknownName(f"there is no table {name}", _suggestion(name, self.tables))
+            raise UnknownName(f"there is no table {name}", suggestion(name, _names(self.tables), "the tables are"))
         return found
 
     def view(self, name: str) -> ViewDefinition:
@@ -172,7 +172,7 @@ class Catalog:
         if not isinstance(found, ViewDefinition):
             if found is not None:
                 raise UnknownName(f"{name} is a table, not a view")
-            raise UnknownName(f"there is no view {name}", _suggestion(name, self.views))
+            raise UnknownName(f"there is no view {name}", suggestion(name, _names(self.views), "the views are"))
         return found
 
     @cached_property
@@ -183,7 +183,8 @@ class Catalog:
         """The table or view of that name; UnknownName otherwise."""
         found = self._find(name)
         if found is None:
-            raise UnknownName(f"there is no table or view {name}", _suggestion(name, (*self.tables, *self.views)))
+            known = _names((*self.tables, *self.views))
+            raise UnknownName(f"there is no table or view {name}", suggestion(name, known, "there are"))
         return found
 
     def by_id(self, meant: TableId) -> TableSchema | ViewDefinition:
@@ -359,6 +360,11 @@ class Catalog:
         tables = tuple(wider if other.id == table.id else other for other in self.tables)
         return replace(self, version=self.version + 1, next_id=self.next_id + 1, tables=tables)
 
+    @property
+    def foreign(self) -> frozenset[int]:
+        """The tables of the store's own users."""
+        return frozenset(table.id for table in self.tables if table.foreign is not None)
+
     def with_staged(self, table: TableId, staging: int, ends: Positions) -> Catalog:
         """The log has the rows of a foreign table's staging up to these positions; the same if it is staged anew."""
         return self._with_foreign(
@@ -477,7 +483,5 @@ def _replaced(view: ViewDefinition, ready: ViewDefinition) -> ViewDefinition:
     return replace(view, needs=ready.needs, node=ready.node) if ready.twin else ready
 
 
-def _suggestion(name: str, entries: Sequence[TableSchema | ViewDefinition]) -> str | None:
-    names = {entry.name.lower(): entry.name for entry in entries}
-    close = difflib.get_close_matches(name.lower(), list(names), n=1)
-    return f"did you mean {names[close[0]]}?" if close else None
+def _names(entries: Sequence[TableSchema | ViewDefinition]) -> list[str]:
+    return [entry.name for entry in entries]

@@ -14,6 +14,7 @@ from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.catalog.define import computed_relation, lower, refuse_unkept, relation_of
 from viewkeeper.catalog.sharings import Sharing
 from viewkeeper.errors import UnknownName, UnsupportedSql
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.assign import assign
 from viewkeeper.plan.cost.statistics import DISTINCT_SHARE
@@ -37,7 +38,7 @@ def optimize_views(
     """
     for rule in without:
         if rule not in SWITCHES:
-            raise UnknownName(f"there is no rule {rule}", f"the rules are {', '.join(SWITCHES)}")
+            raise UnknownName(f"there is no rule {rule}", suggestion(rule, SWITCHES, "the rules are"))
     before = catalog
     catalog = replace(catalog, rules_off=tuple(rule for rule in SWITCHES if rule in without))
     changing = {view.replaces[-1] for view in catalog.replacements}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from viewkeeper.errors import InputError
+from viewkeeper.model.values import are_stored_alike
 
 Row = Mapping[str, object]
 Base = Mapping[str, Sequence[Row]]  # the rows of each table; a table without rows has an empty list
@@ -53,7 +54,9 @@ class History:
         cuts_max: int,
     ) -> None:
         self._view, self._key, self._cuts_max = view, key, cuts_max
-        self._versions: dict[tuple[str, Record], list[Row | None]] = {(u.table, u.key): [u.row] for u in initial}
+        self._versions: dict[tuple[str, Record], list[Row | None]] = {
+            (update.table, _record(update.key)): [update.row] for update in initial
+        }
         self._places: dict[tuple[str, Record], list[tuple[str, int]]] = {row: [] for row in self._versions}
         for place, update in enumerate(updates, 1):
             self._add(update, place if update.position is None else update.position)
@@ -62,14 +65,14 @@ class History:
         self._views: dict[Cut, dict[Record, Bag]] = {}
 
     def _add(self, update: Update, position: int) -> None:
-        row = (update.table, update.key)
+        row = (update.table, _record(update.key))
         versions, places = self._versions.setdefault(row, [None]), self._places.setdefault(row, [])
         if places and places[-1][0] == update.stream and places[-1][1] > position:
             raise InputError(
                 f"the updates of {update.table} {update.key} are not in the order of their positions",
                 "hand in the updates of a row in the order in which they were written",
             )
-        if update.row != versions[-1]:  # a write that changes nothing makes no version
+        if not _are_alike(update.row, versions[-1]):  # a write that changes nothing makes no version
             versions.append(update.row)
             places.append((update.stream, position))
 
@@ -121,18 +124,26 @@ class History:
             return {(): to_bag(rows)}
         found: dict[Record, list[Row]] = {}
         for row in rows:
-            found.setdefault(tuple(row[name] for name in self._key), []).append(row)
+            found.setdefault(_record(row[name] for name in self._key), []).append(row)
         return {record: to_bag(rows) for record, rows in found.items()}
 
 
 def to_bag(rows: Iterable[Row]) -> Bag:
     """Rows without their order, so that equal bags are equal states; NaN equals NaN, as in SQL."""
-    plain = (tuple((name, _comparable(row[name])) for name in sorted(row)) for row in rows)
+    plain = (tuple(zip(names := sorted(row), _record(row[name] for name in names), strict=True)) for row in rows)
     return frozenset(Counter(plain).items())
 
 
-def _comparable(value: object) -> object:
-    return "NaN" if value != value else value
+def _record(values: Iterable[object]) -> Record:
+    """Values to be compared and looked up: every NaN is one object, which Python takes for equal to itself."""
+    return tuple(math.nan if value != value else value for value in values)
+
+
+def _are_alike(row: Row | None, other: Row | None) -> bool:
+    """Whether a row of the base is stored as the other is; then the store writes nothing."""
+    if row is None or other is None:
+        return row is other
+    return row.keys() == other.keys() and all(are_stored_alike(value, other[name]) for name, value in row.items())
 
 
 def is_within(cut: Cut, other: Cut) -> bool:

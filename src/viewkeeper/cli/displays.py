@@ -136,15 +136,21 @@ def describe(gauge: Gauge, lag: Lag, *, stopping: bool) -> str:
         return _standing_by(gauge.standing_by) + (f" · silent for {silent:.0f} s" if silent >= _SILENT_SECONDS else "")
     if gauge.under_way is not None:
         epoch = f"epoch {gauge.under_way} under way"
+        if gauge.tasks is not None:
+            epoch += f", {gauge.tasks[0]} of {gauge.tasks[1]} tasks done"
     elif gauge.epoch is not None:
         epoch = f"epoch {gauge.epoch}"
     else:
-        epoch = "waiting for changes" if gauge.is_running else "starting"
+        epoch = "starting" if not gauge.is_running else "planning" if lag.views else "waiting for changes"
     behind = _behind(lag)
     if gauge.filling is not None:
         rows, total = gauge.filling
         epoch += f" · filling views, {rows:,} of about {total:,} rows"
-    parts = [epoch, behind, f"{gauge.changes_per_second():,.0f} changes/s", _duration(gauge.seconds)]
+    rate = gauge.changes_per_second()
+    rates = (
+        [] if gauge.filling is not None and not rate else [f"{rate:,.0f} changes/s"]
+    )  # rows of a fill are no changes
+    parts = [epoch, behind, *rates, _duration(gauge.seconds)]
     waiting = f"waiting: {gauge.waiting}" if gauge.waiting else None
     more = [words for words in (gauge.given_up, waiting, _STOPPING if stopping else None) if words]
     return " · ".join([*parts, *more])

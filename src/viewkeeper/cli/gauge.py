@@ -11,7 +11,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, StandingBy, TookOver, Waiting
+from viewkeeper.events import (
+    Aborted,
+    Backfilling,
+    Began,
+    Committed,
+    Event,
+    Scaled,
+    StandingBy,
+    TookOver,
+    Waiting,
+    Working,
+)
 
 _WINDOW_SECONDS = 5.0
 
@@ -30,6 +41,7 @@ class Gauge:
         self.under_way: int | None = None
         self.changes = 0
         self.filling: tuple[int, int] | None = None  # rows in views that are being filled, of about how many
+        self.tasks: tuple[int, int] | None = None  # of the epoch under way those that are done, of how many
         self.given_up: str | None = None  # the last epoch that could not finish, and why
         self.waiting: str | None = None  # the condition that must pass before it can go on
         self.standing_by: StandingBy | None = None
@@ -43,7 +55,9 @@ class Gauge:
                 case Waiting(reason=reason):
                     self.waiting = reason
                 case Began(epoch=epoch):
-                    self.under_way = epoch
+                    self.under_way, self.tasks = epoch, None
+                case Working(epoch=epoch, done=done, tasks=tasks):
+                    self.under_way, self.tasks = epoch, (done, tasks)
                 case Committed(epoch=epoch, changes=changes):
                     self.epoch, self.under_way, self.filling = epoch, None, None
                     self.changes += changes

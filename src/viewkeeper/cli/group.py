@@ -6,6 +6,7 @@ line, becomes `error: …` and `hint: …` in one place, however the app was sta
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
@@ -66,7 +67,8 @@ class Group(TyperGroup):
             if isinstance(error, BrokenPipeError) and _is_unread():
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # buffered output has no reader
                 raise typer.Exit(UNREAD) from None
-            print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            hint = "raise the limit: ulimit -n 1024" if error.errno == errno.EMFILE else None
+            print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error), hint)
             raise typer.Exit(STORE) from None
         except Exception as error:
             if is_from_spark(error):

@@ -50,7 +50,7 @@ def load(
     ] = False,
     json: JsonObject = False,
 ) -> None:
-    """Put the rows of CSV, TSV, JSON lines or Parquet files; text also as `.gz`, any single file also in a `.zip`.
+    """Put the rows of CSV, TSV, JSON or Parquet files; text also as `.gz`, any single file also in a `.zip`.
 
     Every value of all files is checked first, and nothing is written if one does not fit. Columns are matched by name;
     those that the files lack keep their value. Of rows with the same key the last one stays, and the number of replaced

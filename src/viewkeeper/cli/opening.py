@@ -6,17 +6,19 @@ In: a store's URL, a name. Out: an open database, a table or a view. Always: no 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import UnknownName
+from viewkeeper.model.nearest import suggestion
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.client.tables import Table
     from viewkeeper.client.views import View
     from viewkeeper.model.schema import Column
+
+_MAKE_ONE = 'viewkeeper sql URL "CREATE TABLE …" makes one'
 
 
 def open_database(url: str, *, create: bool = False, read_only: bool = False) -> Database:
@@ -35,7 +37,7 @@ def find_named(database: Database, name: str) -> Table | View:
     if catalog.has(name):
         return database.view(name)
     names = [table.name for table in catalog.tables] + [view.name for view in catalog.views]
-    raise UnknownName(f"there is no table or view {name}", _suggestion(name, names))
+    raise UnknownName(f"there is no table or view {name}", suggestion(name, names, "there are") or _MAKE_ONE)
 
 
 def key_columns(named: Table | View) -> Sequence[Column]:
@@ -52,10 +54,3 @@ def shown_columns(named: Table | View) -> list[str]:
     if isinstance(named, Table):
         return [column.name for column in named.schema.columns]
     return [shown.column.name for shown in named.definition.shown]
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1)
-    if close:
-        return f"did you mean {next(known for known in names if known.lower() == close[0])}?"
-    return f"there are {', '.join(names)}" if names else 'viewkeeper sql URL "CREATE TABLE …" makes one'

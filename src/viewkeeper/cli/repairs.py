@@ -21,9 +21,10 @@ from viewkeeper.cli.quiet import quiet_java
 from viewkeeper.cli.reports import print_report, tell_verdict, with_progress
 from viewkeeper.cli.values import read_json
 from viewkeeper.errors import InputError
+from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import RepairReport
+    from viewkeeper.check.report import RepairReport, ViewOutcome
     from viewkeeper.client.database import Database
 
 
@@ -38,7 +39,8 @@ def repair(
 
     Views are checked, filled anew beside themselves, compared with that record by record, auxiliary tables too, and checked
     again; only records that differ are written. Views that share records are repaired together. Writers, readers and the
-    pipeline go on; a pipeline that runs does the work. A view that is stopped needs `rebuild`.
+    pipeline go on; a pipeline that runs does the work. A view with records that cannot be read is rebuilt. Every view is
+    listed with what was done; one that is stopped needs `rebuild`.
     """
     with open_database(url) as database:
         report = with_progress(lambda progress: database.repair(views or None, progress=progress))
@@ -122,13 +124,21 @@ def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
 
 
 def _print_repair(report: RepairReport) -> None:
-    written = [(name, count, report.auxiliary[name]) for name, count in report.records.items()]
-    changed = [row for row in written if row[1] or row[2]]
-    if changed:
-        print_text(f"repaired by epoch {report.epoch}:")
-        print_rows(("view", "records", "auxiliary records"), changed)
-    elif report.records:
-        print_text(f"no record differs, nothing was written by epoch {report.epoch}")
-    if report.rebuilt:
-        print_text(f"rebuilt, because rows as of the last epoch were wrong: {', '.join(report.rebuilt)}")
+    rows = [(one.view, _done(one), one.way_out or "") for one in report.outcomes]
+    if rows:
+        print_text(f"views at epoch {report.epoch}:")
+        print_rows(("view", "done", "way out"), rows)
     print_report(report.after)
+
+
+def _done(one: ViewOutcome) -> str:
+    match one.state:
+        case "repaired":
+            return f"{counted(one.records, 'record')} and {counted(one.auxiliary, 'auxiliary record')} put right"
+        case "rebuilt":
+            return "filled anew: an epoch could not put it right"
+        case "wrong":
+            return f"still wrong: {counted(one.records, 'record')}"
+        case "not done":
+            return f"nothing: {one.why}"
+    return "nothing: it was right"

@@ -26,7 +26,7 @@ from viewkeeper.errors import InputError
 from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import CheckReport, RepairReport
+    from viewkeeper.check.report import CheckReport, Finding, RepairReport
     from viewkeeper.client.status import Status, ViewStatus
 
 _FINDINGS_SHOWN_MAX = 20
@@ -105,8 +105,9 @@ def check(
 ) -> None:
     """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17.
 
-    `status` shows when each view was last checked. To put records right, run `repair`. `--since last` sees no damage in
-    records that no change has touched; views that it has to check as a whole are named, with the reason.
+    Of auxiliary tables only records whose bytes are damaged are found; `repair` compares them all. `status` shows when each
+    view was last checked. To put records right, run `repair`. `--since last` sees no damage in records that no change has
+    touched; views that it has to check as a whole are named, with the reason.
     """
     with open_database(url, read_only=True) as database:
         report = with_progress(
@@ -149,7 +150,7 @@ def print_report(report: CheckReport) -> None:
     for epoch in sorted(set(report.since.values())):
         told = ", ".join(name for name, since in report.since.items() if since == epoch)
         print_text(f"only what changed after epoch {epoch}: {told}")
-    if not report.views:
+    if not report.views and not report.findings:
         print_text("nothing to check: there is no view that is filled", style="yellow")
         return
     if not report.ok and not report.findings:
@@ -162,12 +163,18 @@ def print_report(report: CheckReport) -> None:
     print_text(f"not ok: {wrong} wrong at epoch {report.epoch}", style="red")
     shown = report.findings[:_FINDINGS_SHOWN_MAX]
     rows = [
-        (found.view, to_json_text(found.key), found.kind, record_text(found.expected), record_text(found.found))
+        (found.view, to_json_text(found.key), found.kind, record_text(found.expected), _found_text(found))
         for found in shown
     ]
     print_rows(("view", "key", "kind", "expected", "found"), rows)
     if len(report.findings) > len(shown):
         print_text(f"and {len(report.findings) - len(shown):,} more; --json lists all", style="dim")
+
+
+def _found_text(found: Finding) -> str | None:
+    """The record that was found, and what else is to be said of it."""
+    told = [text for text in (record_text(found.found), found.why) if text is not None]
+    return "; ".join(told) or None
 
 
 def _print_status(found: Status) -> None:
@@ -177,7 +184,7 @@ def _print_status(found: Status) -> None:
     facts = {
         "store": found.url,
         "pipeline": running,
-        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way)" if found.inflight else ""),
+        "epoch": f"{found.epoch}" + (f" ({found.inflight} under way{_tasks_text(found)})" if found.inflight else ""),
         "lag": lag,
         "log": "1 entry" if found.log_entries == 1 else f"{found.log_entries:,} entries",
         "size": size_text(found.bytes_used),
@@ -195,6 +202,10 @@ def _print_status(found: Status) -> None:
         print_rows(("view", "row set aside", "reason"), aside)
     for warning in found.warnings:
         print_text(f"warning: {warning}", style="yellow")
+
+
+def _tasks_text(found: Status) -> str:
+    return "" if found.inflight_tasks is None else ", {} of {} tasks done".format(*found.inflight_tasks)
 
 
 def _aside_rows(view: ViewStatus) -> list[tuple[str, str, str]]:

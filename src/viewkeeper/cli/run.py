@@ -215,14 +215,19 @@ def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped
 
 @contextmanager
 def _signals_set(stop: threading.Event) -> Iterator[None]:
-    """Within the block SIGINT and SIGTERM set `stop`; a second one interrupts."""
+    """Within the block SIGINT and SIGTERM set `stop`; a second one interrupts.
+
+    SIGINT that is ignored stays so: a script that began us in the background, or nohup, wants Ctrl-C to be for others.
+    """
 
     def handle(number: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    is_for_us = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_for_us else (signal.SIGTERM,)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from viewkeeper.cli.failures import print_failure, print_interrupted
 from viewkeeper.cli.lineediting import Names, line_editing
 from viewkeeper.cli.output import print_text
 from viewkeeper.errors import InputError, SqlError, UnsupportedSql, ViewKeeperError
+from viewkeeper.stores.open import shown
 
 PROMPT = "viewkeeper> "
 MORE = "       ...> "
@@ -48,7 +49,7 @@ class Runner(Protocol):
 
 def run_shell(runner: Runner, url: str, read: Callable[[str], str] = input) -> None:
     """Read statements with `read` and pass each to `runner`, until the end of the input."""
-    print(rf"ViewKeeper on {url}. \help for help, \q to quit.")
+    print(rf"ViewKeeper on {shown(url)}. \help for help, \q to quit.")
     shell = Shell(runner)
     with line_editing(sorted(Shell.COMMANDS), runner.names) as remember:
         for text in statements(read):

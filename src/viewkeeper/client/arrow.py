@@ -14,7 +14,7 @@ from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.tablebatches import decode_columns, decode_places, face
-from viewkeeper.model.texts import require_texts
+from viewkeeper.model.texts import DAMAGE, record_damaged, require_texts
 
 
 def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> pa.Table:
@@ -26,7 +26,10 @@ def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) ->
 def records_to_arrow(view: ViewDefinition, keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view; `rows` has no NULL."""
     places = [(item.part, item.index) for item in view.shown]
-    arrays = require_texts(decode_places(view.node.key, view.node.row, places, keys, rows))
+    try:
+        arrays = require_texts(decode_places(view.node.key, view.node.row, places, keys, rows))
+    except DAMAGE as error:
+        raise record_damaged(view.name) from error
     return pa.table({item.column.name: face(array) for item, array in zip(view.shown, arrays, strict=True)})
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewkeeper.errors import ChangesLost, InputError
+from viewkeeper.model.values import are_stored_alike
 
 if TYPE_CHECKING:
     from viewkeeper.model.moments import Moment, Step
@@ -64,7 +65,4 @@ def require_kept(label: str, since: object, moment: Moment, filled: int) -> int:
 def _shows_the_same(before: Row | None, after: Row | None) -> bool:
     if before is None or after is None:
         return before is after
-    # NaN equals NaN here as it does in SQL, although not in Python
-    return all(
-        after[name] == value or (value != value and after[name] != after[name]) for name, value in before.items()
-    )
+    return all(are_stored_alike(after[name], value) for name, value in before.items())

@@ -7,10 +7,10 @@ and, where there is a DELTA, its rows beside those of the base. Always: only one
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from viewkeeper.catalog.catalog import ViewDefinition
-from viewkeeper.errors import InputError
+from viewkeeper.check.compare import FINDINGS_MAX
+from viewkeeper.check.report import Finding
+from viewkeeper.client.arrow import keys_and_values
+from viewkeeper.client.inspecting import UNREADABLE, Fault, inspected, shown_key
+from viewkeeper.client.views import present_records, record_of
+from viewkeeper.errors import CorruptStore, InputError, ViewKeeperError
 from viewkeeper.model.images import image_batch
 from viewkeeper.model.positions import Position, Positions
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.soundness import Columns, sound_keys, whole_rows
 from viewkeeper.model.tablebatches import decode_columns
 
 if TYPE_CHECKING:
+    from viewkeeper.client.judging import Case
     from viewkeeper.client.session import Snapshot
     from viewkeeper.ports.store import Store
 
@@ -39,7 +46,10 @@ class CheckFiles:
         self._folder = folder
         self._store = store
         self._snapshot = snapshot
+        self._last = store.read_epoch_record().last  # no record that the snapshot holds is of a later epoch
         self._is_stopped = False
+        self._faults: dict[int, dict[object, Finding]] = {}  # by view or DELTA, and by record
+        self.unread: dict[int, ViewKeeperError] = {}  # by view or table: why it could not be read
         self.scratch = self._directory("scratch")
         self.table_bytes = 0
 
@@ -67,19 +77,39 @@ class CheckFiles:
 
     def write(
         self,
-        views: Iterable[ViewDefinition],
+        cases: Iterable[Case],
         tables: Iterable[tuple[TableSchema, Sequence[Column]]],
         deltas: Iterable[TableSchema],
     ) -> None:
         """Write all files; of a table that views of different ages read, the columns of the youngest."""
-        for view in views:
-            self._write_found(view)
+        for case in cases:
+            with self._noted(case.view.id):
+                self._write_found(case.view, is_whole=case.since is None)
         for table, columns in sorted(tables, key=lambda pair: len(pair[1])):
             schema = _schema(columns)
-            self._write(self.table(table), _decoded(table, columns, self._rows(table), schema), schema)
+            with self._noted(table.id):
+                self._write(self.table(table), _decoded(table, columns, self._rows(table), schema), schema)
             self.table_bytes += self.table(table).stat().st_size
         for table in deltas:
-            self._write_delta(table)
+            with self._noted(table.id):
+                self._write_delta(table)
+
+    def unread_by(self, case: Case) -> ViewKeeperError | None:
+        """Why a view cannot be judged: its records, or rows of a table that it reads, cannot be read."""
+        read = (case.view.id, *(table.id for table in case.question.tables.values()))
+        return next((self.unread[one] for one in read if one in self.unread), None)
+
+    def faults(self, view_or_delta: int) -> list[Finding]:
+        """The records that are damaged or out of place; of a view by its id, of a DELTA by its own."""
+        return list(itertools.islice(self._faults.get(view_or_delta, {}).values(), FINDINGS_MAX))
+
+    @contextlib.contextmanager
+    def _noted(self, read: int) -> Iterator[None]:
+        """What is damaged ends what is done with it, and nothing else."""
+        try:
+            yield
+        except CorruptStore as error:
+            self.unread[read] = error
 
     def write_changed(self, table: TableSchema, columns: Sequence[Column], start: Positions) -> int:
         """Write the rows that changed after `start`, as they were and as they became; returns how many changes there are."""
@@ -110,11 +140,43 @@ class CheckFiles:
                 self._directory(target.name) / "0.parquet", _decoded(table, table.columns, kept, schema), schema
             )
 
-    def _write_found(self, view: ViewDefinition) -> None:
+    def _write_found(self, view: ViewDefinition, *, is_whole: bool) -> None:
         columns = [*(item.column for item in view.shown), *view.node.key]
         schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(columns)])
-        batches = (table.cast(schema) for table in self._snapshot.view(view.name).keys_and_values())
+        batches = (table.cast(schema) for table in self._sound_records(view))
         self._write(self._directory(self.found(view).name) / "0.parquet", batches, schema)
+        if is_whole and self._store.capabilities.held_reads:  # where versions are cells, no record is without form
+            self._faults[view.id] |= self._damaged_beside(view)
+
+    def _sound_records(self, view: ViewDefinition) -> Iterator[pa.Table]:
+        """The records of a view; those that are damaged or out of place are noted."""
+        faults = self._faults.setdefault(view.id, {})
+        for partition in range(self._store.partitions):
+            for keys, rows, wrong in self._inspected(partition, view.node.table, view.node.key, view.node.row):
+                for fault in wrong:
+                    record = None if fault.row is None else record_of(view, fault.key, fault.row)
+                    if fault.row is None or record is not None:  # else it is one of other views alone
+                        key = shown_key(view.node.key, fault.key)
+                        found = Finding(view.name, key, fault.kind, None, record, fault.why)
+                        faults[fault.key, partition] = found
+                yield keys_and_values(view, *present_records(view, keys, rows))
+
+    def _inspected(
+        self, partition: int, table: int, key: Columns, row: Columns
+    ) -> Iterator[tuple[pa.Array, pa.Array, list[Fault]]]:
+        for stored in self._snapshot.stored(partition, table, self._last):
+            yield inspected(key, row, partition, self._store.partitions, stored)
+
+    def _damaged_beside(self, view: ViewDefinition) -> dict[object, Finding]:
+        """The records of the view's auxiliary tables whose versions cannot be read."""
+        found: dict[object, Finding] = {}
+        tables = {table for node in self._snapshot.catalog.stored(view) for table in node.tables} - {view.node.table}
+        for table, partition in itertools.product(sorted(tables), range(self._store.partitions)):
+            for *_, damaged in self._snapshot.stored(partition, table, self._last):
+                for key, why in damaged:
+                    told = f"in auxiliary table {table}: {why}"
+                    found[table, key, partition] = Finding(view.name, (key,), UNREADABLE, None, None, told)
+        return found
 
     def _rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """Batches of (key, row) as of the snapshot's epoch."""
@@ -124,8 +186,21 @@ class CheckFiles:
                 yield from self._store.scan_as_of(table.id, part, horizon.positions)
         else:
             for partition in range(self._store.partitions):
-                rows = self._store.scan_versions(partition, table.delta, self._snapshot.epoch, horizon.aborted)
-                yield from map(partial(image_batch, table), rows) if table.foreign else rows
+                yield from self._rows_of_delta(table, table.delta, partition)
+
+    def _rows_of_delta(self, table: TableSchema, delta: int, partition: int) -> Iterator[pa.RecordBatch]:
+        """The rows that DELTA has in a partition; those that are damaged or out of place are noted."""
+        if table.foreign:
+            for keys, rows, _ in self._snapshot.stored(partition, delta, self._last):
+                yield image_batch(table, pa.record_batch([keys, rows], names=["key", "row"]))
+            return
+        for keys, rows, found in self._inspected(partition, delta, table.key_columns, table.value_columns):
+            for fault in found:
+                key = shown_key(table.key_columns, fault.key)
+                self._faults.setdefault(delta, {})[fault.key, partition] = Finding(
+                    delta_label(table), key, fault.kind, None, None, fault.why
+                )
+            yield pa.record_batch([keys, rows], names=["key", "row"])
 
     def _base_rows(self, table: TableSchema) -> Iterator[pa.RecordBatch]:
         """Batches of (key, row) as they are now, at least one."""
@@ -165,6 +240,20 @@ class CheckFiles:
         return path
 
 
+def delta_label(table: TableSchema) -> str:
+    """What findings call the DELTA of a table."""
+    return f"DELTA({table.name})"
+
+
+def require_whole(table: TableSchema, keys: pa.Array, rows: pa.Array) -> None:
+    """Raises where a row of a table is damaged, and names it."""
+    is_sound = sound_keys(table.key_columns, keys) & whole_rows(table.value_columns, rows, tails=True)
+    if not is_sound.all():
+        key = keys.take(pa.array((~is_sound).nonzero()[0][:1]))[0].as_py()
+        fact = f"a row of table {table.name} is damaged, that with the key {shown_key(table.key_columns, key)}"
+        raise CorruptStore(fact, "restore a backup, or load the table anew")
+
+
 def _schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([(column.name, _aware(column)) for column in columns])
 
@@ -179,6 +268,7 @@ def _decoded(
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
     for batch in batches:
+        require_whole(table, batch["key"], batch["row"])
         arrays = decode_columns(table, names, batch["key"], batch["row"])
         yield pa.record_batch(
             [array.cast(part.type) for array, part in zip(arrays, schema, strict=True)], schema=schema

@@ -8,33 +8,40 @@ judge then reads, DELTA is compared with the base.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from viewkeeper.check.compare import Shape, compare
+import pyarrow as pa
+
+from viewkeeper.check.compare import FINDINGS_MAX, Shape, compare
 from viewkeeper.check.questions import question_for
-from viewkeeper.check.report import CheckReport, Finding
-from viewkeeper.client.checkfiles import CheckFiles
+from viewkeeper.check.report import CheckReport, Finding, ViewOutcome
+from viewkeeper.client.checkfiles import CheckFiles, delta_label
+from viewkeeper.client.checkfolder import check_folder
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.judging import Case, Progress, TablesRead, Verdict, columns_read, judge
+from viewkeeper.client.judging import Case, Progress, TablesRead, Verdict, columns_read, judge, named_once
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import has_exceptions
 from viewkeeper.client.sincelast import since_last
+from viewkeeper.client.views import why_stopped
 from viewkeeper.engine.recompute import FEW_ROWS_JAVA_OPTIONS, SparkRecompute
 from viewkeeper.engine.session import default_session
 from viewkeeper.errors import InputError, PositionLost, StaleRead
+from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
+from viewkeeper.model.keybatches import decode_keys
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.model.soundness import DAMAGE
 from viewkeeper.model.verdicts import Checked
 
 if TYPE_CHECKING:
+    from viewkeeper.catalog.catalog import ViewDefinition
     from viewkeeper.engine.session import SparkSession
     from viewkeeper.model.epochs import EpochRecord
     from viewkeeper.ports.store import Store
@@ -42,6 +49,18 @@ if TYPE_CHECKING:
 _RETRIES_MAX = 2
 _FEW_ROWS_BYTES = 2 << 30
 _LEASE_SECONDS = 900.0  # of a pin: a dead reader does not hold anything back for ever
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why nothing was done with a view, and what helps. `is_wrong`: what was asked for is then not `ok`."""
+
+    why: str
+    way_out: str | None
+    is_wrong: bool
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.way_out}" if self.way_out else self.why
 
 
 def check_views(
@@ -75,14 +94,18 @@ def _check_once(
     *,
     is_whole: bool,
 ) -> CheckReport:
+    began = database.store.now()
     with contextlib.ExitStack() as stack:
         snapshot = stack.enter_context(Snapshot(database))
         # the base as of an epoch is read from the log, or from the versions of a DELTA
         if not database.store.capabilities.held_reads or any(table.delta for table in snapshot.catalog.tables):
             stack.enter_context(_pinned(database.store, snapshot.epoch))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="viewkeeper-check-"))  # its mode is 0700
-        files = CheckFiles(Path(folder), database.store, snapshot)
-        cases, deltas = _cases(snapshot, names), _deltas(snapshot, names)
+        files = CheckFiles(stack.enter_context(check_folder()), database.store, snapshot)
+        failpoint("check.started")
+        chosen = snapshot.catalog.views if names is None else list(map(snapshot.catalog.view, dict.fromkeys(names)))
+        left_out = why_not(chosen, snapshot.horizon.filled, database.store.read_epoch_record())
+        cases = _cases(snapshot, [view for view in chosen if view.name not in left_out])
+        deltas = _deltas(snapshot, names)
         tables = columns_read(cases)
         if not is_whole:
             cases = _since_last(database.store, snapshot, files, cases, tables)
@@ -95,12 +118,21 @@ def _check_once(
         if session is not None:
             stack.enter_context(_quiet(session) if spark is None else contextlib.nullcontext())
             recompute = SparkRecompute(session, files.table_bytes)
-            verdicts |= judge(touched, tables, snapshot.catalog, recompute, files, progress)
+            unread = {case.view.id: error for case in touched if (error := files.unread_by(case)) is not None}
+            verdicts |= {view: Verdict(unknown=error.fact, way_out=error.hint) for view, error in unread.items()}
+            read = [case for case in touched if case.view.id not in unread]
+            tables = {name: tables[name] for case in read for name in case.question.tables}
+            verdicts |= judge(read, tables, snapshot.catalog, recompute, files, progress)
+        verdicts |= {case.view.id: _with_columns(database.store, case, verdicts[case.view.id]) for case in touched}
         faults = [finding for table in deltas for finding in _faults_of_delta(files, table)]
-        judged = {case.view.name for case in cases}
-        unfilled = [] if names else [view.name for view in snapshot.catalog.views if view.name not in judged]
-    _remember(database.store, snapshot, [(case, verdicts[case.view.id]) for case in cases], faults)
-    return _report(snapshot.epoch, [(case, verdicts[case.view.id]) for case in cases], faults, unfilled)
+    failpoint("check.judged")
+    judged = [(case, verdicts[case.view.id]) for case in cases]
+    _remember(database.store, snapshot, judged, faults)
+    wrong = {fault.view for fault in faults}
+    right = [table.id for table in deltas if delta_label(table) not in wrong and table.id not in files.unread]
+    database.store.note_as_logged(right, began)
+    failpoint("check.remembered")
+    return _report(snapshot.epoch, judged, faults, left_out, is_named=names is not None)
 
 
 def _since_last(
@@ -166,20 +198,34 @@ def _pinned(store: Store, epoch: int) -> Iterator[None]:
         raise StaleRead(f"epoch {epoch} was dropped while it was read", "run it again")
 
 
-def _cases(snapshot: Snapshot, names: Sequence[str] | None) -> list[Case]:
-    catalog, filled = snapshot.catalog, snapshot.horizon.filled
-    chosen = [catalog.view(name) for name in dict.fromkeys(names)] if names else catalog.views
-    cases = []
-    for view in [view for view in chosen if names or view.node.backfill in filled]:
-        cases.append(Case(view, question_for(catalog, view, careful=False), has_exceptions(snapshot, view)))
-    return cases
+def why_not(views: Iterable[ViewDefinition], filled: Mapping[int, int], record: EpochRecord) -> dict[str, LeftOut]:
+    """Those of the views that can neither be checked nor repaired."""
+    found = {}
+    for view in views:
+        if (reason := why_stopped(view, record)) is not None:
+            found[view.name] = LeftOut(f"it is stopped: {reason}", f"viewkeeper rebuild URL {view.name}", is_wrong=True)
+        elif view.node.backfill not in filled:
+            found[view.name] = LeftOut("it is not filled yet", "a running pipeline fills views", is_wrong=False)
+    return found
+
+
+def _cases(snapshot: Snapshot, views: Sequence[ViewDefinition]) -> list[Case]:
+    catalog = snapshot.catalog
+    return [Case(view, question_for(catalog, view, careful=False), _has_exceptions(snapshot, view)) for view in views]
+
+
+def _has_exceptions(snapshot: Snapshot, view: ViewDefinition) -> bool:
+    try:
+        return has_exceptions(snapshot, view)
+    except DAMAGE:  # a list that cannot be read: its fault is found with those of other auxiliary tables
+        return True
 
 
 def _deltas(snapshot: Snapshot, names: Sequence[str] | None) -> list[TableSchema]:
     """The tables with a DELTA; where views are named, those that they read."""
     read = {source for name in names or () for source in snapshot.catalog.bases_of(snapshot.catalog.view(name))}
     tables = snapshot.catalog.tables
-    return [table for table in tables if table.delta is not None and (not names or table.id in read)]
+    return [table for table in tables if table.delta is not None and (names is None or table.id in read)]
 
 
 def _prepared(
@@ -192,9 +238,8 @@ def _prepared(
     java_options: str,
 ) -> SparkSession | None:
     """Write the files while Spark starts; without a view there is no query for it."""
-    views = [case.view for case in cases]
     with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(files.write, views, tables.values(), deltas)
+        written = pool.submit(files.write, cases, tables.values(), deltas)
         try:
             session = spark or default_session(view_managers=2, java_options=java_options) if cases else None
             written.result()
@@ -217,12 +262,23 @@ def _quiet(session: SparkSession) -> Iterator[None]:
         context.setLogLevel("ERROR")
 
 
-def delta_label(table: TableSchema) -> str:
-    """What findings call the DELTA of a table."""
-    return f"DELTA({table.name})"
+def _with_columns(store: Store, case: Case, verdict: Verdict) -> Verdict:
+    """The verdict on a view, and where its columns show something else than its records; not of a part of it."""
+    wrong = store.wrong_columns(case.view.node.table) if case.since is None and verdict.unknown is None else iter(())
+    found = tuple(
+        Finding(case.view.name, _decoded(case, key), "wrong", expected, shown)
+        for key, expected, shown in itertools.islice(wrong, FINDINGS_MAX)
+    )
+    return replace(verdict, findings=(*verdict.findings, *found)) if found else verdict
+
+
+def _decoded(case: Case, key: bytes) -> tuple[object, ...]:
+    return tuple(array[0].as_py() for array in decode_keys(case.view.node.key, pa.array([key], pa.binary())))
 
 
 def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:
+    if table.id in files.unread:
+        return []
     key = tuple(table.position(name) for name in table.key)
     shape = Shape(
         view=delta_label(table),
@@ -234,26 +290,52 @@ def _faults_of_delta(files: CheckFiles, table: TableSchema) -> list[Finding]:
         is_near=False,
     )
     base, delta = files.sides_of_delta(table)
-    return compare(shape, base, delta, files.scratch)[1]
+    return list(named_once(files.faults(table.delta or 0), compare(shape, base, delta, files.scratch)[1]))
 
 
 def _report(
-    epoch: int, verdicts: Sequence[tuple[Case, Verdict]], faults: Sequence[Finding], unfilled: Sequence[str]
+    epoch: int,
+    verdicts: Sequence[tuple[Case, Verdict]],
+    faults: Sequence[Finding],
+    left_out: dict[str, LeftOut],
+    *,
+    is_named: bool,
 ) -> CheckReport:
     known = {case.view.name: verdict for case, verdict in verdicts if verdict.unknown is None}
-    notes = [
-        f"view {case.view.name} could not be judged, which says nothing against it: {verdict.unknown}"
+    findings = (*(finding for verdict in known.values() for finding in verdict.findings), *faults)
+    unknown = {
+        case.view.name: LeftOut(verdict.unknown, verdict.way_out, is_wrong=True)
         for case, verdict in verdicts
         if verdict.unknown is not None
-    ]
-    findings = (*(finding for verdict in known.values() for finding in verdict.findings), *faults)
-    is_ok = not findings and not notes and bool(known or not unfilled)
+    }
+    notes = [f"view {name} could not be judged, which says nothing against it: {one}" for name, one in unknown.items()]
+    notes += [f"view {name} was not compared: {one}" for name, one in left_out.items() if one.is_wrong]
     notes += [
         f"view {case.view.name} was checked as a whole: {case.why_whole}" for case, _ in verdicts if case.why_whole
     ]
-    if unfilled:
+    if unfilled := [name for name, one in left_out.items() if not one.is_wrong]:
         verb = "is" if len(unfilled) == 1 else "are"
         notes.append(f"{', '.join(unfilled)} {verb} not filled yet, so not compared; a running pipeline fills views")
+    missed = [one for one in (unknown | left_out).values() if one.is_wrong or is_named]
     since = {case.view.name: case.since for case, _ in verdicts if case.since is not None and case.view.name in known}
-    records = sum(verdict.records for verdict in known.values())
-    return CheckReport(is_ok, epoch, tuple(known), records, findings, tuple(notes), since)
+    return CheckReport(
+        ok=not findings and not missed and bool(known or not left_out),
+        epoch=epoch,
+        views=tuple(known),
+        records=sum(verdict.records for verdict in known.values()),
+        findings=findings,
+        notes=tuple(notes),
+        since=since,
+        outcomes=tuple(
+            _outcome(name, known.get(name), (unknown | left_out).get(name))
+            for name in [*(case.view.name for case, _ in verdicts), *left_out]
+        ),
+    )
+
+
+def _outcome(name: str, verdict: Verdict | None, missed: LeftOut | None) -> ViewOutcome:
+    if missed is not None:
+        return ViewOutcome(name, "not done", why=missed.why, way_out=missed.way_out)
+    if verdict is None or not verdict.findings:
+        return ViewOutcome(name, "ok", verdict.records if verdict else 0)
+    return ViewOutcome(name, "wrong", len(verdict.findings), way_out=f"viewkeeper repair URL {name}")

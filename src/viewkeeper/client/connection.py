@@ -7,12 +7,14 @@ store open; the catalog is read again when its version has changed, and no row o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol, Self
+from weakref import WeakKeyDictionary
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.client.reading import TIMEOUT_SECONDS, wait_for
+from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.coordinator.swaps import swap_catalog
-from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.errors import InputError, UnknownName, ViewKeeperError
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
 from viewkeeper.model.writes import Expected, Image, RowWrites
@@ -21,11 +23,18 @@ if TYPE_CHECKING:
     from viewkeeper.ports.store import Store
 
 
+class Closable(Protocol):
+    """What must be closed before its store is."""
+
+    def close(self) -> None: ...
+
+
 class Connection:
     """An open store, until `close`."""
 
     def __init__(self, store: Store, *, read_only: bool) -> None:
         self._store = store
+        self._opened: WeakKeyDictionary[Closable, None] = WeakKeyDictionary()  # from it, in this order
         self.read_only = read_only
         self._catalog: Catalog | None = None
         self._closed = False
@@ -33,14 +42,29 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            self.close()
+        except ViewKeeperError:
+            if kind is None:  # else the block's own error is the one to be seen
+                raise
 
     def close(self) -> None:
-        """Close the store; what was made from this database can no longer be used."""
-        if not self._closed:
-            self._closed = True
-            self._store.close()
+        """End its pipeline and close the store; what was made from this database can no longer be used."""
+        if self._closed:
+            return
+        with ExitStack() as ends:
+            ends.callback(self._close_store)
+            for one in list(self._opened):
+                ends.callback(one.close)
+
+    def _close_store(self) -> None:
+        self._closed = True
+        self._store.close()
+
+    def ends_with_it(self, opened: Closable) -> None:
+        """Have `close` close this too, before the store and before what was opened earlier."""
+        self._opened[opened] = None
 
     @property
     def store(self) -> Store:
@@ -121,7 +145,4 @@ class Connection:
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Return once all views include the token's write; StaleRead after `timeout` seconds."""
-        token = Token.parse(token) if isinstance(token, str) else token
-        if not isinstance(token, Token):
-            raise InputError(f"{token!r} is not a token", "pass what put, delete or put_many returned")
-        wait_for(self.store, token, timeout)
+        wait_for(self.store, take_token(token), timeout)

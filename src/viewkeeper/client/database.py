@@ -71,7 +71,7 @@ class Database(Connection):
         session: Session | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Loaded:
-        """Put the rows of CSV, TSV, JSON lines or Parquet files; all are checked before the first row is written."""
+        """Put the rows of CSV, TSV, JSON or Parquet files; all are checked before the first row is written."""
         from viewkeeper.load.files import Reading
         from viewkeeper.load.loading import load
 
@@ -128,11 +128,12 @@ class Database(Connection):
             require_spark()
         from viewkeeper.client.pipeline import Pipeline
         from viewkeeper.client.standby import Patience
+        from viewkeeper.engine.fitness import take_session
 
         return Pipeline(
             self,
             view_managers=view_managers,
-            spark=spark,
+            spark=take_session(spark),
             take_over=take_over,
             changes_per_epoch=changes_per_epoch,
             events=events,
@@ -172,8 +173,9 @@ class Database(Connection):
 
         require_spark()
         from viewkeeper.client.checking import check_views
+        from viewkeeper.engine.fitness import take_session
 
-        return check_views(self, _names(views), spark, progress, since=since)
+        return check_views(self, _names(views), take_session(spark), progress, since=since)
 
     def repair(
         self,
@@ -192,8 +194,9 @@ class Database(Connection):
         self.require_writable()
         require_spark()
         from viewkeeper.client.repairing import repair_views
+        from viewkeeper.engine.fitness import take_session
 
-        return repair_views(self, _names(views), spark, progress)
+        return repair_views(self, _names(views), take_session(spark), progress)
 
     def rebuild(self, *views: str, spark: SparkSession | None = None) -> tuple[str, ...]:
         """Fill views anew beside themselves, whatever state they are in; the new records take the place of the old ones.
@@ -202,9 +205,10 @@ class Database(Connection):
         until then, where the view is not stopped. A running pipeline does the work; without one it is done here.
         """
         from viewkeeper.client.repairing import rebuild_views
+        from viewkeeper.engine.fitness import take_session
 
         self.require_writable()
-        return rebuild_views(self, take_names("views", views), spark)
+        return rebuild_views(self, take_names("views", views), take_session(spark))
 
     def set_aside(self, view: str, *, dropped: bool = False) -> Iterator[AsideRow]:
         """Each row on which a view's SQL fails, with its key in the source and the reason; as of the committed epoch.
@@ -244,9 +248,10 @@ class Database(Connection):
         self, view: str, keys: Sequence[Sequence[object]] | None, ending: str, spark: SparkSession | None
     ) -> int:
         from viewkeeper.client.asides import settle
+        from viewkeeper.engine.fitness import take_session
 
         self.require_writable()
-        return settle(self, view, keys, ending, spark)
+        return settle(self, view, keys, ending, take_session(spark))
 
     def status(self) -> Status:
         """Where the pipeline is, how far it lags, how much the log holds."""

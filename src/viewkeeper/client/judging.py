@@ -10,7 +10,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
@@ -49,11 +50,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many records a view should have and what is wrong with those it has, or why it is unknown."""
+    """How many records a view should have and what is wrong with those it has, or why it is unknown, and what helps."""
 
     records: int = 0
     findings: tuple[Finding, ...] = ()
     unknown: str | None = None
+    way_out: str | None = None
 
 
 TablesRead = Mapping[str, tuple[TableSchema, list[Column]]]  # tables by their names in queries
@@ -142,4 +144,20 @@ def _verdict(case: Case, question: Question, files: CheckFiles) -> Verdict:
         raise EpochFailed(question.doubt)
     for path in (files.expected(view), files.found(view), *([touched] if touched else [])):
         shutil.rmtree(path)
-    return Verdict(records, tuple(findings))
+    return Verdict(records, named_once(files.faults(view.id), findings))
+
+
+def named_once(faults: Sequence[Finding], findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Records that cannot be read, or not where they are, and those that differ; one that is both is named once."""
+    missing = {_hashable(one.key): one for one in findings if one.kind == "missing"}
+    named, both = list[Finding](), set[object]()
+    for fault in faults:
+        one = missing.get(_hashable(fault.key))
+        named.append(fault if one is None else replace(fault, expected=one.expected))
+        both |= set() if one is None else {_hashable(fault.key)}
+    return (*named, *(one for one in findings if one.kind != "missing" or _hashable(one.key) not in both))
+
+
+def _hashable(key: tuple[object, ...]) -> tuple[object, ...]:
+    """A key with instants as the judge has them, without a zone."""
+    return tuple(part.replace(tzinfo=None) if isinstance(part, datetime) else part for part in key)

@@ -1,19 +1,22 @@
 """The pipeline's interface: process what is waiting, or keep running.
 
 In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store, which claims it;
-stopping it at any moment, kill -9 included, loses nothing and doubles nothing.
+stopping it at any moment, kill -9 included, loses nothing and doubles nothing. It is closed with its database, and at the
+latest when the interpreter ends; one that nothing refers to, and that does not run in the background, gives up its claim.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
-import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakSet, finalize, ref
 
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.reading import TIMEOUT_SECONDS
+from viewkeeper.client.filling import Worked
+from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -29,6 +32,7 @@ from viewkeeper.settings import EpochLimits
 
 if TYPE_CHECKING:
     from viewkeeper.engine.session import SparkSession
+    from viewkeeper.ports.store import Store
 
 
 class Pipeline:
@@ -52,21 +56,27 @@ class Pipeline:
             _require_count("changes_per_epoch", changes_per_epoch)
         bounds = ManagerBounds.of(view_managers)
         self._database = database
+        self._store = database.store
+        self._process = os.getpid()
         self._session = StartingSession(spark, view_managers=bounds.most)
-        self._runner = SparkRunner(database.store, self._session, view_managers=bounds.least)
+        tell = events or (lambda event: None)
+        self._runner = runner = SparkRunner(
+            self._store, self._session, view_managers=bounds.least, tell=Worked(self._store, tell)
+        )
         self._loop: StreamingLoop | None = None
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
-        self._is_at_work = False
+        self._is_at_work = self._is_closed = False
         limits = EpochLimits() if changes_per_epoch is None else EpochLimits(changes=changes_per_epoch)
-        tell = events or (lambda event: None)
+
+        clock = self._session.clock  # nothing made here refers to the pipeline: it ends with the last reference to it
 
         def own(claim: Claim) -> Coordinator:
             return Coordinator(
                 database.store,
-                self._runner,
+                runner,
                 limits=limits,
                 events=events,
-                clock=self._clock,
+                clock=clock,
                 managers=bounds,
                 claim=claim,
                 inherits=standby,
@@ -76,9 +86,15 @@ class Pipeline:
             self._claim, self._coordinator = own_in_turn(database.store, own, patience, tell)
         else:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
-        self._beats = Beats(self._claim, waits=self._waits)
-        database.store.lend(self._runner.spread)
+        known = ref(self)
+        beats = Beats(self._claim, waits=lambda: "" if (one := known()) is None else one._waits())
+        self._beats = beats
+        self._store.lend(runner.spread)
+        self._giving_up = finalize(self, _give_up, self._store, beats)
+        self._giving_up.atexit = False  # by then it is closed
         _ALL.add(self)
+        database.ends_with_it(beats)  # they outlive a pipeline that gives up, until the claim is released
+        database.ends_with_it(self)
 
     def __enter__(self) -> Pipeline:
         return self
@@ -98,6 +114,7 @@ class Pipeline:
     def run_available(self) -> list[Committed]:
         """Bring all views up to what was written before the call; returns the epochs committed for it."""
         with self._turn:
+            self._require_open()
             if self._loop:
                 raise InputError("the pipeline is running already", "wait_for(token), or stop() it first")
             self._is_at_work = True
@@ -105,8 +122,12 @@ class Pipeline:
                 done = self._coordinator.catch_up()
             finally:
                 self._is_at_work = False
-            collect_garbage(self._database.store)
+            collect_garbage(self._store)
         return done
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise InputError("the pipeline is closed", "open another: db.pipeline()")
 
     def run_if_idle(self) -> bool:
         """The same if nothing runs it, neither in the background nor in a thread; whether that was so."""
@@ -126,15 +147,18 @@ class Pipeline:
         A store that only this process reaches needs no Spark: a thread polls for changes.
         """
         with self._turn:
+            self._require_open()
             if self._loop is None:
-                if self._database.store.capabilities.many_processes:
+                if self._store.capabilities.many_processes:
                     self._session.begin()
-                self._loop = StreamingLoop(self._session, self._coordinator, self._database.store)
+                self._loop = StreamingLoop(self._session, self._coordinator, self._store)
+                _RUNNING.add(self)
 
     def stop(self) -> None:
         """Stop after the current epoch."""
         if self._loop:
             loop, self._loop = self._loop, None
+            _RUNNING.discard(self)
             loop.stop()
 
     def wait_for(self, token: Token | str, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -142,11 +166,16 @@ class Pipeline:
         if self._loop:
             self._loop.raise_failure()
         try:
-            self._database.wait_for(token, timeout)
+            wait_for(self._database.store, take_token(token), timeout, self._raise_end)
         except StaleRead as error:
             if self._loop and self._loop.trouble:
                 raise self._loop.trouble from error
             raise
+
+    def _raise_end(self) -> None:
+        """Raise what ended the background run, as far as this process knows: it asks neither Spark nor the store."""
+        if self._loop and self._loop.failure:
+            raise self._loop.failure
 
     def raise_failure(self) -> None:
         """Raise what stopped the background run, if something did."""
@@ -159,31 +188,44 @@ class Pipeline:
         trouble = self._loop.trouble if self._loop else None
         return "" if trouble is None else str(trouble)
 
-    def _clock(self) -> float:
-        """Seconds, without those spent waiting for Spark: its start belongs to no epoch."""
-        return time.monotonic() - self._session.waited_seconds
-
     def close(self) -> None:
         """Stop, and release the store; the Spark session stays for the process, given or not."""
-        with self._turn:
+        if self._process != os.getpid():
+            return  # in a forked child: it is the parent's
+        self._is_closed = True  # before its turn comes: who runs it in a loop would not let us in
+        with self._turn, ExitStack() as ends:
             _ALL.discard(self)
-            try:
+            if self._giving_up.detach():
+                ends.callback(self._beats.close)
+                ends.callback(self._store.lend, None)
                 self.stop()
                 if self._claim.is_held:
                     self._coordinator.close()
-            finally:
-                self._database.store.lend(None)
-                self._beats.stop()
-                self._claim.release()
+
+
+def _give_up(store: Store, beats: Beats) -> None:
+    """The end of a pipeline that nobody can close any more."""
+    store.lend(None)
+    beats.give_up()
 
 
 _ALL: WeakSet[Pipeline] = WeakSet()  # those that are open in this process
+_RUNNING: set[Pipeline] = set()  # those in the background, which need no reference
+os.register_at_fork(after_in_child=_ALL.clear)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Threads that Python would leave in mid-step keep alive what they use, and DuckDB tells of that at length."""
+    for pipeline in list(_ALL):
+        with suppress(Exception):  # a failure that nobody asked for: the next pipeline takes up what was begun
+            pipeline.close()
 
 
 def pipeline_here(database: Connection) -> Pipeline | None:
     """The pipeline over the same store that is open in this process."""
     incarnation = database.store.incarnation
-    return next((one for one in list(_ALL) if one._database.store.incarnation == incarnation), None)
+    return next((one for one in list(_ALL) if one._store.incarnation == incarnation), None)
 
 
 def _require_count(name: str, value: object) -> None:

@@ -56,9 +56,22 @@ def moment_of(store: Store, mode: ReadMode, timeout: float) -> Moment:
     )
 
 
-def wait_for(store: Store, token: Token, timeout: float) -> None:
-    """Return once the views include the token's writes."""
-    _wait(store, lambda horizon: is_at(store, token, horizon.positions), timeout, "at the token")
+def take_token(given: object) -> Token:
+    """A token, possibly given as text."""
+    token = Token.parse(given) if isinstance(given, str) else given
+    if not isinstance(token, Token):
+        raise InputError(f"{given!r} is not a token", "pass what put, delete or put_many returned")
+    return token
+
+
+def wait_for(store: Store, token: Token, timeout: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Return once the views include the token's writes; `meanwhile` is called with every look, and may raise."""
+
+    def is_there(horizon: Horizon) -> bool:
+        meanwhile()
+        return is_at(store, token, horizon.positions)
+
+    _wait(store, is_there, timeout, "at the token")
 
 
 def is_at(store: Store, token: Token, positions: Positions) -> bool:

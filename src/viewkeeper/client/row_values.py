@@ -12,9 +12,10 @@ from numbers import Integral
 from viewkeeper.client.arguments import take_names
 from viewkeeper.errors import BadRow, InputError, UnknownName
 from viewkeeper.model.keys import after_prefix, encode_key
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.model.values import Stored, from_stored, to_stored
+from viewkeeper.model.values import Stored, are_equal, from_stored, to_stored
 
 
 def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:
@@ -47,7 +48,7 @@ def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, 
     inside = {name: columns.pop(name)[1] for name in schema.key if name in columns}
     if key:
         for name, value in zip(schema.key, key, strict=False):
-            if name in inside and inside[name] != value:
+            if name in inside and not are_equal(inside[name], value):
                 raise BadRow(f"key column {name} is {value!r} and {inside[name]!r} in one put", "give it once")
     else:
         missing = [name for name in schema.key if name not in inside]
@@ -96,7 +97,7 @@ def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] |
     columns = take_names("columns", columns)
     for name in columns:
         if name.lower() not in spelled:
-            raise UnknownName(f"there is no column {name}", f"the columns are {', '.join(available)}")
+            raise UnknownName(f"there is no column {name}", suggestion(name, available, "the columns are"))
     return [spelled[name.lower()] for name in columns]
 
 

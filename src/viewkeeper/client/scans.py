@@ -18,7 +18,7 @@ from viewkeeper.client.conditions import Range, key_ranges
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.tablebatches import Place, decode_places, places_of
-from viewkeeper.model.texts import require_texts
+from viewkeeper.model.texts import DAMAGE, record_damaged, require_texts
 from viewkeeper.sql.reads import Read
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class _Stored:
     key: tuple[Column, ...]
     row: tuple[Column, ...]
     places: tuple[Place, ...]
+    view: str | None = None
 
     @property
     def parts(self) -> dict[int, int]:
@@ -69,10 +70,15 @@ def _stored_table(schema: TableSchema) -> _Stored:
 
 
 def _stored_view(view: ViewDefinition) -> _Stored:
-    return _Stored(view.node.key, view.node.row, tuple((shown.part, shown.index) for shown in view.shown))
+    return _Stored(view.node.key, view.node.row, tuple((shown.part, shown.index) for shown in view.shown), view.name)
 
 
 def _decode(stored: _Stored, places: Sequence[Place], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
     if not places:
         return [pa.array(np.ones(len(keys), bool))]
-    return list(require_texts(decode_places(stored.key, stored.row, places, keys, rows)))
+    try:
+        return list(require_texts(decode_places(stored.key, stored.row, places, keys, rows)))
+    except DAMAGE as error:
+        if stored.view is None:
+            raise
+        raise record_damaged(stored.view) from error

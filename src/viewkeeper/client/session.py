@@ -8,6 +8,7 @@ open.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.client.connection import Connection
@@ -19,6 +20,9 @@ from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import Moment
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.token import Token
+
+if TYPE_CHECKING:
+    from viewkeeper.ports.reads import Stored
 
 
 class Session:
@@ -93,6 +97,10 @@ class Snapshot:
     def pairs_of(self, table: int) -> Iterator[tuple[bytes, bytes]]:
         """The keys and rows of the records of an auxiliary table, in order."""
         return self._held.scan(range(self._database.store.partitions), table, b"", None)
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        """All records of one partition, and apart from them those of no epoch up to `last` (`ports/reads.py`)."""
+        return self._held.stored(partition, table, last)
 
     def close(self) -> None:
         self._held.close()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from viewkeeper.coordinator.standby import LOOK_SECONDS, Watch
@@ -101,28 +102,43 @@ def _work_of(store: Store) -> tuple[int, int] | None:
 
 
 class Beats:
-    """Beats of a claim, from construction to `stop`, in a thread of their own: an epoch may take long.
+    """Beats of a claim, from construction to `close`, in a thread of their own: an epoch may take long.
 
-    `waits`: what the pipeline waits for, if it does.
+    The thread releases the claim at the end: `give_up`, which a garbage collector may call at any moment, takes no lock and
+    waits for nothing. `waits`: what the pipeline waits for, if it does.
     """
 
     def __init__(self, claim: Claim, *, seconds: float = BEAT_SECONDS, waits: Callable[[], str] = lambda: "") -> None:
         self._claim = claim
         self._waits = waits
         self._seconds = seconds
-        self._stopping = threading.Event()
+        self._stops: SimpleQueue[None] = SimpleQueue()  # safe to put into at any moment, unlike an Event
         self._thread = threading.Thread(target=self._run, name="viewkeeper-beats", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        self._stopping.set()
+    def close(self) -> None:
+        """Stop, and return when the claim is released."""
+        self.give_up()
         self._thread.join()
+        self._claim.release()
+
+    def give_up(self) -> None:
+        """Stop soon."""
+        self._stops.put(None)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._seconds):
+        while not self._is_over():
             try:
                 self._claim.beat(self._waits())
             except Fenced:
-                return
+                return  # it is another's by now
             except (OSError, StoreError):
                 continue  # one who cannot reach the store shows no sign of life
+        self._claim.release()
+
+    def _is_over(self) -> bool:
+        try:
+            self._stops.get(timeout=self._seconds)
+        except Empty:
+            return False
+        return True

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
+from viewkeeper.client.filling import filling_of, tasks_done
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
@@ -36,12 +38,11 @@ class ViewStatus:
     """One view: `ready` is the epoch from which on it can be read, None before.
 
     `state` is one word: "stopped" (neither maintained nor readable), "filling" (or to be filled; not readable yet),
-    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, or are lost) or
-    "fresh". Epochs are atomic over all views, so all lag alike. `records` and `bytes`: how many records it has, with those
-    of its auxiliary tables and of what it shares with other views, and the bytes of their keys and rows, all as of the
-    committed epoch. `filling`: how many rows are in it of about how many, while it is filled;
-    `stopped`: why it is no longer maintained. `replacement`: how far the version is that will replace it, or that it is
-    compared with.
+    "degraded" (it lacks rows that are set aside, or values that do not fit), "lagging" (changes wait, are lost, or are not
+    in the log) or "fresh". Epochs are atomic over all views, so all lag alike. `records` and `bytes`: how many records it
+    has, with those of its auxiliary tables and of what it shares with other views, and the bytes of their keys and rows, all
+    as of the committed epoch. `filling`: how many rows are in it of about how many, while it is filled; `stopped`: why it is
+    no longer maintained. `replacement`: how far the version is that will replace it, or that it is compared with.
     """
 
     name: str
@@ -68,6 +69,9 @@ class Status:
     url: str
     epoch: int
     inflight: int | None
+    inflight_tasks: (
+        tuple[int, int] | None
+    )  # of the epoch in flight those that are done, of how many, where that is known
     lag_changes: int
     lag_seconds: float  # how long the oldest waiting change has waited
     log_entries: int
@@ -110,10 +114,12 @@ def read_status(database: Connection) -> Status:
     holder = store.holder() if pid is not None else None
     waits = holder.waits or None if holder else None
     with Snapshot(database) as snapshot:
-        catalog = snapshot.catalog
-        sizes = sizes_of(store, catalog, record)
+        catalog, outside = snapshot.catalog, store.changed_outside_log()
+        asked = catalog.views if lost or outside else ()
+        unknown = {view.id for view in asked if lost or not outside.keys().isdisjoint(catalog.bases_of(view))}
+        sizes, lag = sizes_of(store, catalog, record), (waiting.changes, seconds)
         views = tuple(
-            _view_status(database, snapshot, record, view, sizes, (waiting.changes, seconds), is_lost=lost is not None)
+            _view_status(database, snapshot, record, view, sizes, lag, is_lost=view.id in unknown)
             for view in catalog.views
         )
     lost_told = () if lost is None else (f"changes are lost: {lost}",)
@@ -121,6 +127,7 @@ def read_status(database: Connection) -> Status:
         url=store.url,
         epoch=record.committed,
         inflight=record.inflight.epoch if record.inflight else None,
+        inflight_tasks=tasks_done(store, record),
         lag_changes=waiting.changes,
         lag_seconds=seconds,
         log_entries=store.log_entries(),
@@ -129,10 +136,27 @@ def read_status(database: Connection) -> Status:
         pipeline_waits=waits,
         tables=tuple(table.name for table in catalog.tables),
         views=views,
-        warnings=(*lost_told, *_warnings(waiting.changes, pid, waits, views), *store.warnings()),
+        warnings=(
+            *lost_told,
+            *_outside(catalog, outside),
+            *_warnings(waiting.changes, pid, waits, views),
+            *store.warnings(),
+        ),
         nodes=store.node_facts(),
         log_lost=lost,
     )
+
+
+def _outside(catalog: Catalog, changed: Mapping[int, tuple[int, str]]) -> Iterator[str]:
+    for table in catalog.tables:
+        views = [view.name for view in catalog.views if table.id in catalog.bases_of(view)]
+        if table.id in changed and views:
+            stamp, how = changed[table.id]
+            at = datetime.fromtimestamp(stamp / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+            yield (
+                f"table {table.name} was {how} at {at}, which its log does not tell: {', '.join(views)} may be wrong; "
+                "run viewkeeper repair"
+            )
 
 
 def _waiting(store: Store, record: EpochRecord) -> tuple[Waiting, str | None]:
@@ -153,7 +177,7 @@ def _view_status(
     *,
     is_lost: bool,
 ) -> ViewStatus:
-    stopped, filling = why_stopped(view, record), record.filling.get(view.node.backfill)
+    stopped, filling = why_stopped(view, record), filling_of(record, view.node.backfill)
     ready = record.filled.get(view.node.backfill) if stopped is None else None
     aside = set_aside(snapshot, view, lambda listed, key: _reason(database, view, listed, key), filled=sizes)
     failing = degraded(snapshot, view, filled=sizes)
@@ -207,7 +231,7 @@ def _replacement(catalog: Catalog, record: EpochRecord, view: ViewDefinition) ->
             stopped = why_stopped(other, record)
             if stopped is not None:
                 return f"{what}, stopped: {stopped}"
-            filling = record.filling.get(other.node.backfill)
+            filling = filling_of(record, other.node.backfill)
             how_far = "waiting" if filling is None else f"{filling.rows:,} of about {filling.total:,} rows"
             return f"{what}, {how_far}"
     return None

@@ -28,7 +28,7 @@ from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.model.token import Token
-from viewkeeper.model.values import Stored, to_stored
+from viewkeeper.model.values import Stored, are_equal, to_stored
 from viewkeeper.model.writes import Expected, RowWrites
 
 if TYPE_CHECKING:
@@ -206,10 +206,7 @@ def _is_as_expected(schema: TableSchema, key: bytes, before: bytes | None, wante
         return before is None and wanted is None
     names = (column.name for column in schema.key_columns + schema.value_columns)
     there = dict(zip(names, _values(schema, key, before), strict=True))
-    # NaN equals NaN here as it does in SQL, although not in Python
-    return all(
-        there[name] == value or (there[name] != there[name] and value != value) for name, value in wanted.items()
-    )
+    return all(are_equal(there[name], value) for name, value in wanted.items())
 
 
 def _values(schema: TableSchema, key: bytes, row: bytes) -> list[Stored]:

@@ -21,6 +21,7 @@ from viewkeeper.model.moments import EPOCH_MAX, Moment
 from viewkeeper.model.pairs import pairs_to_arrow
 from viewkeeper.model.reads import SNAPSHOT
 from viewkeeper.model.rowcodec import decode_row, decode_some
+from viewkeeper.model.texts import DAMAGE, record_damaged
 from viewkeeper.model.values import from_stored
 
 if TYPE_CHECKING:
@@ -171,12 +172,6 @@ class View:
         finally:
             self._release(held)
         return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
-
-    def keys_and_values(self) -> Iterator[pa.Table]:
-        """All records, some thousand at a time: the values shown (`c0`, …), then the whole key, shown or not."""
-        from viewkeeper.client.arrow import keys_and_values
-
-        return itertools.starmap(keys_and_values, self._records())
 
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of the records in some ranges of keys, some thousand at a time; only for a snapshot's view."""
@@ -340,11 +335,13 @@ class View:
         return []
 
     def _not_ready(self, definition: ViewDefinition) -> NotReady:
-        reason = why_stopped(definition, self._database.store.read_epoch_record())
+        from viewkeeper.client.filling import not_filled
+
+        record = self._database.store.read_epoch_record()
+        reason = why_stopped(definition, record)
         if reason is not None:
             return NotReady(f"{_label(definition)} is stopped: {reason}", "viewkeeper rebuild fills it anew")
-        hint = "run the pipeline: viewkeeper run, or pipeline.run_available()"
-        return NotReady(f"{_label(definition)} is not filled yet", hint)
+        return not_filled(self._database.store, definition, record)
 
 
 def why_stopped(definition: ViewDefinition, record: EpochRecord) -> str | None:
@@ -366,13 +363,23 @@ def _to_change(definition: ViewDefinition, step: Step) -> Change:
     from viewkeeper.client.changes import Change
 
     columns = definition.node.key
-    key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
+    try:
+        key = tuple(from_stored(c, v) for c, v in zip(columns, decode_key(columns, step.key), strict=True))
+    except DAMAGE as error:
+        raise record_damaged(definition.name) from error
     before, after = (None if row is None else record_of(definition, step.key, row) for row in (step.before, step.after))
     return Change(step.epoch, key, before, after)
 
 
 def record_of(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
     """The record as a reader sees it; None if it is one of other views alone."""
+    try:
+        return _decoded(definition, key, row)
+    except DAMAGE as error:
+        raise record_damaged(definition.name) from error
+
+
+def _decoded(definition: ViewDefinition, key: bytes, row: bytes) -> dict[str, object] | None:
     node, present = definition.node, definition.present
     if present is not None and not decode_some(node.row, row, [present])[0]:
         return None
@@ -396,7 +403,10 @@ def present_records(definition: ViewDefinition, keys: pa.Array, rows: pa.Array) 
         return keys, rows
     from viewkeeper.model.rowbatches import decode_rows
 
-    marks = decode_rows(definition.node.row, rows, [definition.present])[0].to_numpy(zero_copy_only=False)
+    try:
+        marks = decode_rows(definition.node.row, rows, [definition.present])[0].to_numpy(zero_copy_only=False)
+    except DAMAGE as error:
+        raise record_damaged(definition.name) from error
     if marks.all():
         return keys, rows
     chosen = marks.nonzero()[0]

@@ -201,8 +201,9 @@ class Coordinator:
         self._require_same_log(record)
         if (asked := self._plan_repair(record)) is not None:
             return asked
-        stage_tables(self._store, Catalog.from_json(self._store.read_catalog()), rows_max=limits.rows)
-        is_read, known = True, None
+        catalog = Catalog.from_json(self._store.read_catalog())
+        stage_tables(self._store, catalog, rows_max=limits.rows)
+        is_read, known, mapped = True, None, catalog.foreign
         while True:
             # what nobody reads can be skipped at once
             most = (limits.changes, limits.bytes) if is_read else (ALL, ALL)
@@ -211,6 +212,9 @@ class Coordinator:
             has_moved = self._store.moves_after(stop.stamp)  # then no fill begins: it would miss those rows (R12)
             if (found, has_moved) != known:  # the first time, or after a change between two cuts
                 known, catalog = (found, has_moved), Catalog.from_json(found)
+                if not catalog.foreign <= mapped:  # the cut did not look for what is special in their logs
+                    mapped, known = catalog.foreign, None
+                    continue
                 late = unfilled(catalog, filled=record.filled, stopped=record.stopped) if has_moved else frozenset()
                 kept = late.difference(record.filling)
                 plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped, late=kept)

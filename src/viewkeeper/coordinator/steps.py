@@ -7,6 +7,7 @@ whoever began it; an epoch is committed only after a run with all receipts (R18a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -15,7 +16,7 @@ from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochT
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, TookOver
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.fills import Chunk
+from viewkeeper.model.fills import BackfillProgress, Chunk, with_chunks
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.measured import Measured
 from viewkeeper.model.positions import Cut
@@ -201,7 +202,8 @@ def step(fact: Fact, state: State) -> Decision:
             if (epoch := record.inflight) is None:
                 raise _taken_over()
             state, actions = _run(state, epoch)
-            return state, (Began(epoch.epoch, dict(epoch.stop.positions)), *actions)
+            began = Began(epoch.epoch, dict(epoch.stop.positions))
+            return state, (began, *_filling(with_chunks(record.filling, epoch.chunks)), *actions)
         case Ran():
             return state, (Commit(fact),)
         case RunFailed():
@@ -261,9 +263,12 @@ def _given_up(fact: GivenUp, state: State) -> Decision:
 def _committed(fact: CommittedInRecord) -> tuple[Action, ...]:
     epoch = fact.ran.epoch
     done = Committed(epoch.epoch, epoch.stop.changes, fact.seconds, fact.ran.counts)
-    fills = fact.record.filling.values()
-    filling = Backfilling(len(fills), sum(fill.rows for fill in fills), sum(fill.total for fill in fills))
-    return (ReplaceViews(fact.record), done, *((filling,) if fills else ()))
+    return (ReplaceViews(fact.record), done, *_filling(fact.record.filling))
+
+
+def _filling(fills: Mapping[int, BackfillProgress]) -> tuple[Action, ...]:
+    rows, total = (sum(getattr(fill, name) for fill in fills.values()) for name in ("rows", "total"))
+    return (Backfilling(len(fills), rows, total),) if fills else ()
 
 
 def _measured(fact: CommittedInRecord, state: State) -> Decision:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewkeeper.codegen.causes import cause_of
+from viewkeeper.engine.failures import is_lost, spark_lost, spark_lost_told
 from viewkeeper.errors import EpochFailed, InputError
 from viewkeeper.model.schema import Column
 
@@ -38,7 +39,11 @@ class SparkRecompute:
     """The port `Recompute` over a Spark session; `size_bytes` is the approximate size of its tables."""
 
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
-        self._session = session.newSession()
+        with spark_lost_told(session):
+            self._session = session.newSession()
+            self._set_up(size_bytes)
+
+    def _set_up(self, size_bytes: int) -> None:
         partitions = min(1 + size_bytes // _BYTES_PER_PARTITION, _PARTITIONS_MAX)
         sized = {
             # what AQE learns during a query pays for the stages it adds only where there is much to learn
@@ -51,7 +56,8 @@ class SparkRecompute:
 
     def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
         fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in columns)
-        self._session.read.schema(fields).parquet(file.as_uri()).createOrReplaceTempView(name)
+        with spark_lost_told(self._session):
+            self._session.read.schema(fields).parquet(file.as_uri()).createOrReplaceTempView(name)
 
     def answer(self, sql: str, target: Path, name: str | None = None) -> None:
         try:
@@ -59,12 +65,15 @@ class SparkRecompute:
             if name is not None:
                 self._session.read.parquet(target.as_uri()).createOrReplaceTempView(name)
         except Exception as error:
+            if is_lost(self._session):
+                raise spark_lost(self._session) from error
             if "CANCELLED" in str(error):  # by an interrupt: no more queries follow
                 raise InputError("Spark's jobs were cancelled", "run it again") from error
             raise EpochFailed(f"Spark could not recompute the view: {cause_of(error)}") from error
 
     def cancel(self) -> None:
-        self._session.interruptAll()
+        if not is_lost(self._session):
+            self._session.interruptAll()
 
 
 def _add_try(session: SparkSession) -> None:

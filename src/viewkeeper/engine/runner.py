@@ -3,7 +3,8 @@
 In: the plan and the epoch in flight. Out: counts, once every receipt has arrived. Always: both run `operators.program`
 over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between
 epochs. While Spark is starting, the driver does what it can do in about that time; over a store that no other process
-reaches it does all. Large work of the store's own is a job too, if Spark is up.
+reaches it does all. Large work of the store's own is a job too, if Spark is up. What a job fails of that is no fault of its
+epoch, a session that is lost or workers that lack what tasks need, is raised as that, and the epoch stays in flight.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.balance import Balance
 from viewkeeper.coordinator.ring import owners_of_shards
-from viewkeeper.engine.failures import translate
+from viewkeeper.engine.failures import is_late_worker, translate
 from viewkeeper.engine.pace import Pace
+from viewkeeper.engine.progress import job_watched
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed
+from viewkeeper.events import Working
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.fills import Chunk
@@ -43,8 +46,10 @@ class SparkRunner:
         *,
         view_managers: int,
         settings: EngineSettings | None = None,
+        tell: Callable[[Working], None] = lambda event: None,
     ) -> None:
         self._store = store
+        self._tell = tell
         self._is_bound_here = not store.capabilities.many_processes
         self._session = session
         self.settings = settings or EngineSettings()
@@ -57,20 +62,30 @@ class SparkRunner:
         self.view_managers = managers
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        work, began = _work_of(self._store, plan, epoch), time.monotonic()
+        work = _work_of(self._store, plan, epoch)
+        if self._is_bound_here or self._is_small(work) or self._is_better_here(work):
+            return self._run_here(plan, epoch, work)
+        session = self._session.for_epochs()
+        began = time.monotonic()
         try:
-            if self._is_bound_here or self._is_small(work) or self._is_better_here(work):
-                counts = run_here(self._store, plan, epoch, self.settings.work)
-                self._pace.was_here(work, time.monotonic() - began)
-            else:
-                session = self._session.for_epochs()
-                began = time.monotonic()
-                counts = self._run_job(session, plan, epoch)
-                self._pace.was_job(work, self.view_managers, time.monotonic() - began)
-            return counts
+            counts = self._run_job(session, plan, epoch)
+        except Exception as error:
+            if is_late_worker(error) and work <= self.settings.meanwhile_work:
+                return self._run_here(plan, epoch, work)
+            told = translate(error, epoch.epoch, session)
+            raise told from (None if told is error else error)
+        self._pace.was_job(work, self.view_managers, time.monotonic() - began)
+        return counts
+
+    def _run_here(self, plan: PhysicalPlan, epoch: Inflight, work: int) -> Counts:
+        began = time.monotonic()
+        try:
+            counts = run_here(self._store, plan, epoch, self.settings.work, self._tell)
         except Exception as error:
             told = translate(error, epoch.epoch)
             raise told from (None if told is error else error)
+        self._pace.was_here(work, time.monotonic() - began)
+        return counts
 
     def spread(
         self, work: Callable[[Opened, Piece], bytes], pieces: Sequence[Piece], *, rows: int = 0, log_bytes: int = 0
@@ -81,10 +96,11 @@ class SparkRunner:
             return None
         from viewkeeper.engine.spreading import spread_job  # with PySpark
 
+        session = self._session.for_epochs()
         try:
-            return spread_job(self._session.for_epochs(), self._store, work, pieces)
+            return spread_job(session, self._store, work, pieces)
         except Exception as error:
-            told = translate(error, 0)
+            told = translate(error, 0, session)
             if isinstance(told, EpochFailed):
                 return None
             raise told from (None if told is error else error)
@@ -95,7 +111,8 @@ class SparkRunner:
         owners = owners_of_shards(self._store.partitions, self.view_managers)
         divided = self._balance.divided(owners)
         program = EpochProgram.of(self._store, plan, epoch, owners, self.settings.work, divided=divided)
-        got = list(SparkExchange(session, self._store).run(program))
+        with job_watched(session, lambda done, tasks: self._tell(Working(epoch.epoch, done, tasks))):
+            got = list(SparkExchange(session, self._store).run(program))
         counts = require_all(program.tasks, got)
         self._balance = self._balance.after(len(owners), rows_of_all(got))
         return counts

@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 DAEMON = "viewkeeper.engine.daemon"
 _JAVA_MIN = 17
 _NICENESS = 5
+_FILES_MIN = 400
 # AQE may drop a stage whose result it no longer needs, and with it the stage's writes (R18a).
 _EPOCH_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -94,12 +96,26 @@ def default_session(view_managers: int, *, java_options: str = "") -> SparkSessi
     )
     if is_ours and "SPARK_LOCAL_DIRS" not in os.environ:
         builder = builder.config("spark.local.dir", _private_folder())
+    if is_ours:
+        _require_files()
     with spark_lost_told():
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     if is_ours:
         _let_others_go_first(session)
     return session
+
+
+def _require_files() -> None:
+    """Raise where the JVM may not open its archives of classes: it would say that one of its files is missing."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # Java raises its own limit up to the hard one
+    if most != resource.RLIM_INFINITY and most < _FILES_MIN:
+        raise StoreError(f"Spark opens about {_FILES_MIN} files, and may have {most} open", "ulimit -n 1024, or more")
+
+
+def is_set_up_by_us(session: SparkSession) -> bool:
+    """Whether `default_session` made it: in a process that has a session already it takes that one."""
+    return session.sparkContext.getConf().get("spark.python.daemon.module") == DAEMON
 
 
 def cancel_jobs() -> None:
@@ -115,8 +131,13 @@ def cancel_jobs() -> None:
 def _private_folder() -> str:
     """Where Spark spills and shuffles: it holds rows, so no other user may read it. It is removed with this process."""
     folder = tempfile.mkdtemp(prefix="viewkeeper-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return folder
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # not at the end of a forked child
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _let_others_go_first(session: SparkSession) -> None:

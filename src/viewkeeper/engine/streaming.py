@@ -3,13 +3,13 @@
 In: a Spark session that may still be starting, and a coordinator. Out: committed epochs, until stopped. Always: a batch
 of the query is only a wake-up call; its handler runs epochs until the store's committed positions cover the batch's end
 (R9). A thread looks for changes too: no view waits for Spark to start, and a small epoch is done before a batch has found
-its way through the JVM. Over a store that no other process reaches there is no query. The checkpoint is a temporary
-directory and may be deleted at any time.
+its way through the JVM. It goes on when the query ends, and starts another; whatever ends the thread itself is kept, and
+raised. Over a store that no other process reaches there is no query. The checkpoint is a temporary directory and may be
+deleted at any time.
 """
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 import threading
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told
+from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told, unfit_of
 from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import (
@@ -36,13 +36,14 @@ from viewkeeper.events import Waiting
 from viewkeeper.ports.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 _WAKE_SECONDS = 1.0  # of the query, which costs more than a look, and is mostly late
 FIRST_RETRY_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 _LOOKS_AT_QUERY = 40  # one in so many looks at the store is at the query too, which takes longer
+_LOOKS_AT_QUERY_MAX = 40 << 8  # as many, after queries that ended one after the other
 _PASSES = StoreFull, StoreBusy, StoreUnavailable, OSError  # the last: a store behind a line
 
 
@@ -63,14 +64,13 @@ class StreamingLoop:
         self._store = store
         self._rest = store.capabilities.epoch_seconds
         self._begun = -self._rest  # when the last epoch was
-        self._failure: ViewKeeperError | None = None
+        self.failure: ViewKeeperError | None = None  # what ended it
         self._retry_seconds = retry_seconds
         self.trouble: StoreError | None = None  # the error it waits out
         self._checkpoint = tempfile.mkdtemp(prefix="viewkeeper-checkpoint-")
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
         self._wait = wait or self._stopping.wait
-        self._is_awake = threading.Event()  # the query is past its first batch, which takes seconds
         self._working = threading.Lock()  # held while epochs run
         self._opening = threading.Thread(target=self._open, name="viewkeeper-streaming-start", daemon=True)
         self._opening.start()
@@ -81,7 +81,7 @@ class StreamingLoop:
         self._opening.join()
         try:
             if self._query is not None:
-                with spark_lost_told():
+                with self._session.lost_told():
                     self._query.stop()
         finally:
             # Spark does not wait for a running handler, and an interpreter that ended meanwhile would be aborted
@@ -93,36 +93,35 @@ class StreamingLoop:
             raise self.trouble
 
     def _open(self) -> None:
-        """Keep the views fresh from here until Spark is ready and its query awake, then look for changes beside it."""
+        """Keep the views fresh from here until Spark is ready, then look for changes beside its query."""
         let_others_go_first_here()
         reaches_store = self._store.capabilities.many_processes
-        self._catch_up_until(lambda: reaches_store and self._session.is_ready)
-        if self._stopping.is_set() or self._failure:
-            return
         try:
-            self._query = self._start_query()
+            self._catch_up_until(lambda: reaches_store and self._session.is_ready)
+            if not (self._stopping.is_set() or self.failure):
+                self._query = self._start_query()
+                self._watch()
         except ViewKeeperError as error:
-            self._failure = error
+            self.failure = error
         except Exception as error:
-            reason = EpochFailed(f"the streaming query did not start: {str(error).splitlines()[0][:300]}")
-            self._failure = spark_lost() if is_jvm_gone(error) else reason
-        else:
-            self._catch_up_until(self._is_awake.is_set)
-            self._watch()
+            reason = EpochFailed(f"the pipeline's thread ended: {(str(error).splitlines() or [repr(error)])[0][:300]}")
+            self.failure = spark_lost() if is_jvm_gone(error) else reason
 
     def _catch_up_until(self, is_enough: Callable[[], bool]) -> None:
-        while not (is_enough() or self._failure or self._stopping.is_set()):
+        while not (is_enough() or self.failure or self._stopping.is_set()):
             self._catch_up()
             self._stopping.wait(self._rest)
 
     def _watch(self) -> None:
         """Notice what is written sooner than the query does; an idle look costs two small reads."""
         seen: object = None
-        for look in itertools.count(1):
-            if self._failure or self._stopping.is_set():
-                return
-            if look % _LOOKS_AT_QUERY == 0 and _worker_was_late(self._problem()):
-                self._query = self._start_query()
+        looks, until_query = _LOOKS_AT_QUERY, _LOOKS_AT_QUERY
+        while not (self.failure or self._stopping.is_set()):
+            until_query -= 1
+            if not until_query:
+                has_ended = self._start_query_again()
+                looks = min(2 * looks, _LOOKS_AT_QUERY_MAX) if has_ended else _LOOKS_AT_QUERY
+                until_query = looks
             try:
                 found: object = self._store.ends(), self._store.read_catalog().get("version", 0)
             except (StoreError, OSError):
@@ -132,10 +131,23 @@ class StreamingLoop:
             seen = found
             self._stopping.wait(self._rest)
 
+    def _start_query_again(self) -> bool:
+        """Start the query anew if it has ended, by somebody or by something that may pass; whether it had ended."""
+        self._raise_what_stays(self._problem())
+        with self._session.lost_told():
+            has_ended = self._query is not None and not self._query.isActive
+        if has_ended:
+            self._query = self._start_query()
+        return has_ended
+
     def _start_query(self) -> StreamingQuery:
+        session = self._session.get()
+        with spark_lost_told(session):
+            return self._start_query_in(session.newSession())
+
+    def _start_query_in(self, session: SparkSession) -> StreamingQuery:
         from viewkeeper.engine.wakeup import NAME, WakeupSource  # with PySpark
 
-        session = self._session.get().newSession()
         session.conf.set("spark.sql.streaming.stopTimeout", "60000")
         session.dataSource.register(WakeupSource)
         return (
@@ -159,23 +171,27 @@ class StreamingLoop:
             self._coordinator.require_ownership()
 
     def _raise_problem(self) -> None:
-        if self._failure:
-            raise self._failure
-        with spark_lost_told():
-            problem = self._problem()
+        if self.failure:
+            raise self.failure
+        self._raise_what_stays(self._problem())
+
+    def _raise_what_stays(self, problem: Exception | None) -> None:
+        """Raise what ended the query, unless it may pass: the query only wakes, and another one does as well."""
         if "viewkeeper.errors.StoreReplaced" in str(problem):
             raise StoreReplaced("the store was removed or replaced while its pipeline ran", "connect again")
-        if problem is not None and not _worker_was_late(problem):
-            raise EpochFailed(f"the streaming query ended: {str(problem).splitlines()[0][:300]}")
+        if problem is not None and (found := unfit_of(problem)) is not None:
+            raise found from problem
 
     def _problem(self) -> Exception | None:
         """What ended the query, if something did."""
-        return self._query.exception() if self._query is not None else None
+        if self._query is None:
+            return None
+        self._session.require_running()
+        with self._session.lost_told():
+            return self._query.exception()
 
     def _wake(self, batch: DataFrame, number: int) -> None:
         """The handler of a batch; it may run twice for the same one, and then finds nothing to do."""
-        if number:
-            self._is_awake.set()
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -185,7 +201,7 @@ class StreamingLoop:
         run again, after longer and longer breaks.
         """
         breaks = 0
-        while not self._failure and not self._stopping.is_set():
+        while not self.failure and not self._stopping.is_set():
             try:
                 with self._working:
                     self._coordinator.catch_up(gather=self._gather)
@@ -198,18 +214,13 @@ class StreamingLoop:
                 self._wait(min(self._retry_seconds, FIRST_RETRY_SECONDS * 2**breaks))
                 breaks = min(breaks + 1, 10)
             except ViewKeeperError as error:
-                self._failure = error
+                self.failure = error
 
     def _gather(self) -> bool:
         """Let changes gather: an epoch costs a store as much for a few as for many. False: it is stopped meanwhile."""
         self._stopping.wait(max(0.0, self._begun + self._rest - time.monotonic()))
         self._begun = time.monotonic()
         return not self._stopping.is_set()
-
-
-def _worker_was_late(problem: Exception | None) -> bool:
-    """Whether the query ended because a Python worker took more than Spark's ten seconds to start: a matter of load."""
-    return "connect back" in str(problem)
 
 
 def _told(error: StoreError | OSError) -> StoreError:

@@ -1,8 +1,8 @@
 """Files to load: which columns a file has, and a DuckDB relation that returns them.
 
 In: paths and how to read them. Out: for each file its column names and SQL for its columns `v0`, `v1`, …. Always: text
-(CSV, TSV, JSON lines) is read as VARCHAR, exactly as written, and the loader interprets it; the first line of CSV names
-the columns; nothing is guessed from a sample.
+(CSV, TSV, JSON lines or a JSON array) is read as VARCHAR, exactly as written, and the loader interprets it; the first line of
+CSV names the columns; nothing is guessed from a sample.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from viewkeeper.codegen.confined import confine, literal
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.load.lines import TextFile
 from viewkeeper.load.textvalues import value_of
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import Column, TableSchema
 
 FORMATS = {
@@ -238,10 +239,10 @@ def _describe(connection: duckdb.DuckDBPyConnection, text: TextFile, reading: Re
         if text.format == "parquet":
             return _parquet(connection, text)
         if text.format == "jsonl":
-            return _json(connection, text)
+            return _json(connection, text.with_array())
         return csv_file(text.with_delimiter(reading.delimiter), (reading.null,))
     except duckdb.Error as error:
-        raise failure_of(text, error) from None
+        raise failure_of(text.with_array() if text.format == "jsonl" else text, error) from None
 
 
 def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
@@ -257,7 +258,8 @@ def csv_file(text: TextFile, nulls: Sequence[str]) -> SourceFile:
 
 
 def _json(connection: duckdb.DuckDBPyConnection, text: TextFile) -> SourceFile:
-    rows = f"read_ndjson_objects(?, compression='{'gzip' if text.is_gzip else 'none'}')"
+    form = "array" if text.is_array else "newline_delimited"
+    rows = f"read_json_objects(?, format='{form}', compression='{'gzip' if text.is_gzip else 'none'}')"
     keys = "CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END"
     found = rows_of(connection.sql(f"SELECT DISTINCT unnest({keys}) FROM {rows}", params=[str(text.path)]))
     names = text.in_order({name for (name,) in found})
@@ -304,7 +306,6 @@ def match_columns(file: SourceFile, schema: TableSchema, *, ignore_unknown: bool
     unknown = [name for name in file.names if name.lower() not in spelled]
     if unknown and not ignore_unknown:
         fact = f"{file.label} has columns that the table has not: {', '.join(unknown)}"
-        raise UnknownName(
-            fact, f"the table has {', '.join(spelled.values())}; ignore_unknown=True leaves the others out"
-        )
+        hint = suggestion(unknown[0], spelled.values(), "the table has")
+        raise UnknownName(fact, f"{hint}; ignore_unknown=True leaves the others out")
     return {spelled[name.lower()]: i for i, name in enumerate(file.names) if name.lower() in spelled}

@@ -17,6 +17,7 @@ import duckdb
 from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.load.files import SourceFile, column_name
 from viewkeeper.load.textvalues import keeps_digits_as_double, value_of
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
 from viewkeeper.sql.tokens import check_name, quoted
 
@@ -93,7 +94,7 @@ def infer_statement(
     key = [column_name(name) for name in key]
     for name in key:
         if name.lower() not in spelled:
-            raise UnknownName(f"there is no key column {name}", f"the columns are {', '.join(found)}")
+            raise UnknownName(f"there is no key column {name}", suggestion(name, found, "the columns are"))
     keys = [spelled[name.lower()] for name in key]
     columns = [f"{quoted(name)} {_join(*pair, is_key=name in keys)}" for name, pair in found.items()]
     return f"CREATE TABLE {quoted(table)} ({', '.join(columns)}, PRIMARY KEY ({', '.join(map(quoted, keys))}))"

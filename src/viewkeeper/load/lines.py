@@ -1,8 +1,8 @@
 """Lines of a text file: what is in the first, and which one holds a record.
 
-In: a CSV or JSON lines file. Out: column names, line numbers, faults. Always: a line's number is the one an editor
-shows, counted from 1 with the header, blank lines and line breaks inside quotes; only the line of the first fault is
-ever looked up, by reading the file once more.
+In: a CSV file, JSON lines, or a JSON array of objects. Out: column names, line numbers, faults. Always: a line's number is
+the one an editor shows, counted from 1 with the header, blank lines and line breaks inside quotes; only the line of the first
+fault is ever looked up, by reading the file once more.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from viewkeeper.errors import InputError
 
 _DELIMITERS = (",", ";", "\t", "|")
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as `surrogateescape` spells them
+_BLANK = re.compile(r"[ \t\r\n]*")
+_ARRAY = "an array of objects is [{…}, {…}]"
 _NOT_UTF8 = ("not UTF-8 text", "convert it: iconv -f ITS_ENCODING -t UTF-8")
 csv.field_size_limit(1 << 30)
 
@@ -34,6 +36,7 @@ class TextFile:
     format: str
     is_gzip: bool = False
     delimiter: str = ","
+    is_array: bool = False  # JSON: one array of all objects, not an object on each line
 
     def open(self) -> TextIO:
         opened = gzip.open if self.is_gzip else open
@@ -46,6 +49,13 @@ class TextFile:
         with self.open() as stream:
             first = stream.readline()
         return replace(self, delimiter=max(_DELIMITERS, key=first.count))  # of equals the first: the comma
+
+    def with_array(self) -> TextFile:
+        """JSON, by its first character that is not blank."""
+        with self.open() as stream:
+            while (piece := stream.read(4096)) and not piece.strip():
+                pass
+        return replace(self, is_array=piece.lstrip().startswith("["))
 
     def header(self) -> tuple[str, ...]:
         """The column names of CSV."""
@@ -61,17 +71,20 @@ class TextFile:
         return names
 
     def in_order(self, names: Collection[str | None]) -> tuple[str, ...]:
-        """The names of JSON lines: first those of the first line, in its order, then the others alphabetically."""
+        """The names of JSON: first those of the first object, in its order, then the others alphabetically."""
         if None in names:
             self.require_sound()
         if not names:
-            raise InputError(f"{self.label} has no names in it", 'each line is a JSON object, as in {"id": 1}')
+            raise InputError(f"{self.label} has no names in it", 'JSON has objects in it, as in {"id": 1}')
         _, (first,) = next(self.records())
         return tuple(dict.fromkeys([*json.loads(first), *sorted(name for name in names if name is not None)]))
 
     def records(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """First line and fields of each record, also of CSV's header; for JSON lines the line is the only field."""
+        """First line and fields of each record, also of CSV's header; for JSON its text is the only field."""
         with self.open() as stream:
+            if self.is_array:
+                yield from self._elements(stream.read())
+                return
             if self.format == "jsonl":
                 yield from ((number, [line]) for number, line in enumerate(stream, 1) if line.strip())
                 return
@@ -84,6 +97,28 @@ class TextFile:
                 is_open = "end of data" in str(error)
                 reason = "a quote that does not end" if is_open else "a quote where none may be"
                 raise self.fault(line, reason, 'a quote inside of quotes is written twice: ""') from None
+
+    def _elements(self, text: str) -> Iterator[tuple[int, list[str]]]:
+        """First line and text of each element of a JSON array, which is the whole of `text`."""
+        decoder, line, seen, place = json.JSONDecoder(), 1, 0, text.index("[") + 1
+        while True:
+            place = _BLANK.match(text, place).end()  # type: ignore[union-attr]
+            line, seen = line + text.count("\n", seen, place), place
+            try:
+                _, end = decoder.raw_decode(text, place)
+            except ValueError as error:
+                raise self.fault(line, f"not JSON: {error}", _ARRAY) from None
+            yield line, [text[place:end]]
+            place = _BLANK.match(text, end).end() + 1  # type: ignore[union-attr]
+            following = text[place - 1 : place]
+            if following == "]" and not text[place:].strip():
+                return
+            if following != ",":
+                raise self.fault(
+                    line,
+                    f"what follows the object that begins here is not a comma but {text[place - 1 :][:20]!r}",
+                    _ARRAY,
+                )
 
     def line_of(self, record: int) -> int | None:
         """The line on which a record begins; the first record after the header is 0."""
@@ -111,11 +146,9 @@ class TextFile:
         return InputError(f"{self.label}, line {line}: {reason}", hint)
 
     def _require_object(self, line: int, text: str) -> None:
-        if line == 1 and text.lstrip().startswith("["):
-            raise self.fault(line, "a JSON array, not JSON lines", "one object on each line: jq -c '.[]'")
         try:
             value = json.loads(text)
         except ValueError as error:
-            raise self.fault(line, f"not JSON: {error}", "one object on each line") from None
+            raise self.fault(line, f"not JSON: {error}", "one object on each line, or one array of all") from None
         if not isinstance(value, dict):
             raise self.fault(line, "not a JSON object", 'as in {"id": 1}')

@@ -1,6 +1,6 @@
 """Loading: rows of files into a table.
 
-In: CSV, JSON lines or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked,
+In: CSV, JSON or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked,
 in a first pass, before the table is created and the first row is written, so a fault in the last line leaves nothing
 half loaded; rows are put in the files' order, so of two rows with one key the later wins, and an interrupted load can
 be repeated; memory does not grow with the files.

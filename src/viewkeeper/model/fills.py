@@ -7,7 +7,8 @@ are in the views and maintained by changes; rows above it are not in them yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 START = b""  # below every key
 Border = bytes | None  # None is after every key
@@ -65,3 +66,13 @@ def advance(before: BackfillProgress | None, chunk: Chunk) -> BackfillProgress:
     total = was.total + (chunk.total if chunk.opens else 0)
     rows = was.rows + chunk.rows
     return BackfillProgress(was.cursors | {chunk.source: cursors}, rows, max(total, rows))
+
+
+def with_chunks(filling: Mapping[int, BackfillProgress], chunks: Iterable[Chunk]) -> dict[int, BackfillProgress]:
+    """The progress of all backfills while an epoch with these chunks is under way: its sources count, its rows do not yet."""
+    found = dict(filling)
+    for chunk in chunks:
+        for table in chunk.tables:
+            was = found.get(table, BackfillProgress({}, 0, 0))
+            found[table] = replace(was, total=was.total + (chunk.total if chunk.opens else 0))
+    return found

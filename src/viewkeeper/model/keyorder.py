@@ -18,9 +18,9 @@ _WIDTH_MAX = 128  # longer keys are compared string by string
 
 
 def order_of_keys(keys: pa.Array, *, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The indexes of all keys by `groups` and then in ascending order; and where in it each key begins.
+    """The indexes of all keys by `groups` and then in ascending order; and where in it each key of a group begins.
 
-    Equal keys are in one group, and in no order.
+    Equal keys of one group are in no order; those of two groups are two keys.
     """
     strings = Ragged.from_arrow(keys)
     if not len(strings):
@@ -36,7 +36,7 @@ def order_of_keys(keys: pa.Array, *, groups: np.ndarray) -> tuple[np.ndarray, np
 
 
 def last_of_keys(keys: pa.Array, within: np.ndarray, *, groups: np.ndarray) -> np.ndarray:
-    """The index of each key where `within` is largest, in the same order."""
+    """The index of each key of a group where `within` is largest, in the same order."""
     order, starts = order_of_keys(keys, groups=groups)
     if len(starts) == len(order):
         return order
@@ -98,5 +98,6 @@ def _sort_ties(order: np.ndarray, begins: np.ndarray, word: np.ndarray) -> np.nd
 def _order_of_long_keys(keys: pa.Array, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     columns = pa.table({"group": pa.array(groups), "key": keys})
     order = np.asarray(pc.sort_indices(columns, [("group", "ascending"), ("key", "ascending")])).astype(np.int64)
-    ordered = keys.take(pa.array(order))
-    return order, np.flatnonzero(np.append(True, ~np.asarray(pc.equal(ordered[1:], ordered[:-1]))))
+    ordered, ordered_groups = keys.take(pa.array(order)), groups[order]
+    differs = ~np.asarray(pc.equal(ordered[1:], ordered[:-1])) | (ordered_groups[1:] != ordered_groups[:-1])
+    return order, np.flatnonzero(np.append(True, differs))

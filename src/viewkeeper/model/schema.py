@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.types import Encoding, SqlType, parse_type
 
@@ -102,8 +103,8 @@ class TableSchema:
         position = self._positions.get(name.lower())
         if position is not None:
             return position
-        names = ", ".join(column.name for column in self.columns)
-        raise UnknownName(f"table {self.name} has no column {name}", f"its columns are {names}")
+        names = [column.name for column in self.columns]
+        raise UnknownName(f"table {self.name} has no column {name}", suggestion(name, names, "its columns are"))
 
     @cached_property
     def _positions(self) -> dict[str, int]:

@@ -39,6 +39,18 @@ def from_stored(column: Column, stored: Stored) -> object:
     return stored if convert is None else convert(column, stored)
 
 
+def are_equal(value: object, other: object) -> bool:
+    """Equality of SQL: NaN equals NaN, which it does not in Python, and −0.0 equals 0.0."""
+    return value == other or (value != value and other != other)
+
+
+def are_stored_alike(value: object, other: object) -> bool:
+    """Whether a reader sees no difference: NaN is NaN, and −0.0 is not 0.0."""
+    if isinstance(value, float) and isinstance(other, float) and value == other == 0:
+        return math.copysign(1, value) == math.copysign(1, other)
+    return are_equal(value, other)
+
+
 def to_double(column: Column, number: Decimal) -> float:
     """The DOUBLE nearest to a decimal number; one beyond the largest is refused, not infinity."""
     nearest = float(number)

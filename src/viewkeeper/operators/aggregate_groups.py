@@ -21,7 +21,7 @@ from viewkeeper.operators.apply import Applier, Changes, Found, rows_where
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.computed import compute
 from viewkeeper.operators.contributions import first_contribution
-from viewkeeper.operators.duck import as_type, run_sql
+from viewkeeper.operators.duck import as_type, run_row_by_row
 from viewkeeper.operators.pre_aggregation import apply_entries, nothing
 from viewkeeper.plan.nodes import AggregateNode
 
@@ -93,10 +93,11 @@ def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) ->
     names = [f"s{i}" for i in range(len(node.state))] + [f"t{i}" for i in range(len(node.exact_sums))] + [*node.facts]
     known, read = dict(zip(names, kept, strict=True)), node.finish_reads
     columns = {name: array for name, array in known.items() if name == "s0" or (name in read and name[0] not in "ty")}
+    columns |= {"ord": pa.array(np.arange(len(kept[0])))}
     columns |= {f"p{i}": compute(one, known) for i, one in enumerate(node.computed)}
     if any(f"k{i}" in read for i in range(len(node.key))):
         columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
-    return run_sql(node.finish, states=pa.table(columns)).combine_chunks()
+    return run_row_by_row(node.finish, states=pa.table(columns)).combine_chunks()
 
 
 def _values(node: AggregateNode, finished: pa.Table) -> list[pa.Array]:

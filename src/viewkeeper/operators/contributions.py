@@ -19,6 +19,7 @@ from viewkeeper.operators import exact_sums
 from viewkeeper.operators.channels import GROUPS, Channel
 from viewkeeper.operators.consolidate import are_few, consolidate
 from viewkeeper.operators.duck import as_type, run_sql
+from viewkeeper.operators.edges import by_sign
 from viewkeeper.plan.nodes import AggregateNode, DoubleSum, Entries
 
 
@@ -56,9 +57,8 @@ def contribute_each(node: AggregateNode, given: pa.Table) -> Iterator[tuple[Chan
 
 
 def sides(relation: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The inserted and the deleted rows, if any; the inserted ones come first, so nothing is copied."""
-    inserted = int(np.count_nonzero(np.asarray(relation["sign"]) > 0))
-    for sign, side in ((1, relation.slice(0, inserted)), (-1, relation.slice(inserted))):
+    """The inserted and the deleted rows, if any."""
+    for sign, side in zip((1, -1), by_sign(relation), strict=True):
         if len(side):
             yield sign, side
 

@@ -1,8 +1,10 @@
 """DuckDB inside a view manager: vectorized SQL over Arrow, one thread, no way out to files or network.
 
 In: SQL that ViewKeeper generated, and the Arrow tables it reads by name. Out: an Arrow table. Always: one connection for
-each thread, rows in the order of the input where the SQL does not group. For few rows planning is what costs, so their
-statements are planned once and stay.
+each thread. Rows come in no order: DuckDB holds small chunks back behind a join, which it also makes of a long IN. For few
+rows planning is what costs, so their statements are planned once and stay. Connections that nobody uses at that moment are
+closed before a fork, because a child can neither use nor free them, and at the end of the interpreter, where DuckDB would
+tell of each as a leak.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import os
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from weakref import WeakSet
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from viewkeeper.codegen.confined import connect_confined
@@ -46,15 +50,31 @@ def run_sql(sql: str, **relations: pa.Table | pa.RecordBatch) -> pa.Table:
     A relation of many rows stays registered until another takes its name or `forget_relations` is called: twenty views
     that read the same delta rows have DuckDB look at them once.
     """
-    own = _own()
-    if sum(map(len, relations.values())) <= FEW_ROWS:
-        return own.statements.run(sql, relations)
-    return own.planned.reading(relations).sql(sql).to_arrow_reader().read_all()
+    with _own() as own:
+        if sum(map(len, relations.values())) <= FEW_ROWS:
+            return own.statements.run(sql, relations)
+        return own.planned.reading(relations).sql(sql).to_arrow_reader().read_all()
+
+
+def run_row_by_row(sql: str, **relation: pa.Table) -> pa.Table:
+    """The result of a SELECT that has a row for each row of one relation, in the order of that relation.
+
+    The relation has a column `ord`, whose numbers differ. By these the rows of the result are put in order.
+    """
+    (rows,) = relation.values()
+    found = run_sql(f"SELECT ord AS row_ord, {sql.removeprefix('SELECT ')}", **relation)
+    wanted, order = np.asarray(rows["ord"]), np.asarray(found["row_ord"])
+    result = found.drop_columns("row_ord")
+    if np.array_equal(order, wanted):
+        return result
+    by_order = np.argsort(order)
+    return result.take(pa.array(by_order[np.searchsorted(order, wanted, sorter=by_order)]))
 
 
 def forget_relations() -> None:
     """Free the memory of all relations."""
-    _own().planned.forget()
+    with _own() as own:
+        own.planned.forget()
 
 
 def as_type(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -80,6 +100,9 @@ class _Session:
         for name in self._known:
             self._connection.unregister(name)
         self._known = {}
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class _Fed:
@@ -121,6 +144,7 @@ class _Statements:
     def close(self) -> None:
         for cursor, _ in self._kept.values():
             cursor.close()
+        self._connection.close()
 
     def _planned(
         self, sql: str, relations: Mapping[str, pa.Table | pa.RecordBatch]
@@ -145,34 +169,48 @@ class _Own:
     def __init__(self) -> None:
         self.planned = _Session(connect())
         self.statements = _Statements()
+        self.is_closed = False
+        self.use = threading.Lock()  # held while it is used
         _ALL.add(self)
 
-
-_ALL: WeakSet[_Own] = WeakSet()
-_INHERITED: list[_Own] = []
-
-
-def _own() -> _Own:
-    own = getattr(_LOCAL, "own", None)
-    if own is None:
-        own = _LOCAL.own = _Own()
-    return own
+    def close_if_idle(self) -> None:
+        if self.use.acquire(blocking=False):
+            with closing(self.planned), closing(self.statements):
+                self.is_closed = True
+                _ALL.discard(self)
+            self.use.release()
 
 
-def _set_inherited_aside() -> None:
-    """In a forked child: neither use nor close the parent's connections, because DuckDB's own threads are not here."""
-    _LOCAL.__dict__.clear()
+_ALL: WeakSet[_Own] = WeakSet()  # those that are open
+_KEPT: list[_Own] = []  # those that may not be freed
 
 
-# Python frees what other threads held before it notifies the child of the fork, so it is held from before.
-os.register_at_fork(
-    before=lambda: _INHERITED.extend(_ALL), after_in_parent=_INHERITED.clear, after_in_child=_set_inherited_aside
-)
+@contextmanager
+def _own() -> Iterator[_Own]:
+    """The thread's connections, which nobody closes within the block."""
+    while True:
+        own = getattr(_LOCAL, "own", None)
+        if own is None or own.is_closed:
+            own = _LOCAL.own = _Own()
+        with own.use:
+            if not own.is_closed:
+                yield own
+                return
 
 
 @atexit.register
-def _end() -> None:
-    """Threads of Py4J end meanwhile, and DuckDB would abort on what they free; cursors of this one would be told as leaks."""
-    _INHERITED.extend(_ALL)
-    if (own := getattr(_LOCAL, "own", None)) is not None:
-        own.statements.close()
+def _close_idle() -> None:
+    """Close what no thread uses, and keep the rest from being freed, which ends a process that is ending or was forked."""
+    for own in list(_ALL):
+        own.close_if_idle()
+    _KEPT.extend(_ALL)
+
+
+def _set_kept_aside() -> None:
+    """In a forked child: neither use nor close the parent's connections, because DuckDB's own threads are not here."""
+    _LOCAL.__dict__.clear()
+    _ALL.clear()
+
+
+# Python frees what other threads held before it notifies the child of the fork, so it is kept from before.
+os.register_at_fork(before=_close_idle, after_in_parent=_KEPT.clear, after_in_child=_set_kept_aside)

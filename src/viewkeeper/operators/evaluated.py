@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.codegen.expression_sql import guarded
-from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.duck import run_row_by_row
 from viewkeeper.operators.exact_sums import are_exact, sum_any, sum_exact
 from viewkeeper.operators.wide_numbers import narrow
 from viewkeeper.plan.nodes import Direct
@@ -137,7 +137,8 @@ def evaluate(some: Sequence[Direct], delta: pa.Table) -> Evaluated | None:
             if encoded is None:
                 left += sqls
                 continue
-            values = {name: encoded.dictionary} | _select(sqls, pa.table({name: encoded.dictionary}))
+            distinct = pa.table({"ord": pa.array(np.arange(len(encoded.dictionary))), name: encoded.dictionary})
+            values = {name: encoded.dictionary} | _select(sqls, distinct)
             places = np.asarray(encoded.indices).astype(np.int64)
             few |= {sql: _Few(name, places, of_values) for sql, of_values in values.items()}
         if left:
@@ -196,7 +197,7 @@ def _select(sqls: Sequence[str], delta: pa.Table, risky: Collection[str] = ()) -
     """The values of expressions: NULL for a risky one where it fails."""
     tried = [guarded([sql], _GUARD) if sql in risky else sql for sql in sqls]
     named = ", ".join(f"{sql} AS d{place}" for place, sql in enumerate(tried))
-    found = run_sql(f"SELECT {named} FROM delta", delta=delta)
+    found = run_row_by_row(f"SELECT {named} FROM delta", delta=delta)
     return {sql: column.combine_chunks() for sql, column in zip(sqls, found.columns, strict=True)}
 
 

@@ -6,8 +6,9 @@ of the next stage, whole; a task starts when all tasks of the previous stage hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from viewkeeper.events import Working
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.operators.messages import Message
@@ -44,7 +45,30 @@ class InProcess:
         return tasks
 
 
-def run_here(store: Store, plan: PhysicalPlan, epoch: Inflight, settings: WorkSettings | None = None) -> Counts:
-    """The whole epoch in this process, as one manager that owns every partition."""
+class _Counted(InProcess):
+    """The same, with a word after each task."""
+
+    def __init__(self, store: Store, tell: Callable[[int], None]) -> None:
+        super().__init__(store)
+        self._tell = tell
+        self._done = 0
+
+    def in_turn(self, tasks: Iterable) -> Iterable:
+        for task in tasks:
+            yield task
+            self._done += 1
+            self._tell(self._done)
+
+
+def run_here(
+    store: Store,
+    plan: PhysicalPlan,
+    epoch: Inflight,
+    settings: WorkSettings | None = None,
+    tell: Callable[[Working], None] = lambda event: None,
+) -> Counts:
+    """The whole epoch in this process, as one manager that owns every partition; `tell` hears of each task that is done."""
     program = EpochProgram.of(store, plan, epoch, [0] * store.partitions, settings or WorkSettings())
-    return require_all(program.tasks, InProcess(store).run(program))
+    tasks = program.tasks
+    exchange = _Counted(store, lambda done: tell(Working(epoch.epoch, done, len(tasks))))
+    return require_all(tasks, exchange.run(program))

@@ -19,6 +19,7 @@ from viewkeeper.operators.apply import Applier
 from viewkeeper.operators.channels import Channel
 from viewkeeper.operators.delta_rows import Delta, delta_of_output
 from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.edges import by_sign
 from viewkeeper.operators.match_counts import SideCounts, change_matches, put_matches
 from viewkeeper.operators.operator import EdgeOperator
 from viewkeeper.operators.side_rows import ChangedRows, JoinKeys, SideRows, changed_rows, entry_events, unchanged_rows
@@ -152,7 +153,7 @@ def _delta(node: JoinNode, rows: pa.Table) -> Delta:
     columns = node.given
     if node.tag_place is not None and f"c{node.tag_place}" not in rows.column_names:
         rows = rows.append_column(f"c{node.tag_place}", pa.array(np.zeros(len(rows), np.int32)))
-    inserted, deleted = _by_sign(rows)
+    inserted, deleted = by_sign(rows)
     return delta_of_output(
         {place: inserted[f"c{place}"] for place in columns},
         {place: deleted[f"c{place}"] for place in columns},
@@ -160,15 +161,6 @@ def _delta(node: JoinNode, rows: pa.Table) -> Delta:
         node.given_key,
         counts=(len(inserted), len(deleted)),
     )
-
-
-def _by_sign(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The inserted and the deleted rows; those found by Arrow are in this order already."""
-    is_inserted = np.asarray(rows["sign"]) > 0
-    count = int(np.count_nonzero(is_inserted))
-    if is_inserted[:count].all():
-        return rows.slice(0, count), rows.slice(count)
-    return rows.filter(pa.array(is_inserted)), rows.filter(pa.array(~is_inserted))
 
 
 class _Outer:

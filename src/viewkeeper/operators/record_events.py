@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.keyorder import last_of_keys
 from viewkeeper.model.rowbatches import encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.operators.duck import as_type
+from viewkeeper.operators.edges import by_sign
 
 _FEW_EVENTS = 50_000
 _SHARE_WORTH_IT = 0.75  # of events that would be left
@@ -25,14 +25,13 @@ _SAMPLED = np.uint32(61)  # one hash in so many tells the share
 
 
 def events(keys: pa.Array, hashes: np.ndarray, passed: pa.Table, row: tuple[Column, ...]) -> pa.Table:
-    """An event for each row of `passed` (`ord`, `sign`, `v0…`; inserted ones come first), under the given keys."""
-    inserted = np.asarray(passed["sign"]) > 0
-    brought = passed.slice(0, int(np.count_nonzero(inserted)))
-    if not inserted[: len(brought)].all():
-        raise InvariantBroken("a deleted row came before an inserted one")
-    values = [as_type(brought[f"v{i}"], column.type.arrow) for i, column in enumerate(row)]
-    encoded = encode_rows(row, values, len(brought))
-    rows = pa.concat_arrays([encoded, pa.nulls(len(passed) - len(brought), encoded.type)])
+    """An event for each row of `passed` (`ord`, `sign`, `v0…`), under the given keys."""
+    inserted, deleted = by_sign(passed)
+    values = [as_type(inserted[f"v{i}"], column.type.arrow) for i, column in enumerate(row)]
+    rows = pa.concat_arrays([encode_rows(row, values, len(inserted)), pa.nulls(len(deleted), pa.binary())])
+    is_inserted = np.asarray(passed["sign"]) > 0
+    if not is_inserted[: len(inserted)].all():  # back to the order of the keys
+        rows = rows.take(pa.array(np.where(is_inserted, np.cumsum(is_inserted) - 1, len(inserted))))
     return pa.table({"key": keys, "hash": pa.array(hashes), "ord": passed["ord"], "row": rows})
 
 

@@ -6,10 +6,12 @@ by who tried it; see `coordinator/swaps.py`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from viewkeeper.errors import PipelineRunning
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.horizon import Horizon
 
@@ -25,6 +27,16 @@ class Holder:
     beat: int
     waits: str = ""
     host: str = ""
+
+
+def already_running(holder: Holder | None, host: str = "") -> PipelineRunning:
+    """For a store whose claim another pipeline has; `host` is the name of this machine, where holders have one."""
+    where = "" if holder is None or holder.host == host else f" on {holder.host}"
+    is_here = holder is not None and holder.pid == os.getpid() and not where
+    return PipelineRunning(
+        f"a pipeline of this store is running, pid {holder.pid if holder else 'unknown'}{where}",
+        "this process has it open: close it first" if is_here else "stop it, or pass take_over=True to fence it off",
+    )
 
 
 class Claim(Protocol):

@@ -16,6 +16,10 @@ from viewkeeper.model.writes import Image
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Stored = tuple["pa.Array", "pa.Array", list[tuple[bytes, str]]]
+WrongColumns = tuple[
+    bytes, dict[str, object], dict[str, object]
+]  # of a record: its key, what is expected, what is found
 Span = tuple[Sequence[int], bytes, bytes | None]  # partitions, and start <= key < stop
 
 
@@ -38,6 +42,14 @@ class Held(Protocol):
         """Keys and rows of one span after the other, each like `scan`, some thousand at a time."""
         ...
 
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        """Keys and rows of all records of one partition, some thousand at a time, whatever their partition should be.
+
+        Apart from them (key, why) of records whose versions no epoch up to `last` can have written, where the store could
+        hold such.
+        """
+        ...
+
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         """What the epochs after `since` did to the records, by epoch and key; `since` is not below the floor."""
         ...
@@ -58,6 +70,10 @@ class Reads(Protocol):
         For stores whose requests take long: whoever gets None reads as of a moment. Beside it a horizon of up to a second
         before, as of which the row is the same: a view that was dropped or replaced since is told by the next look.
         """
+        ...
+
+    def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
+        """Records whose columns, which a store may keep once more for its own tools, show something else than they hold."""
         ...
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> Held:

@@ -117,6 +117,10 @@ class VersionedTables(Protocol):
         """
         ...
 
+    def distrust(self, tables: Sequence[int]) -> None:
+        """Others may have changed records of these tables: what processes remember of them counts no longer."""
+        ...
+
     def drop_records(self, table: int) -> None:
         """Delete every record of a dropped view; what a late task writes to it from here on is ignored."""
         ...

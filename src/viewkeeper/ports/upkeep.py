@@ -5,7 +5,7 @@ What a store cannot do raises NotOffered, which names a store that can.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,14 @@ class Upkeep(Protocol):
 
     def warnings(self) -> tuple[str, ...]:
         """What an operator should know about how the store was opened or made, and about tables of its users."""
+        ...
+
+    def changed_outside_log(self) -> Mapping[int, tuple[int, str]]:
+        """The base tables whose rows changed without a change in the log: when (ns) they last did, and how."""
+        ...
+
+    def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
+        """Remember that a check that began at `stamp` found nothing in these tables that is not known from the log."""
         ...
 
     def bytes_used(self) -> int:

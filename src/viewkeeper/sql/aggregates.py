@@ -17,7 +17,7 @@ from sqlglot import exp
 from viewkeeper.codegen import decimals, wide_sums
 from viewkeeper.errors import TypeMismatch
 from viewkeeper.model.types import BIGINT, DOUBLE, SqlType, decimal
-from viewkeeper.sql.type_rules import DIGITS_MAX, as_decimal
+from viewkeeper.sql.type_rules import DIGITS_MAX, as_decimal, way_to_number
 
 # Functions of accumulators that SQL lacks, by the names under which whoever runs the SQL provides them.
 ROUND_SUM = "round_sum"  # an exact sum of DOUBLEs to the nearest DOUBLE
@@ -127,7 +127,7 @@ SUMS: dict[str, Callable[[str, SqlType], list[tuple[str, str]]]] = {"sum": sum_p
 
 def _number(function: str, arg: SqlType) -> None:
     if not arg.is_numeric:
-        raise TypeMismatch(f"{function} needs a number, not {arg}", "CAST the argument")
+        raise TypeMismatch(f"{function} needs a number, not {arg}", way_to_number(arg))
 
 
 def _sum_type(arg: SqlType) -> SqlType:

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from viewkeeper.errors import UnsupportedSql
 from viewkeeper.sql import construct
 from viewkeeper.sql.bind_expression import bind_expression
 from viewkeeper.sql.bind_from import bind_from
@@ -27,7 +26,7 @@ from viewkeeper.sql.bind_subqueries import apply_predicate, split_where
 from viewkeeper.sql.environment import Block, Environment
 from viewkeeper.sql.expressions import conjuncts, walk
 from viewkeeper.sql.positions import project, select
-from viewkeeper.sql.refusals import allow_clauses
+from viewkeeper.sql.refusals import allow_clauses, refuse_clause
 from viewkeeper.sql.relations import Relation
 from viewkeeper.sql.scope import OuterRef, Scope
 from viewkeeper.sql.select_list import select_items
@@ -82,4 +81,4 @@ def bind_block(tree: exp.Select, env: Environment) -> Relation:
 def _refuse_clauses(tree: exp.Select) -> None:
     allow_clauses(tree, *_CLAUSES)
     if tree.args.get("distinct") and tree.args["distinct"].args.get("on"):
-        raise UnsupportedSql("DISTINCT ON is not supported", "GROUP BY the columns, with MIN or MAX of the rest")
+        raise refuse_clause("distinct on")

@@ -98,7 +98,8 @@ def _bind_aggregate(node: exp.Expression, scope: Scope) -> Expression:
     if node.this is None:
         raise SqlError(f"{shown}() lacks its argument", f"write {shown.upper()}(column), or COUNT(*)")
     if node.expressions:
-        raise UnsupportedSql(f"{shown} of several arguments is not supported", "name one column")
+        hint = "write COUNT(*) FILTER (WHERE a IS NOT NULL AND b IS NOT NULL)" if name == "count" else "name one column"
+        raise UnsupportedSql(f"{shown} of several arguments is not supported", hint)
     if isinstance(node.this, exp.Star):
         return construct.aggregate(name, ())
     distinct = isinstance(node.this, exp.Distinct)
@@ -126,7 +127,9 @@ def _bind_count_if(node: exp.CountIf, scope: Scope) -> Expression:
             f"count_if() cannot stand in {scope.barred}", "aggregates belong in the select list or in HAVING"
         )
     if isinstance(node.this, exp.Distinct):
-        raise UnsupportedSql("COUNT_IF(DISTINCT …) is not supported", "it counts to 1: use BOOL_OR(condition)")
+        raise UnsupportedSql(
+            "COUNT_IF(DISTINCT …) is not supported", "it is 0 or 1: COALESCE(CAST(BOOL_OR(condition) AS BIGINT), 0)"
+        )
     condition = bind_expression(node.this, replace(scope, barred="another aggregate"))
     return construct.filtered(construct.aggregate("count", ()), construct.boolean(condition, "count_if"))
 
@@ -157,7 +160,7 @@ def _bind_in(node: exp.In, scope: Scope) -> Expression:
 
 def _bind_between(node: exp.Between, scope: Scope) -> Expression:
     if node.args.get("symmetric"):
-        hint = "write x BETWEEN LEAST(a, b) AND GREATEST(a, b)"
+        hint = "write x BETWEEN a AND b OR x BETWEEN b AND a"
         raise UnsupportedSql("BETWEEN SYMMETRIC is not supported", hint)
     arg = bind_expression(node.this, scope)
     low = construct.compare(">=", arg, bind_expression(node.args["low"], scope))

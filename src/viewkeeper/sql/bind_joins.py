@@ -72,7 +72,7 @@ def outer_join(
     stays = conjunction([part for part in residual if not _leaves_out(part, sides, kind)])
     if stays is not None and stays.fallible and not once:
         raise refuse_fallible(f"the {kind.upper()} JOIN with {labels[1]}", rewrite(stays, called))
-    return Join(kind, sides, (tuple(keys[0]), tuple(keys[1])), conjunction(residual))
+    return Join(kind, sides, (tuple(keys[0]), tuple(keys[1])), conjunction(residual), labels)
 
 
 def _leaves_out(condition: Expression, sides: Sequence[Relation], kind: str) -> bool:

@@ -41,7 +41,10 @@ def cast(expression: Expression, type_: SqlType) -> Expression:
     """CAST as the user wrote it."""
     source = expression.type
     if not cast_allowed(source, type_):
-        raise UnsupportedSql(f"CAST of {source} to {type_} is not supported", "Spark and DuckDB differ there")
+        raise UnsupportedSql(
+            f"CAST of {source} to {type_} is not supported",
+            "Spark and DuckDB differ there; store it in a column of that type",
+        )
     if source == VOID:
         return Literal(None, type_)
     return Cast(expression, type_, implicit=False, raises=cast_may_fail(source, type_))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import SqlType, parse_type
 from viewkeeper.sql.syntax import AddColumns, AddNode, CreateIndex, CreateTable, CreateView, Drop, RemoveNode, Rename
@@ -208,7 +209,7 @@ def _checked(name: str, columns: list[Column], keys: list[tuple[str, ...]], *, i
     for part in keys[0]:
         if part.lower() not in spelled:
             raise UnknownName(
-                f"the primary key of {name} names {part}", f"its columns are {', '.join(spelled.values())}"
+                f"the primary key of {name} names {part}", suggestion(part, spelled.values(), "its columns are")
             )
     key = tuple(spelled[part.lower()] for part in keys[0])
     final = tuple(Column(c.name, c.type, nullable=c.nullable and c.name not in key) for c in columns)

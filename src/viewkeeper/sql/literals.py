@@ -24,6 +24,7 @@ _INT_MAX = 2**31 - 1
 _BIGINT_MAX = 2**63 - 1
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?(Z|[+-]\d{2}:\d{2})?)?")
+_CHARACTERS = re.compile(r"(?:VARCHAR|CHAR|CHARACTER)\s*\(\s*\d+\s*\)", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -103,7 +104,9 @@ def _bytes(text: str) -> bytes:
 def target_type(node: exp.Cast) -> SqlType:
     """The type that a CAST names; the suffix of a number (1L) is a CAST too, one that the user did not write."""
     to = node.args["to"]
-    return types.parse_type(to.meta.get(WRITTEN) or to.sql(dialect="spark"))
+    written = to.meta.get(WRITTEN) or to.sql(dialect="spark")
+    # Spark casts to VARCHAR(n) and CHAR(n) as to STRING: nothing is cut off, and nothing padded
+    return types.STRING if _CHARACTERS.fullmatch(written) else types.parse_type(written)
 
 
 def _cast_literal(node: exp.Cast) -> tuple[Value, SqlType] | None:

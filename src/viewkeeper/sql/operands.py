@@ -16,6 +16,7 @@ from viewkeeper.sql import construct
 from viewkeeper.sql.construct import coerce
 from viewkeeper.sql.expressions import Expression, Literal
 from viewkeeper.sql.literals import VOID, text_as
+from viewkeeper.sql.type_rules import way_to, way_to_number
 
 INT_MAX = 2**31 - 1
 DATE_UNITS = {"year": "year yyyy yy", "quarter": "quarter", "month": "month mm mon", "week": "week"}
@@ -36,7 +37,7 @@ class Together(NamedTuple):
     type_of: Callable[[Sequence[Expression], str], SqlType]
 
 
-def _typed(*taken: SqlType, to: SqlType, hint: str | None = None) -> Kind:
+def _typed(*taken: SqlType, to: SqlType) -> Kind:
     """A string literal where a DATE or TIMESTAMP is expected is read as one, as in Spark."""
     shown = " or ".join(map(str, taken))
 
@@ -44,18 +45,18 @@ def _typed(*taken: SqlType, to: SqlType, hint: str | None = None) -> Kind:
         if to in (types.DATE, types.TIMESTAMP) and isinstance(arg, Literal) and isinstance(arg.value, str):
             arg = Literal(*text_as(arg.value, to))
         if arg.type not in (*taken, VOID):
-            raise TypeMismatch(f"{name} needs {shown}, not {arg.type}", hint)
+            raise TypeMismatch(f"{name} needs {shown}, not {arg.type}", way_to(to, arg.type))
         return coerce(arg, to)
 
     return Kind(shown, take)
 
 
-text = _typed(types.STRING, to=types.STRING, hint="CAST it to STRING")
+text = _typed(types.STRING, to=types.STRING)
 date = _typed(types.DATE, types.TIMESTAMP, to=types.DATE)
 moment = _typed(types.TIMESTAMP, types.DATE, to=types.TIMESTAMP)
 instant = _typed(types.TIMESTAMP, to=types.TIMESTAMP)
-integer = _typed(types.INT, to=types.INT, hint="CAST it to INT")
-long = _typed(types.INT, types.BIGINT, to=types.BIGINT, hint="CAST it to BIGINT")
+integer = _typed(types.INT, to=types.INT)
+long = _typed(types.INT, types.BIGINT, to=types.BIGINT)
 _double = _typed(types.DOUBLE, to=types.DOUBLE)
 double = Kind(
     "a number",
@@ -67,7 +68,7 @@ text_or_bytes = Kind("STRING or BINARY", lambda arg, name: arg if arg.type == ty
 def _wider(args: Sequence[Expression], name: str) -> SqlType:
     for arg in args:
         if not arg.type.is_integer and arg.type != VOID:
-            raise TypeMismatch(f"{name} needs INT or BIGINT, not {arg.type}")
+            raise TypeMismatch(f"{name} needs INT or BIGINT, not {arg.type}", way_to(types.BIGINT, arg.type))
     return types.BIGINT if any(arg.type == types.BIGINT for arg in args) else types.INT
 
 
@@ -79,7 +80,7 @@ alike = Together("values of one type", lambda args, name: construct.shared_type(
 def _number(arg: Expression, name: str) -> Expression:
     arg = construct.typed(arg, name)
     if not arg.type.is_numeric:
-        raise TypeMismatch(f"{name} needs a number, not {arg.type}")
+        raise TypeMismatch(f"{name} needs a number, not {arg.type}", way_to_number(arg.type))
     return arg
 
 
@@ -91,7 +92,9 @@ def _whole(arg: Expression, name: str) -> Expression:
 def _exact(arg: Expression, name: str) -> Expression:
     arg = _number(arg, name)
     if arg.type.kind == "DOUBLE":
-        raise UnsupportedSql(f"{name} of DOUBLE is not supported", "store the values as DECIMAL(p,s)")
+        raise UnsupportedSql(
+            f"{name} of DOUBLE is not supported", "engines differ there; store the values as DECIMAL(p,s)"
+        )
     return arg
 
 

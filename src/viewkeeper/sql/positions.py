@@ -99,7 +99,9 @@ def project(relation: Relation, outputs: Sequence[Output]) -> Relation:
         below = [output.expression for output in relation.outputs]
 
         def refer(node: Expression) -> Expression | None:
-            return below[node.position] if isinstance(node, ColumnRef) else None
+            found = below[node.position] if isinstance(node, ColumnRef) else None
+            # a column that is never NULL any more, since a rule required its side, stays as it was declared
+            return replace(found, nullable=True) if isinstance(found, ColumnRef) and node.nullable else found
 
         outputs = [Output(output.name, rewrite(output.expression, refer)) for output in outputs]
         return Project(relation.input, tuple(outputs))

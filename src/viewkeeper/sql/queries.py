@@ -65,6 +65,7 @@ def _refuse_gaps(cursor: Cursor) -> None:
         before = f"{words[place - 1]} {word}" if place and word == "DISTINCT" else word
         is_limit = following == "LIMIT" and is_number[place + 2 : place + 3] == [True]
         ends = following in _CLAUSES or (following, words[place + 2]) in _CLAUSES_OF_TWO or is_limit
+        ends = ends and (before, following) != ("SELECT DISTINCT", "ON")  # which is refused for what it is
         if (before in _WANT_MORE and ends) or (word == "(" and following == ","):
             cursor.place = start + place + 1
             wanted = _WANT_MORE.get(before, "an expression")

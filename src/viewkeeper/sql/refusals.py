@@ -9,14 +9,17 @@ from __future__ import annotations
 from sqlglot import exp
 
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.sql import ways_round
+from viewkeeper.model.nearest import nearest, question
+from viewkeeper.sql import aggregates, ways_round
 from viewkeeper.sql.expressions import Expression
+from viewkeeper.sql.function_table import NAMED
 from viewkeeper.sql.syntax import WRITTEN
 
 _NOT_DETERMINISTIC = frozenset(
     "rand random randn uuid now getdate sysdate current_date current_timestamp current_time localtimestamp curdate "
     "monotonically_increasing_id input_file_name current_user session_user shuffle".split()
 )
+_FUNCTIONS = [*filter(str.isidentifier, NAMED), *aggregates.FUNCTIONS]
 # The classes that sqlglot uses for operators, and the words that a user writes.
 _WORDS: dict[type[exp.Expression], str] = {
     exp.RegexpLike: "RLIKE or REGEXP",
@@ -27,6 +30,8 @@ _WORDS: dict[type[exp.Expression], str] = {
     exp.Lambda: "a lambda",
     exp.Interval: "such an INTERVAL",
     exp.Collate: "COLLATE",
+    exp.RawString: "a raw string",
+    exp.National: "N'…'",
 }
 
 
@@ -39,14 +44,14 @@ def allow_clauses(node: exp.Expression, *names: str) -> None:
     """Raise where a node has another clause than these."""
     for name, value in node.args.items():
         if value and name not in names:
-            raise refuse_clause(name)
+            raise refuse_clause("unpivot" if name == "pivots" and value[0].args.get("unpivot") else name)
 
 
 def refuse_keyless(join: str, left: str, right: str) -> UnsupportedSql:
     """The refusal of a join that would pair every row with every row."""
     return UnsupportedSql(
         f"the {join} of {left} with {right} has no equality between its sides",
-        "a join needs a condition like a.x = b.y",
+        "a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …",
     )
 
 
@@ -75,16 +80,18 @@ _PLACES: dict[type[exp.Expression], str] = {
 def refuse_subquery(node: exp.Expression) -> UnsupportedSql:
     """The refusal of a subquery that is not a condition of WHERE by itself; it names the clause."""
     if isinstance(node, (exp.Any, exp.All)):
-        hint = "use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with"
+        hint = "= ANY is IN, and <> ALL is NOT IN; for > ANY join with a subquery that gives the MIN, for > ALL the MAX"
         return UnsupportedSql(f"{node.key.upper()} over a subquery is not supported", hint)
     around = node.parent
     while around is not None and (type(around) not in _PLACES or isinstance(around.parent, exp.Case)):
         around = around.parent
     place = "here" if around is None else _PLACES[type(around)]
     if isinstance(node, (exp.In, exp.Exists)):
-        hint = "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs"
+        hint = (
+            "it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key"
+        )
         return UnsupportedSql(f"{node.key.upper()} over a subquery {place} is not supported", hint)
-    hint = "join with a subquery in FROM; without groups give both sides a constant to join on: 1 AS one"
+    hint = "LEFT JOIN a subquery of FROM, where a COUNT of nothing is NULL; without groups join on a constant: 1 AS one"
     if isinstance(node.parent, exp.EQ):
         hint = "write IN (SELECT …), or join with a subquery in FROM"
     return UnsupportedSql(f"a subquery as a value ({place}) is not supported", hint)
@@ -102,12 +109,12 @@ def refuse_expression(node: exp.Expression) -> UnsupportedSql:
         case exp.Window():
             name = name_of(node.this)
             return UnsupportedSql(
-                f"the window function {name} … OVER is not supported", ways_round.of_window(name.lower())
+                f"the window function {name} … OVER is not supported", ways_round.of_window(node, name.lower())
             )
         case exp.WithinGroup():
             name = name_of(node.this)
             return UnsupportedSql(
-                f"the aggregate {name} … WITHIN GROUP is not supported", ways_round.of_aggregate(name.lower())
+                f"the aggregate {name} … WITHIN GROUP is not supported", ways_round.of_aggregate(node, name.lower())
             )
         case exp.Rollup() | exp.Cube() | exp.GroupingSets():
             words = "GROUPING SETS" if isinstance(node, exp.GroupingSets) else node.key.upper()
@@ -123,7 +130,13 @@ def _refuse_named(node: exp.Expression, name: str) -> UnsupportedSql:
     if word in _NOT_DETERMINISTIC or is_now:
         return UnsupportedSql(f"{name} is not deterministic", "store the value in a column, or write it as a literal")
     if word in ways_round.AGGREGATES or isinstance(node, exp.AggFunc):
-        return UnsupportedSql(f"the aggregate {name} is not supported", ways_round.of_aggregate(word))
+        return UnsupportedSql(f"the aggregate {name} is not supported", ways_round.of_aggregate(node, word))
+    if isinstance(node, exp.Tuple):
+        return UnsupportedSql(f"{name} is not supported", ways_round.of_row_value(node))
+    if isinstance(node, exp.Anonymous) and word not in ways_round.FUNCTIONS:
+        near = nearest(word, _FUNCTIONS, likeness=0.8)
+        hint = question(near) if near else ways_round.of_function(word)
+        return UnsupportedSql(f"the function {name} is not supported", hint)
     if isinstance(node, exp.Func) and type(node) not in _WORDS:
         return UnsupportedSql(f"the function {name} is not supported", ways_round.of_function(word))
     return UnsupportedSql(f"{name} is not supported", ways_round.FUNCTIONS.get(word))

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.identity import once_for_each
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import Column
 from viewkeeper.sql.expressions import ColumnRef, Expression, rewrite
 
@@ -142,9 +143,13 @@ class Scope:
         if len(called) == 1:
             own = called[0].qualifier if len(self.sources) > 1 else None
             columns = [one.name for one in self.names if own is None or one.belongs_to(own)]
-            return UnknownName(f"{called[0].label} has no column {node.name}", f"its columns are {', '.join(columns)}")
+            return UnknownName(
+                f"{called[0].label} has no column {node.name}", suggestion(node.name, columns, "its columns are")
+            )
         columns = [_dotted(one.name, one.qualifier) for one in self.names if one.shown]
-        return UnknownName(f"no table of FROM has a column {node.name}", f"the columns are {', '.join(columns)}")
+        return UnknownName(
+            f"no table of FROM has a column {node.name}", suggestion(node.name, columns, "the columns are")
+        )
 
     def hint_of_sources(self) -> str:
         """The names of the tables of FROM."""

@@ -36,6 +36,10 @@ def tokenize(text: str) -> tuple[str, list[Token]]:
         # sqlglot's Spark tokenizer accepts an unclosed comment; Spark refuses it.
         tokens = _Tokenizer(dialect="spark").tokenize(text)
     except (TokenError, ValueError) as error:
+        if "invalid characters" in str(error.__cause__):
+            raise SqlError(
+                "X'…' holds a character that is not hexadecimal", "its digits are 0 to 9 and A to F"
+            ) from error
         raise SqlError("the text ends inside a string, name or comment", "close the quote") from error
     for token in tokens:
         if token.token_type == TokenType.STRING:
@@ -66,7 +70,10 @@ def _join_doubled_quotes(text: str, tokens: list[Token]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One token: `kind` is "name" (quoted), "string", "number" or "word"; `end` is after its last character."""
+    """One token: `kind` is "name" (quoted), "string", "number", "literal" (X'…' and the like) or "word".
+
+    `end` is after its last character.
+    """
 
     text: str
     kind: str
@@ -74,7 +81,12 @@ class Word:
     end: int
 
 
-_KINDS = {TokenType.IDENTIFIER: "name", TokenType.STRING: "string", TokenType.NUMBER: "number"}
+_KINDS = {
+    TokenType.IDENTIFIER: "name",
+    TokenType.STRING: "string",
+    TokenType.NUMBER: "number",
+    **dict.fromkeys((TokenType.HEX_STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING), "literal"),
+}
 
 
 def _words(text: str, token: Token) -> list[Word]:
@@ -118,7 +130,7 @@ class Cursor:
     @property
     def word(self) -> str:
         """The next token in capitals; empty at the end, and for quoted names and strings."""
-        if self.done or self.tokens[self.place].kind in ("name", "string"):
+        if self.done or self.tokens[self.place].kind in ("name", "string", "literal"):
             return ""
         return self.tokens[self.place].text.upper()
 
@@ -143,7 +155,7 @@ class Cursor:
 
     def name(self, what: str) -> str:
         """The next token as the name of a `what`."""
-        if self.done or self.tokens[self.place].kind in ("string", "number"):
+        if self.done or self.tokens[self.place].kind in ("string", "number", "literal"):
             hint = 'quote names with backticks; "x" is a string in Spark SQL'
             raise self.error(f"expected the name of {with_article(what)}, found {self.found}", hint)
         token = self.tokens[self.place]

@@ -31,7 +31,7 @@ def common_type(left: SqlType, right: SqlType, where: str) -> SqlType:
         return _common_number(left, right)
     if {left.kind, right.kind} == {"DATE", "TIMESTAMP"}:
         return types.TIMESTAMP
-    raise TypeMismatch(f"{where} mixes {left} and {right}", "CAST one side to the other's type")
+    raise TypeMismatch(f"{where} mixes {left} and {right}", _way_between(left, right))
 
 
 def _common_number(left: SqlType, right: SqlType) -> SqlType:
@@ -50,7 +50,7 @@ def operand_type(operator: str, left: SqlType, right: SqlType) -> SqlType | None
     """The type both operands of arithmetic are cast to; None: DECIMAL, each side keeps its own."""
     for side in (left, right):
         if not side.is_numeric and side != VOID:
-            raise TypeMismatch(f"{operator} needs numbers, not {side}", "CAST it to a number")
+            raise TypeMismatch(f"{operator} needs numbers, not {side}", way_to_number(side))
     if left == VOID or right == VOID:
         known = right if left == VOID else left
         left = right = types.INT if known == VOID else known
@@ -144,6 +144,22 @@ def cast_allowed(source: SqlType, target: SqlType) -> bool:
     if target.kind == "STRING":
         return source.kind in _TO_STRING and source.scale < DIGITS_MAX
     return (source.kind, target.kind) in _CASTS
+
+
+def way_to(target: SqlType, given: SqlType) -> str:
+    """The way out where a value of `given` stands and `target` is needed."""
+    return f"CAST it to {target}" if cast_allowed(given, target) else f"store it in a column of type {target}"
+
+
+def way_to_number(given: SqlType) -> str | None:
+    return way_to(types.BIGINT, given) if given.kind in ("STRING", "BOOLEAN") else None
+
+
+def _way_between(left: SqlType, right: SqlType) -> str:
+    ways = [(given, target) for given, target in ((left, right), (right, left)) if cast_allowed(given, target)]
+    if len(ways) == 1:
+        return "CAST the {} to {}".format(*ways[0])
+    return "CAST one side to the other's type" if ways else "store one of them in a column of the other's type"
 
 
 def cast_may_fail(source: SqlType, target: SqlType) -> bool:

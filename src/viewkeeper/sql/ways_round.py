@@ -1,23 +1,36 @@
 """Alternatives: what to write instead of a function or clause that is refused.
 
-In: a name in lower case. Out: a hint, or None. Always: what a hint suggests is accepted.
+In: a name in lower case, or a node of sqlglot's tree. Out: a hint, or None. Always: what a hint suggests is accepted, and
+means what was refused, but for the cases that it names. In a hint t is a table, k its key, g the groups, x and y columns.
 """
 
 from __future__ import annotations
+
+from sqlglot import exp
 
 from viewkeeper.sql import aggregates
 
 _LISTS = "keep the rows themselves in a view, and put the values together when reading"
 _SHARES = "COUNT(*) by value (GROUP BY x) holds all that it is computed from"
-_PAIRS = "it follows from COUNT(*), SUM(x), SUM(y), SUM(x * x), SUM(y * y) and SUM(x * y)"
-_EXTREME = "join with (SELECT g, MAX(y) AS y FROM t GROUP BY g) on g and y"
+_PAIRS = (
+    "it follows from COUNT(*), SUM(x), SUM(y), SUM(x * x), SUM(y * y) and SUM(x * y) of rows without a NULL in x or y"
+)
 _ORDERED = "a table has no order; use MIN(x) or MAX(x)"
 _LAST_BITS = "engines differ in the last bits of a DOUBLE; store the value in a column"
+_SQUARE = f"x * x is the square; otherwise {_LAST_BITS}"
 _DIALECTS = "dialects of regular expressions differ"
-_PATTERN = "build the text of YEAR(x), MONTH(x), LPAD(…) and the like"
+_MATCH = f"'^ab' is x LIKE 'ab%', and 'ab' is x LIKE '%ab%'; store in a column what another pattern gives: {_DIALECTS}"
+_PATTERN = "SUBSTRING(CAST(x AS STRING), 1, 7) is yyyy-MM, 1, 4 is yyyy and 6, 2 is MM"
 _ELEMENTS = "nested types are not stored: keep one row for each element, in a table of its own"
 _GROUPINGS = "make one view for each grouping"
-_RANKED = "ORDER BY … LIMIT n gives the first n rows; the first of each group is MIN or MAX by group, joined back"
+_BEFORE = "FROM t a LEFT JOIN t b ON b.g = a.g AND b.y < a.y GROUP BY a.k"
+_NOT_NULL = "where g and y are not NULL, and with > for DESC"
+_FIRST_OF_GROUP = (
+    f"the first n of each group are SELECT a.k {_BEFORE} HAVING COUNT(b.k) < n, with all rows whose y is that of the last, "
+    f"{_NOT_NULL}; without groups ORDER BY y LIMIT n"
+)
+_ONE_GROUP = "; without PARTITION BY, g is a constant: (SELECT *, 1 AS g FROM t) in place of t"
+_ANY_FUNCTION = "store the value in a column, or compute it when reading"
 
 AGGREGATES: dict[str, str] = {
     **dict.fromkeys(
@@ -29,8 +42,6 @@ AGGREGATES: dict[str, str] = {
     ),
     "std": "use STDDEV(x)",
     **dict.fromkeys("corr covar_pop covar_samp regr_slope regr_intercept regr_r2".split(), _PAIRS),
-    **dict.fromkeys(("max_by", "arg_max"), _EXTREME),
-    **dict.fromkeys(("min_by", "arg_min"), _EXTREME.replace("MAX", "MIN")),
     **dict.fromkeys("first last first_value last_value any_value".split(), _ORDERED),
     **dict.fromkeys(
         ("approx_count_distinct", "approx_distinct"), "use COUNT(DISTINCT x): it is exact, and kept without a scan"
@@ -42,17 +53,19 @@ AGGREGATES: dict[str, str] = {
     "grouping_id": _GROUPINGS,
 }
 FUNCTIONS: dict[str, str] = {
-    **dict.fromkeys("pow power exp expm1 ln log log2 log10 log1p cbrt".split(), _LAST_BITS),
+    **dict.fromkeys(("pow", "power"), _SQUARE),
+    **dict.fromkeys("exp expm1 ln log log2 log10 log1p cbrt".split(), _LAST_BITS),
     **dict.fromkeys("sin cos tan asin acos atan atan2 sinh cosh tanh degrees radians".split(), _LAST_BITS),
+    **dict.fromkeys(("rlike or regexp", "rlike", "regexp", "regexp_like"), _MATCH),
     **dict.fromkeys(
-        ("rlike or regexp", "rlike", "regexp", "regexp_like"), f"{_DIALECTS}; use LIKE, CONTAINS or STARTSWITH"
+        "regexp_extract regexp_substr regexp_extract_all regexp_count regexp_instr".split(),
+        f"{_DIALECTS}; SUBSTRING, SPLIT_PART and INSTR cut and find texts without a pattern",
     ),
-    **dict.fromkeys(
-        ("regexp_extract", "regexp_substr", "regexp_extract_all"), f"{_DIALECTS}; use SUBSTRING, SPLIT_PART or INSTR"
-    ),
-    "regexp_replace": f"{_DIALECTS}; use REPLACE or TRANSLATE",
+    "regexp_replace": f"{_DIALECTS}; REPLACE and TRANSLATE replace texts and characters without a pattern",
     "similar to": f"{_DIALECTS}; use LIKE",
-    "ilike": "use LOWER(x) LIKE '…'",
+    "ilike": "use LOWER(x) LIKE '…', with the pattern in lower case",
+    "width_bucket": "CASE WHEN x < low THEN 0 WHEN x >= high THEN n + 1 "
+    "ELSE FLOOR(n * (x - low) / (high - low)) + 1 END, of a DOUBLE x and low < high",
     "split": "SPLIT_PART(s, separator, n) gives one part",
     "such an interval": "write x + INTERVAL n DAY, with a DATE or TIMESTAMP x",
     **dict.fromkeys(("date_format", "to_char", "to_varchar"), _PATTERN),
@@ -63,11 +76,13 @@ FUNCTIONS: dict[str, str] = {
     "to_timestamp": "store the value as a TIMESTAMP",
     **dict.fromkeys(
         ("months_between", "timestampdiff", "date_diff", "datediff"),
-        "DATEDIFF(end, start) gives days, UNIX_SECONDS(t) seconds to subtract",
+        "DATEDIFF(end, start) gives days, UNIX_SECONDS(t) seconds to subtract; store a number of months in a column",
     ),
     **dict.fromkeys(("timestampadd", "date_add", "dateadd"), "write x + INTERVAL n MONTH, or another unit"),
-    "initcap": "Spark and DuckDB differ beyond ASCII; UPPER and LOWER are there",
-    "try_cast": "CASE WHEN s <> '' AND TRANSLATE(s, '0123456789', '') = '' THEN CAST(s AS INT) END",
+    "bround": _ANY_FUNCTION,
+    "initcap": "of one word in ASCII it is CONCAT(UPPER(LEFT(x, 1)), LOWER(SUBSTRING(x, 2)))",
+    "try_cast": "of texts with up to 9 digits and no sign: CASE WHEN LENGTH(x) BETWEEN 1 AND 9 AND "
+    "TRANSLATE(x, '0123456789', '') = '' THEN CAST(x AS INT) END",
     "try_divide": "write a / NULLIF(b, 0)",
     "safe_divide": "write a / NULLIF(b, 0)",
     "iff": "write IF(condition, value, other value)",
@@ -76,45 +91,108 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys("array struct named_struct map explode posexplode inline transform size".split(), _ELEMENTS),
     "x[…]": _ELEMENTS,
     "a lambda": _ELEMENTS,
-    "a row value": "compare column by column: a = x AND b = y",
+    "a raw string": r"write it as '…', with \\ for each backslash",
+    "n'…'": "write it as '…'",
     "range": "put the numbers into a table",
 }
-_ANY_FUNCTION = "store the value in a column, or compute it when reading"
 CLAUSES: dict[str, tuple[str, str | None]] = {
     "laterals": ("LATERAL VIEW", _ELEMENTS),
     "order": ("ORDER BY", "a view is ordered by its key"),
     "sort": ("SORT BY", "a view is ordered by its key"),
     "cluster": ("CLUSTER BY", "a view is ordered by its key"),
     "distribute": ("DISTRIBUTE BY", "leave it out"),
-    "offset": ("OFFSET", "keep the first rows with ORDER BY … LIMIT n, and skip when reading"),
-    "windows": ("WINDOW", _RANKED),
-    "qualify": ("QUALIFY", _RANKED),
+    "offset": ("OFFSET", "keep the rows to skip too, with ORDER BY … LIMIT n, and skip them when reading"),
+    "windows": (
+        "WINDOW",
+        "with the window after OVER itself the refusal tells what to write instead",
+    ),
+    "qualify": ("QUALIFY", _FIRST_OF_GROUP),
+    "distinct on": ("DISTINCT ON", _FIRST_OF_GROUP),
     "hint": ("a hint", "leave it out"),
     "sample": ("TABLESAMPLE", "choose rows by a column: WHERE id % 10 = 0"),
     "match": ("MATCH_RECOGNIZE", None),
-    "pivots": ("PIVOT", "write SUM(x) FILTER (WHERE c = value) AS name, for each value"),
+    "pivots": (
+        "PIVOT",
+        "write SUM(x) FILTER (WHERE c = value) AS name, for each value, and GROUP BY the columns that are neither x nor c",
+    ),
+    "unpivot": (
+        "UNPIVOT",
+        "UNION ALL a SELECT k, 'a' AS name, a AS value FROM t WHERE a IS NOT NULL for each column a",
+    ),
     "connect": ("CONNECT BY", None),
     "into": ("INTO", "CREATE MATERIALIZED VIEW keeps what a query gives"),
     "kind": ("SELECT AS", None),
     "locks": ("FOR UPDATE", "leave it out"),
 }
-_RANKING = frozenset(
-    "row_number rank dense_rank percent_rank cume_dist ntile first last first_value last_value nth_value".split()
-)
-_NEIGHBOURS = frozenset(("lag", "lead"))
+# What an argument of RANK and the like counts in the rows before.
+_RANKS = {"rank": "COUNT(b.k)", "row_number": "COUNT(b.k)", "dense_rank": "COUNT(DISTINCT b.y)"}
 
 
 def of_function(name: str) -> str:
     return FUNCTIONS.get(name, _ANY_FUNCTION)
 
 
-def of_aggregate(name: str) -> str:
+def of_aggregate(node: exp.Expression, name: str) -> str:
+    """What to write instead of an aggregate, which is a node of a query."""
+    if name in ("max_by", "arg_max", "min_by", "arg_min"):
+        return _extreme(node, "MAX" if "max" in name else "MIN")
     *others, last = (known.upper() for known in aggregates.FUNCTIONS)
     return AGGREGATES.get(name, f"{', '.join(others)} and {last} are")
 
 
-def of_window(name: str) -> str:
+def _extreme(node: exp.Expression, end: str) -> str:
+    query = node.find_ancestor(exp.Select)
+    if query is not None and query.args.get("group"):
+        found = f"SELECT g, MAX(x) FROM t JOIN (SELECT g, {end}(y) AS y FROM t GROUP BY g) USING (g, y) GROUP BY g"
+        return f"{found}: of rows with the same y the largest x, where {end}_BY takes any; g must not be NULL"
+    found = f"SELECT MAX(x) FROM t WHERE y IN (SELECT {end}(y) FROM t)"
+    return f"{found}: of rows with the same y the largest x, where {end}_BY takes any"
+
+
+def of_window(node: exp.Window, name: str) -> str:
     """What to write instead of a function OVER a window."""
-    if name in _NEIGHBOURS:
-        return "number the rows in a column, and join the table with itself on that number"
-    return _RANKED if name in _RANKING else "join with (SELECT g, SUM(x) AS s FROM t GROUP BY g) on g"
+    is_one_group = "" if node.args.get("partition_by") else _ONE_GROUP
+    if name in ("lag", "lead"):
+        group, sign = ("b.g = a.g AND " if node.args.get("partition_by") else ""), "-" if name == "lag" else "+"
+        return f"{_NUMBERED}: SELECT a.k, b.x FROM t a LEFT JOIN t b ON {group}b.n = a.n {sign} 1"
+    if name in _RANKS:
+        return f"SELECT a.k, {_RANKS[name]} + 1 {_BEFORE}, {_NOT_NULL}{_TIES.get(name, '')}{is_one_group}"
+    if name not in aggregates.FUNCTIONS:
+        return _ANY_FUNCTION
+    call = f"{name.upper()}(*)" if isinstance(node.this.this, exp.Star) else f"{name.upper()}(x)"
+    match _frame(node):
+        case "whole":
+            whole = f"SELECT t.*, s FROM t JOIN (SELECT g, {call} AS s FROM t GROUP BY g) USING (g)"
+            return f"{whole}, where g is not NULL{is_one_group}"
+        case "running":
+            joined = (
+                f"SELECT a.k, {call.replace('x', 'b.x')} FROM t a JOIN t b ON b.g = a.g AND b.y <= a.y GROUP BY a.k"
+            )
+            return f"{joined}, where g and y are not NULL, and with >= for DESC{is_one_group}"
+    near = "JOIN t b ON b.g = a.g AND b.n BETWEEN a.n - 2 AND a.n GROUP BY a.k, for 2 PRECEDING"
+    return f"{_NUMBERED}: SELECT a.k, {call.replace('x', 'b.x')} FROM t a {near}{is_one_group}"
+
+
+_NUMBERED = "number the rows of each group in a column n, without gaps"
+_TIES = {"row_number": "; rows with the same y get the same number"}
+
+
+def _frame(node: exp.Window) -> str:
+    """Which rows a window has: the whole group, those up to the current one, or others."""
+    spec = node.args.get("spec")
+    start, end = ("UNBOUNDED", "CURRENT ROW") if spec is None else (spec.args.get("start"), spec.args.get("end"))
+    if node.args.get("order") is None or (start, end) == ("UNBOUNDED", "UNBOUNDED"):
+        return "whole"
+    return "running" if (start, end) == ("UNBOUNDED", "CURRENT ROW") else "other"
+
+
+def of_row_value(node: exp.Tuple) -> str:
+    """What to write instead of a row value, by the operator that it is compared with."""
+    match node.parent:
+        case exp.EQ():
+            return "compare column by column: a = x AND b = y"
+        case exp.NEQ():
+            return "compare column by column: a <> x OR b <> y"
+        case exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            return "compare column by column: a < x OR (a = x AND b < y)"
+    return "compare column by column: (a = x AND b = y) OR (a = z AND b = w)"

@@ -90,6 +90,11 @@ def _spread(store: AlterableStore) -> int:
 def _require_room(placement: Placement) -> None:
     if len(placement.takers) >= NODES_MAX:
         raise InputError(f"the store has {NODES_MAX} nodes, and may have no more", "remove one first")
+    if len(placement.nodes) >= NODES_MAX:
+        raise InputError(
+            f"the logs of {len(placement.ended)} removed nodes are still read, and {NODES_MAX} is the most at once",
+            "let the pipeline run: it lets go of each some minutes after its log is committed",
+        )
 
 
 def _resumed(placement: Placement, kind: str, number: int) -> int:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from viewkeeper.model.moments import Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
-from viewkeeper.stores.versions import newest_epoch, rows_at, version_at, versions_of
+from viewkeeper.model.texts import DAMAGE, record_damaged
+from viewkeeper.stores.versions import damage_of, damaged, newest_epoch, rows_at, version_at, versions_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from viewkeeper.ports.reads import Span
+    from viewkeeper.ports.reads import Span, Stored
 
 
 class HeldChains(Protocol):
@@ -45,14 +46,13 @@ class HeldRecords:
 
     def get(self, partition: int, table: int, key: bytes) -> bytes | None:
         chain = self._chains.get(partition, table, key)
-        return None if chain is None else version_at(chain, self._moment.epoch, self._moment.aborted)
+        return None if chain is None else row_at(chain, self._moment)
 
     def scan(
         self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        epoch, aborted = self._moment.epoch, self._moment.aborted
         for key, chain in self._chains.scan(partitions, table, start, stop, reverse=reverse):
-            row = version_at(chain, epoch, aborted)
+            row = row_at(chain, self._moment)
             if row is not None:
                 yield key, row
 
@@ -66,9 +66,23 @@ class HeldRecords:
         )
         for piece in pieces(found):
             keys, chains = pairs_to_arrow(piece)
-            rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
+            try:
+                rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
+            except DAMAGE as error:
+                raise record_damaged() from error
             there = rows.is_valid()
             yield keys.filter(there), rows.filter(there)
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        for piece in pieces(self._chains.scan([partition], table, b"", None)):
+            keys, chains = pairs_to_arrow(piece)
+            is_damaged, told = damaged(chains, last), list[tuple[bytes, str]]()
+            if is_damaged.any():
+                told = [(piece[at][0], damage_of(piece[at][1], last)) for at in is_damaged.nonzero()[0].tolist()]
+                keys, chains = (array.take((~is_damaged).nonzero()[0]) for array in (keys, chains))
+            rows = rows_at(chains, self._moment.epoch, self._moment.aborted)
+            there = rows.is_valid()
+            yield keys.filter(there), rows.filter(there), told
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         indexed_from = self._moment.horizon.indexed_from
@@ -82,13 +96,24 @@ class HeldRecords:
         self._chains.close()
 
 
+def row_at(chain: bytes, moment: Moment) -> bytes | None:
+    """The row that a reader of a moment sees; raises CorruptStore where the chain is none."""
+    try:
+        return version_at(chain, moment.epoch, moment.aborted)
+    except DAMAGE as error:
+        raise record_damaged() from error
+
+
 def collect_steps(pairs: Iterable[tuple[bytes, bytes]], since: int, moment: Moment) -> list[Step]:
     """The steps of all chains after `since`, ordered by epoch and key."""
     steps: list[Step] = []
     for key, chain in pairs:
-        if newest_epoch(chain) <= since:
-            continue
-        seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.aborted]
+        try:
+            if newest_epoch(chain) <= since:
+                continue
+            seen = [(e, row) for e, row in versions_of(chain) if e <= moment.epoch and e not in moment.aborted]
+        except DAMAGE as error:
+            raise record_damaged() from error
         olders = [*seen[1:], (0, None)]  # before the oldest version there was no record
         pairs_of_versions = zip(seen, olders, strict=False)  # `seen` is empty for a record of an epoch in flight
         steps += [Step(e, key, before, row) for (e, row), (_, before) in pairs_of_versions if e > since]

@@ -480,10 +480,10 @@ class NodeStore(Protocol):
             partition.drop(table)
 
     def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
-        from viewkeeper.stores.versions import version_at
+        from viewkeeper.stores.asof import row_at
 
         chain = self.partition(partition).get(table, key)
-        return None if chain is None else version_at(chain, moment.epoch, moment.aborted)
+        return None if chain is None else row_at(chain, moment)
 
     def get_committed(self, partition: int, table: int, key: bytes) -> None:
         """Never: a look at the horizon costs next to nothing here."""

@@ -2,16 +2,18 @@
 
 In: a URL. Out: an open store, one for each URL and process. Always: an adapter is imported only when its scheme is
 asked for; a URL and an incarnation, never a client, travel to executors, and the store opened there has that
-incarnation.
+incarnation; a URL holds no password, and one that came from outside is printed by `shown`.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from viewkeeper.errors import InputError, NotOffered, StoreReplaced
 
@@ -26,6 +28,8 @@ _FOR_WORKERS = (
     "viewkeeper.stores.embedded.partition",
     "viewkeeper.stores.logbatches",
 )
+_LOCAL = ("embedded:", "memory:")  # a file's name may have an @
+_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
 _SHARED: dict[str, Any] = {}
 
 
@@ -52,8 +56,31 @@ def _scheme_of(url: str) -> str:
     scheme = url.partition(":")[0]
     if scheme not in _ADAPTERS:
         known = " or ".join(f"{name}:" for name in _ADAPTERS)
-        raise InputError(f"no store is reached by {url!r}", f"the URL starts with {known}, as in embedded:./shop")
+        raise InputError(
+            f"no store is reached by {shown(url)!r}", f"the URL starts with {known}, as in embedded:./shop"
+        )
+    _refuse_password(url)
     return scheme
+
+
+def shown(url: str) -> str:
+    """The URL as it may be printed: what stands before an @ may be a password."""
+    before, at, where = url.rpartition("@")
+    return f"…@{where}" if at and not before.startswith(_LOCAL) else url
+
+
+def _refuse_password(url: str) -> None:
+    """Raise where a URL holds a user or a password: no store takes one, and URLs are printed, logged and sent about."""
+    where, _, query = url.partition("?")
+    if "@" in where and not url.startswith(_LOCAL):
+        raise InputError(
+            f"the URL {shown(url)} holds a user or a password, and no store takes one", "leave out all before the @"
+        )
+    if _PASSWORD.search(unquote(query)):
+        raise InputError(
+            "the URL's rootdir holds a password",
+            "leave it out: file systems take it from the environment or from their own settings",
+        )
 
 
 def _load(found: tuple[str, str]) -> Any:

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 
 from viewkeeper.errors import InputError
+from viewkeeper.model.nearest import suggestion
 
 NODES_MAX = 64
 PARTITIONS_MAX = 128
+MAP_MB_MIN, MAP_MB_MAX = 16, 1 << 20
 _SEED_DIGITS_MAX = 18
 _SECONDS = re.compile(r"\d{1,20}(\.\d{1,20})?")
 _SECONDS_MIN = 0.001
@@ -27,8 +29,7 @@ def split_url(url: str, known: Sequence[str]) -> tuple[str, dict[str, str]]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():
         if name not in known:
-            *others, last = known
-            raise InputError(f"the URL option {name} is unknown", f"known are {', '.join(others)} and {last}")
+            raise InputError(f"the URL option {name} is unknown", suggestion(name, known, "known are"))
         _require_value(name, value)
     return where, options
 
@@ -38,6 +39,9 @@ def _require_value(name: str, value: str) -> None:
         case "nodes":
             if not value.isdecimal() or not 1 <= int(value) <= NODES_MAX:
                 raise InputError(f"nodes={value} is not a number of nodes", f"use 1 to {NODES_MAX}")
+        case "map_mb":
+            if not value.isdecimal() or not MAP_MB_MIN <= int(value) <= MAP_MB_MAX:
+                raise InputError(f"map_mb={value} is not a size of maps", f"use {MAP_MB_MIN} to {MAP_MB_MAX:,}")
         case "partitions":
             if not value.isdecimal() or not 1 <= int(value) <= PARTITIONS_MAX:
                 raise InputError(f"partitions={value} is not a number of partitions", f"use 1 to {PARTITIONS_MAX}")

@@ -82,6 +82,33 @@ def rows_at(chains: pa.Array, epoch: int, aborted: tuple[int, ...]) -> pa.Array:
     return _cut_rows(whole, *_find(whole, epoch, aborted))
 
 
+def damaged(chains: pa.Array, last: int) -> np.ndarray:
+    """Which chains no epoch up to `last` can have written: their epochs descend from there, their lengths fill them."""
+    whole = Ragged.from_arrow(chains)
+    is_damaged = whole.lengths == 0
+    at, below = np.zeros(len(whole), np.int64), np.full(len(whole), last + 1, np.int64)
+    open_rows = np.flatnonzero(~is_damaged)
+    while len(open_rows):
+        has_head = at[open_rows] + _VERSION.size <= whole.lengths[open_rows]
+        is_damaged[open_rows[~has_head]] = True
+        open_rows = open_rows[has_head]
+        written, size = _epochs_at(whole, open_rows, at[open_rows]), _sizes_at(whole, open_rows, at[open_rows])
+        at[open_rows] += _VERSION.size + np.where(size == TOMBSTONE, 0, size)
+        is_right = (written > 0) & (written < below[open_rows]) & (at[open_rows] <= whole.lengths[open_rows])
+        is_damaged[open_rows[~is_right]] = True
+        below[open_rows] = written
+        open_rows = open_rows[is_right & (at[open_rows] < whole.lengths[open_rows])]
+    return is_damaged
+
+
+def damage_of(chain: bytes, last: int) -> str:
+    """What is wrong with a chain that is damaged, in words."""
+    epochs = [epoch for epoch, _ in versions_of(chain)] if not damaged(pa.array([chain]), (1 << 63) - 2)[0] else []
+    if epochs and epochs[0] > last:
+        return f"it is of epoch {epochs[0]}, and the last one is {last}"
+    return "its versions cannot be read"
+
+
 def push(chains: pa.Array, rows: pa.Array, epoch: int, floor: int, aborted: tuple[int, ...]) -> pa.Array:
     """Chains with version `epoch` in front; older ones are kept down to the newest not aborted at or below `floor`."""
     whole = Ragged.from_arrow(chains)
@@ -107,8 +134,7 @@ def _find(whole: Ragged, epoch: int, aborted: tuple[int, ...]) -> tuple[np.ndarr
     open_rows = np.flatnonzero(whole.lengths > 0)
     while len(open_rows):
         written = _epochs_at(whole, open_rows, at[open_rows])
-        starts = whole.offsets[open_rows] + at[open_rows] + 8
-        size = gather_fixed(whole.data, starts, 4).copy().view("<u4")[:, 0].astype(np.int64)
+        size = _sizes_at(whole, open_rows, at[open_rows])
         right = written <= epoch
         if aborted:
             right &= ~np.isin(written, aborted)
@@ -123,6 +149,11 @@ def _find(whole: Ragged, epoch: int, aborted: tuple[int, ...]) -> tuple[np.ndarr
 
 def _epochs_at(whole: Ragged, which: np.ndarray, at: np.ndarray) -> np.ndarray:
     return gather_fixed(whole.data, whole.offsets[which] + at, 8).copy().view("<u8")[:, 0].astype(np.int64)
+
+
+def _sizes_at(whole: Ragged, which: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The stored lengths of the versions that begin there."""
+    return gather_fixed(whole.data, whole.offsets[which] + at + 8, 4).copy().view("<u4")[:, 0].astype(np.int64)
 
 
 def _first_epochs(whole: Ragged) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What an operator does to a running HBase: flush, compact, roll, move, split, merge.
+"""What an operator does to a running HBase: flush, compact, roll, move, split, merge, alter, snapshot, bulk-load.
 
 Thrift has none of it, so a JVM's own client does it. Always: a call returns when HBase says that it is done, except for a
 compaction, of which it says nothing; the JVM ends with the `with` block.
@@ -63,12 +63,55 @@ class Admin:
         self.disable(table)
         self.java.truncateTable(self._table(table), False)
 
+    def alter_family(self, table: str, family: str, **settings: object) -> None:
+        """Change settings of a family: HBase's own names, such as timeToLive=60."""
+        builders = self.gateway.jvm.org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder
+        builder = builders.newBuilder(self.java.getDescriptor(self._table(table)).getColumnFamily(family.encode()))
+        for setting, value in settings.items():
+            getattr(builder, f"set{setting[0].upper()}{setting[1:]}")(value)
+        self.java.modifyColumnFamily(self._table(table), builder.build())
+
+    def replace_family(self, table: str, old: str, new: str) -> None:
+        """Remove a family with all its cells, and add an empty one."""
+        builders = self.gateway.jvm.org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder
+        self.java.addColumnFamily(self._table(table), builders.of(new))
+        self.java.deleteColumnFamily(self._table(table), old.encode())
+
+    def set_durability(self, table: str, durability: str) -> None:
+        client = self.gateway.jvm.org.apache.hadoop.hbase.client
+        builder = client.TableDescriptorBuilder.newBuilder(self.java.getDescriptor(self._table(table)))
+        self.java.modifyTable(builder.setDurability(client.Durability.valueOf(durability)).build())
+
+    def snapshot(self, table: str, name: str) -> None:
+        self.java.snapshot(name, self._table(table))
+
+    def restore(self, table: str, name: str) -> None:
+        """Make the table what it was at that snapshot, and delete the snapshot."""
+        self.disable(table)
+        self.java.restoreSnapshot(name)
+        self.java.enableTable(self._table(table))
+        self.java.deleteSnapshot(name)
+
+    def bulk_load(self, table: str, folder: str) -> None:
+        """Hand HBase the files of `folder`, which has a folder for each family."""
+        hadoop = self.gateway.jvm.org.apache.hadoop
+        loader = hadoop.hbase.tool.BulkLoadHFiles.create(hadoop.hbase.HBaseConfiguration.create())
+        loader.bulkLoad(self._table(table), hadoop.fs.Path(f"file://{folder}"))
+
     def regions(self, table: str) -> list[str]:
         return [region.getEncodedName() for region in self.java.getRegions(self._table(table))]
 
     def servers(self) -> list[str]:
         """Those that are alive, as the master sees it."""
         return sorted(server.getServerName() for server in self.java.getRegionServers())
+
+    def count_regions(self, server: str) -> int:
+        """How many that server has open."""
+        return len(self.java.getRegions(self._server(server)))
+
+    def balance(self) -> None:
+        """Ask that regions are spread evenly over the servers."""
+        self.java.balance()
 
     def _table(self, name: str) -> Any:
         return self.gateway.jvm.org.apache.hadoop.hbase.TableName.valueOf(name)

@@ -119,7 +119,7 @@ def server_arguments(layout: Layout, name: str) -> tuple[int, list[str]]:
         ZOOKEEPER: (128, [f"{PREFIX}.zookeeper.HQuorumPeer"]),
         MASTER: (384, [f"{PREFIX}.master.HMaster", "start"]),
         "regionserver": (
-            384,
+            768,  # with the tables of some stores, 384 were not enough
             [f"{PREFIX}.regionserver.HRegionServer", "-D", f"hbase.regionserver.port={port}", "start"],
         ),
         "thrift": (384, [f"{PREFIX}.thrift2.ThriftServer", "-p", port, "-b", ADDRESS, "--infoport", "-1"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from viewkeeper.check.duckviews import select_view
@@ -233,6 +235,41 @@ def test_nan_is_equal_to_itself() -> None:
         return base["r"]
 
     assert observed_level(updates, [State([{"k": "k", "y": float("nan")}])], copy).level is Level.COMPLETE
+
+
+def _copy(base: object) -> list:
+    return base["r"]
+
+
+def test_writing_a_row_with_nan_again_is_no_update() -> None:
+    updates = [Update("r", ("k",), {"k": "k", "y": float("nan")}) for _ in range(3)]
+    states = [State([]), State([{"k": "k", "y": float("nan")}])]
+
+    assert observed_level(updates, states, _copy).level is Level.COMPLETE
+
+
+def test_a_zero_that_changes_its_sign_is_an_update() -> None:
+    updates = [Update("r", ("k",), {"k": "k", "y": y}) for y in (0.0, -0.0)]
+
+    def sign(base: object) -> list:
+        return [{"sign": math.copysign(1, row["y"])} for row in base["r"]]
+
+    states = [State([]), State([{"sign": 1.0}]), State([{"sign": -1.0}])]
+    assert observed_level(updates, states, sign).level is Level.COMPLETE
+
+
+def test_nan_in_a_key_is_one_row_and_one_record() -> None:
+    updates = [Update("r", (float("nan"),), {"k": float("nan"), "y": y}) for y in (1, 2)]
+    states = [State([])] + [State([{"k": float("nan"), "y": y}]) for y in (1, 2)]
+
+    assert observed_level(updates, states, _copy).level is Level.COMPLETE
+    assert observed_level(updates, states, _copy, key=["k"]).level is Level.COMPLETE
+
+
+def test_nan_is_not_the_text_of_its_name() -> None:
+    updates = [Update("r", ("k",), {"k": "k", "y": float("nan")})]
+
+    assert observed_level(updates, [State([{"k": "k", "y": "NaN"}])], _copy).level is Level.NONE
 
 
 def test_a_row_that_is_shown_twice_is_not_one_that_is_shown_once() -> None:

@@ -61,18 +61,17 @@ def test_control_c_stops_a_query_of_the_prompt_and_the_prompt_goes_on(busy: str,
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
     # the terminal of a session of its own: Ctrl-C in it is a signal to this process alone
     command = [sys.executable, "-c", IN_ITS_TERMINAL, "-m", "viewkeeper", "sql", busy]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-    )
-    os.close(theirs)
-    os.write(ours, f"INSERT INTO t VALUES (-1, 1); {ENDLESS};\n".encode())
-    shown = _read_until(ours, b"1 row put")
-    os.write(ours, b"\x03")
-    shown += _read_until(ours, b"interrupted: statement 2 was stopped")
-    os.write(ours, b"SELECT 6 * 7 AS answer;\n\\q\n")
-    shown += _read_until(ours, b"42")
-
-    assert process.wait(60) == 0
+    ) as process:
+        os.close(theirs)
+        os.write(ours, f"INSERT INTO t VALUES (-1, 1); {ENDLESS};\n".encode())
+        shown = _read_until(ours, b"1 row put")
+        os.write(ours, b"\x03")
+        shown += _read_until(ours, b"interrupted: statement 2 was stopped")
+        os.write(ours, b"SELECT 6 * 7 AS answer;\n\\q\n")
+        shown += _read_until(ours, b"42")
+        assert process.wait(60) == 0
     os.close(ours)
 
 

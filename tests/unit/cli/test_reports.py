@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from tests.support.drawing import draws
-from viewkeeper.check.report import CheckReport, Finding
+from viewkeeper.check.report import CheckReport, Finding, RepairReport, ViewOutcome
 from viewkeeper.client.database import Database
 
 Run = Callable[..., Result]
@@ -122,6 +122,42 @@ def test_a_bad_check_names_the_records_and_has_its_own_exit_code(
         "kind": "wrong",
         "expected": {"n": 1},
         "found": {"n": 2},
+        "why": None,
+    }
+
+
+def test_a_repair_lists_every_view_with_what_was_done(run: Run, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unreadable = Finding("sums", (b"\1",), "unreadable", None, None, "its versions cannot be read")
+    before = CheckReport(ok=False, epoch=4, views=("sums",), records=3, findings=(unreadable,))
+    outcomes = (
+        ViewOutcome("revenue", "repaired", 2, 1),
+        ViewOutcome("sums", "rebuilt", 3),
+        ViewOutcome("well", "ok", 7),
+        ViewOutcome("bad", "wrong", 1, way_out="viewkeeper rebuild URL bad"),
+        ViewOutcome("still", "not done", why="it is stopped: it broke", way_out="viewkeeper rebuild URL still"),
+    )
+    report = RepairReport(False, 5, {"revenue": 2}, {"revenue": 1}, ("sums",), before, before, outcomes)
+    monkeypatch.setattr(Database, "repair", lambda self, views=None, **options: report)
+    told, as_json = run("repair", shop), run("repair", shop, "--json")
+
+    assert told.exit_code == as_json.exit_code == 1
+    lines = [" ".join(line.split()) for line in told.stdout.splitlines()]
+    for line in (
+        "revenue 2 records and 1 auxiliary record put right",
+        "sums filled anew: an epoch could not put it right",
+        "well nothing: it was right",
+        "bad still wrong: 1 record viewkeeper rebuild URL bad",
+        "still nothing: it is stopped: it broke viewkeeper rebuild URL still",
+        'sums ["01"] unreadable NULL its versions cannot be read',
+    ):
+        assert line in lines
+    assert json.loads(as_json.stdout)["outcomes"][4] == {
+        "view": "still",
+        "state": "not done",
+        "records": 0,
+        "auxiliary": 0,
+        "why": "it is stopped: it broke",
+        "way_out": "viewkeeper rebuild URL still",
     }
 
 

@@ -22,7 +22,7 @@ from viewkeeper.client.database import Database
 from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import EpochFailed
-from viewkeeper.events import Began, Committed, EventSink, Scaled, StandingBy, TookOver, Waiting
+from viewkeeper.events import Backfilling, Began, Committed, EventSink, Scaled, StandingBy, TookOver, Waiting, Working
 from viewkeeper.model.counts import Counts
 from viewkeeper.settings import EpochLimits
 
@@ -135,6 +135,24 @@ def test_json_gives_a_line_for_each_epoch_and_words_on_stderr(run: Run, fresh_sh
     assert told.stderr.startswith("caught up at epoch 3: 3 changes in ")
 
 
+def test_control_c_is_ignored_where_it_was_and_sigterm_ends_the_run(run: Run, shop: str, starting: Callable) -> None:
+    """As a shell script starts what it ends in `&`, and as nohup does."""
+
+    def on_start() -> None:
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        starting(on_start)
+        told = run("run", shop)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert (told.exit_code, told.stdout.splitlines()[-1]) == (0, "stopped at epoch 1")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_cleanly(run: Run, shop: str, starting: Callable, number: int) -> None:
     before = signal.getsignal(number)
@@ -230,6 +248,21 @@ def test_views_that_wait_to_be_filled_are_not_up_to_date() -> None:
     gauge = Gauge(clock=lambda: 3_725.0)
     assert describe(gauge, Lag(0, 1), stopping=False) == "starting · 1 view to fill · 0 changes/s · 0:00:00"
     assert "2 views to fill" in describe(gauge, Lag(0, 2), stopping=False)
+
+
+def test_a_fill_shows_rows_and_tasks_and_no_rate_of_changes_that_do_not_come() -> None:
+    gauge = Gauge(clock=lambda: 3_725.0)
+    gauge.is_running = True
+    assert describe(gauge, Lag(0, 1), stopping=False).startswith("planning · 1 view to fill · ")
+    gauge.take(Began(1, {}))
+    gauge.take(Backfilling(1, 0, 5_000_000))
+    gauge.take(Working(1, 3, 12))
+    assert describe(gauge, Lag(0, 1), stopping=False) == (
+        "epoch 1 under way, 3 of 12 tasks done · filling views, 0 of about 5,000,000 rows · 1 view to fill · 0:00:00"
+    )
+    gauge.take(committed(1, 10))
+    gauge.take(Began(2, {}))
+    assert describe(gauge, Lag(0, 1), stopping=False).startswith("epoch 2 under way · 1 view to fill · 100 changes/s")
 
 
 def test_the_lag_counts_changes_and_views_that_are_not_filled(tmp_path: Path) -> None:

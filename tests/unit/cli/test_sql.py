@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -116,16 +117,15 @@ def test_a_terminal_gets_a_prompt_and_a_history(url: str, tmp_path: Path) -> Non
     ours, theirs = pty.openpty()
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
     command = [sys.executable, "-m", "viewkeeper", "sql", url]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    os.write(ours, f"{CREATE}\n;\nSELEC;\nINSERT INTO t VALUES (1, 'x');\n\\q\n".encode())
-
-    shown = b""
-    while chunk := _read(ours):
-        shown += chunk
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        os.write(ours, f"{CREATE}\n;\nSELEC;\nINSERT INTO t VALUES (1, 'x');\n\\q\n".encode())
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+        assert process.wait(60) == 0
     os.close(ours)
 
-    assert process.wait(60) == 0
     text = shown.decode()
     assert PROMPT in text and MORE in text
     assert "table t created" in text
@@ -136,6 +136,9 @@ def test_a_terminal_gets_a_prompt_and_a_history(url: str, tmp_path: Path) -> Non
 
 def _read(descriptor: int) -> bytes:
     """What the terminal shows next; nothing once the other side is closed, which Linux calls an I/O error."""
+    watched = select.poll()
+    watched.register(descriptor, select.POLLIN)
+    assert watched.poll(60_000), "the prompt shows nothing"
     try:
         return os.read(descriptor, 4096)
     except OSError:

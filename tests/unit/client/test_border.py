@@ -83,6 +83,12 @@ def test_nan_is_what_put_if_expects_when_it_was_read(db: Database) -> None:
     assert not table.put_if(1, {"v": 3}, expect={"d": 0.0})
 
 
+def test_a_key_given_twice_may_be_nan_both_times(db: Database) -> None:
+    db.execute("CREATE TABLE measured (x DOUBLE, y INT, PRIMARY KEY (x))")
+    db.table("measured").put(float("nan"), {"x": float("nan"), "y": 1})
+    assert db.table("measured").get(float("nan"))["y"] == 1
+
+
 def test_a_group_of_writes_takes_nothing_after_its_end(db: Database) -> None:
     with db.write() as group:
         group.put("t", 5, {"v": 5})

@@ -14,6 +14,12 @@ from tests.support.running import keep_up
 from tests.support.troubled import make_tables, make_trouble
 from viewkeeper.check.report import CheckReport
 from viewkeeper.client import checking
+from viewkeeper.model.keys import encode_key
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import STRING
+from viewkeeper.stores.embedded import tree
+
+KEY = (Column("k", STRING),)
 
 
 @pytest.fixture
@@ -126,3 +132,20 @@ def test_views_that_are_not_filled_are_told_and_alone_they_are_not_ok(db: vk.Dat
     report = check(db)
     note = "later is not filled yet, so not compared; a running pipeline fills views"
     assert (report.ok, set(report.views), report.notes) == (True, {"early", "late", "same"}, (note,))
+
+
+@pytest.mark.parametrize("row", [b"", b"\1", b"\4\0\0" + b"\xff" * 40, b"\xff" * 30])
+def test_a_damaged_row_of_a_table_is_named_and_the_views_over_other_tables_are_checked(
+    db: vk.Database, row: bytes
+) -> None:
+    create(db, "plain")
+    db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
+    keep_up(db)
+    with db.store.node(0).environment.write("rows") as transaction:
+        tree.put(transaction, tree.table_prefix(db.table("t").schema.id) + encode_key(KEY, ["a"]), row)
+    report = check(db)
+
+    states = {one.view: (one.state, one.why, one.way_out) for one in report.outcomes}
+    why = "a row of table t is damaged, that with the key ('a',)"
+    assert states["plain"] == ("not done", why, "restore a backup, or load the table anew")
+    assert states["others"][0] == "ok" and not report.ok and report.views == ("others",)

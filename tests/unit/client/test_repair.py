@@ -13,6 +13,9 @@ import viewkeeper as vk
 from tests.support.duck_judge import BELOW, TEXTS, DuckRecompute
 from tests.support.dump import contents, dump, written_by
 from tests.support.planting import (
+    chain_of as planted_chain,
+)
+from tests.support.planting import (
     change_record,
     change_row_of_delta,
     change_stored,
@@ -23,7 +26,7 @@ from tests.support.planting import (
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from tests.support.sizes import require_right_sizes
 from viewkeeper.catalog.twins import with_twins
-from viewkeeper.check.report import RepairReport
+from viewkeeper.check.report import CheckReport, RepairReport
 from viewkeeper.client import checking, repairing
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -204,17 +207,47 @@ def test_a_view_that_is_made_or_dropped_meanwhile_is_no_matter(db: vk.Database) 
     assert checking.check_views(db, None, "no Spark at all").ok
 
 
-def test_what_cannot_be_repaired_is_refused_with_the_way_out(db: vk.Database) -> None:
-    create(db, "sums", "plain")
+def outcomes(report: RepairReport | CheckReport) -> dict[str, tuple[str, str | None, str | None]]:
+    return {one.view: (one.state, one.why, one.way_out) for one in report.outcomes}
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_views_that_cannot_be_repaired_are_listed_with_the_way_out_and_the_others_are_repaired(
+    db: vk.Database, is_named: bool
+) -> None:
+    create(db, "sums", "over_sums", "plain", "grouped")
     live(db, 50)
+    change_record(db, "grouped", view_keys(db, "grouped")[0], None)
     db.execute(f"CREATE OR REPLACE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
-    with pytest.raises(vk.NameInUse, match="plain is being replaced"):
-        repair(db, "plain")
     stop(db, "sums")
-    with pytest.raises(vk.NotReady, match="sums is stopped.*viewkeeper rebuild URL sums"):
-        repair(db, "sums")
+    db.execute(f"CREATE MATERIALIZED VIEW total AS {SHAPES['total']}")
+    names = ("sums", "over_sums", "plain", "grouped", "by_g", "total") if is_named else ()
+    report = repair(db, *names)
+
+    assert not report.ok and not report.after.findings
+    assert outcomes(report) == {
+        "sums": ("not done", "it is stopped: it broke", "viewkeeper rebuild URL sums"),
+        "over_sums": ("not done", "it is stopped: it broke", "viewkeeper rebuild URL over_sums"),
+        "plain": ("not done", "it is being replaced", "wait until the new one is filled"),
+        "grouped": ("repaired", None, None),
+        "by_g": ("ok", None, None),
+        "total": ("not done", "it is not filled yet", "a running pipeline fills views"),
+    }
+    assert {one.view: one.state for one in report.before.outcomes}["grouped"] == "wrong"
     with pytest.raises(vk.UnknownName):
         repair(db, "nowhere")
+
+
+def test_where_all_views_are_stopped_neither_check_nor_repair_is_ok_and_both_list_them(db: vk.Database) -> None:
+    create(db, "sums")
+    live(db, 50)
+    for view in ("sums", "by_g"):
+        stop(db, view)
+    for report in (checking.check_views(db, None, "no Spark at all"), repair(db), repair(db, "sums", "by_g")):
+        assert not report.ok
+        assert outcomes(report) == {
+            view: ("not done", "it is stopped: it broke", f"viewkeeper rebuild URL {view}") for view in ("sums", "by_g")
+        }
 
 
 def stop(db: vk.Database, view: str) -> None:
@@ -329,27 +362,48 @@ def test_a_record_of_an_epoch_that_never_was_stops_its_view_alone_and_rebuild_is
     live(db, 50)
     key = view_keys(db, "plain")[0]
     change_record(db, "plain", key, chain_of([(1 << 40, b"no row at all")]))
-    with pytest.raises(vk.EpochFailed, match="its bytes were changed") as told:
-        repair(db, "plain")
-    assert told.value.hint == "its records are as they were: viewkeeper rebuild URL plain"
     db.table("t").put(key[0], {"g": "new", "x": 1})
     keep_up(db)
     views = {view.name: view for view in db.status().views}
     assert (views["plain"].state, views["sums"].state) == ("stopped", "fresh")
     assert "its bytes were changed" in views["plain"].stopped
     assert db.view("sums").get("new") is not None
+    assert not repair(db).ok
     assert db.rebuild("plain") == ("plain",)
     assert checking.check_views(db, None, "no Spark at all").ok
 
 
-def test_a_view_that_is_not_filled_is_not_repaired_and_the_error_says_what_fills_it(db: vk.Database) -> None:
-    create(db, "sums")
+def test_a_view_with_a_record_of_an_epoch_that_never_was_is_named_by_check_and_rebuilt_by_repair(
+    db: vk.Database,
+) -> None:
+    """Where it lies above a right version, readers see nothing of it, and the next epoch that reads it would stop."""
+    create(db, "sums", "plain")
     live(db, 50)
-    db.execute(f"CREATE MATERIALIZED VIEW plain AS {SHAPES['plain']}")
-    with pytest.raises(vk.NotReady) as told:
-        db.repair(["plain"])
-    assert told.value.fact == "view plain is not filled yet"
-    assert told.value.hint == "wait until it is: a running pipeline fills views"
+    key, shown = view_keys(db, "plain")[0], contents(db)
+    change_record(db, "plain", key, chain_of([(1 << 40, b"no row at all")]) + planted_chain(db, "plain", key))
+    report = repair(db)
+
+    found = [(one.view, one.key, one.kind, one.why) for one in report.before.findings]
+    why = f"it is of epoch {1 << 40}, and the last one is {report.before.epoch}"
+    assert found == [("plain", key, "unreadable", why)]
+    assert report.ok and report.rebuilt == ("plain",) and contents(db) == shown
+    assert {one.view: one.state for one in report.outcomes} == {"sums": "ok", "plain": "rebuilt", "by_g": "ok"}
+    db.table("t").put(key[0], {"g": "new", "x": 1})
+    keep_up(db)
+    assert {view.state for view in db.status().views} == {"fresh"}
+
+
+def test_what_damage_a_check_has_seen_status_warns_of(db: vk.Database) -> None:
+    create(db, "sums", "plain")
+    live(db, 50)
+    change_record(db, "plain", view_keys(db, "plain")[0], b"\1" * 17)
+    report = checking.check_views(db, None, "no Spark at all")
+
+    assert [(one.view, one.kind, one.why) for one in report.findings] == [
+        ("plain", "unreadable", "its versions cannot be read")
+    ]
+    assert outcomes(report)["plain"] == ("wrong", None, "viewkeeper repair URL plain")
+    assert f"view plain had 1 wrong record at epoch {db.epoch}: repair it" in db.status().warnings
 
 
 def test_status_has_a_word_for_each_view(db: vk.Database) -> None:

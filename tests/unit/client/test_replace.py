@@ -91,9 +91,6 @@ READS = {
     "to_arrow": lambda view: view.to_arrow().to_pylist(),
     "to_arrow of a prefix": lambda view: view.to_arrow("a").to_pylist() + view.to_arrow("b").to_pylist(),
     "latest": lambda view: list(view.scan(read="latest")),
-    "keys_and_values": lambda view: [
-        {"g": row["c0"], "s": row["c1"]} for part in view.keys_and_values() for row in part.to_pylist()
-    ],
 }
 
 

@@ -176,7 +176,7 @@ def test_beats_go_on_until_they_are_stopped_or_the_claim_is_lost(db: vk.Database
         seen.add(db.store.holder())
     second = db.store.claim(take_over=True)
     beats._thread.join()
-    beats.stop()
+    beats.close()
     second.beat()
 
 

@@ -153,6 +153,8 @@ def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Query:
     """A query that does nothing; it stops at once, as Spark's does while a handler runs in Python."""
 
+    isActive = True
+
     def stop(self) -> None:
         pass
 
@@ -198,11 +200,11 @@ def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: p
 
 
 def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    caught_up = threading.Semaphore(0)
-    loop = _loop(monkeypatch, lambda gather: caught_up.release())
-    loop._wake(None, 0)
+    caught_up, written = threading.Semaphore(0), [0]
+    loop = _loop(monkeypatch, lambda gather: caught_up.release(), written)
     for _ in range(3):
         assert caught_up.acquire(timeout=60)
+        written[0] += 1
     loop.stop()
 
 
@@ -211,7 +213,7 @@ def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monk
     loop = _loop(monkeypatch, lambda gather: calls.append(written[0]), written)
     loop._store.read_catalog = lambda: looks.release() or {}
     loop._wake(None, 1)
-    for _ in range(3):  # the first look may come before the query is awake
+    for _ in range(3):  # the first looks find something
         assert looks.acquire(timeout=60)
     idle = len(calls)
     for _ in range(3):
@@ -235,12 +237,17 @@ def test_epochs_one_after_the_other_leave_time_for_changes_to_gather(monkeypatch
     assert [bool(seconds) for seconds in waits] == [False, True, True]
 
 
-def test_a_query_whose_worker_was_late_is_started_again_and_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Late(_Query):
-        def exception(self) -> Exception:
-            return RuntimeError("Python worker failed to connect back.")
+@pytest.mark.parametrize("reason", ["Python worker failed to connect back.", "Python worker exited unexpectedly"])
+def test_a_query_that_has_ended_is_started_again_and_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    class Ended(_Query):
+        isActive = False
 
-    looks, queries = threading.Semaphore(0), [Late(), _Query()]
+        def exception(self) -> Exception:
+            return RuntimeError(reason)
+
+    looks, queries = threading.Semaphore(0), [Ended(), Ended(), _Query()]
     started = []
     monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 2)
     loop = _loop(
@@ -248,8 +255,52 @@ def test_a_query_whose_worker_was_late_is_started_again_and_is_no_failure(monkey
     )
     loop._store.read_catalog = lambda: looks.release() or {}
     loop._wake(None, 1)
-    for _ in range(6):
+    for _ in range(10):
         assert looks.acquire(timeout=60)
         loop.raise_failure()
     loop.stop()
     assert started == queries
+
+
+def test_a_worker_that_is_late_for_ever_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended(_Query):
+        isActive = False
+
+        def exception(self) -> Exception:
+            return RuntimeError("Python worker failed to connect back.")
+
+    looks, started = threading.Semaphore(0), []
+    monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 1)
+    loop = _loop(monkeypatch, lambda gather: None, start=lambda loop: started.append(1) or Ended(), every=0.001)
+    loop._store.read_catalog = lambda: looks.release() or {}
+    for _ in range(70):
+        assert looks.acquire(timeout=60)
+    loop.stop()
+    assert 6 <= len(started) <= 9
+
+
+def test_whatever_ends_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(gather: Callable[[], None]) -> None:
+        raise KeyError("a bug")
+
+    loop = _loop(monkeypatch, fail)
+    loop._opening.join(60)
+    with pytest.raises(vk.EpochFailed, match="the pipeline's thread ended: 'a bug'"):
+        loop.raise_failure()
+
+
+def test_who_waits_for_a_pipeline_that_has_ended_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**options: object) -> None:
+        raise vk.EpochFailed("epoch 1 failed")
+
+    with vk.connect("memory:") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY)")
+        pipeline = db.pipeline()
+        monkeypatch.setattr(pipeline._coordinator, "catch_up", fail)
+        token = db.table("t").put(1, {})
+        monkeypatch.setattr(StreamingLoop, "raise_failure", lambda loop: None)  # it ends after that was asked
+        pipeline.start()
+        with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
+            pipeline.wait_for(token, timeout=20)
+        with pytest.raises(vk.EpochFailed, match="epoch 1 failed"):
+            pipeline.close()

@@ -111,9 +111,12 @@ def test_a_server_that_ended_may_be_forgotten_only_when_it_was_read_to_its_end(t
         gone.files[0].unlink()
         if is_read:
             assert log.cut(end.positions, changes_max=ALL, bytes_max=ALL).positions == {}
+            assert log.waiting(end.positions).changes == 0
         else:
             with pytest.raises(PositionLost, match="rs1"):
                 log.cut(end.positions, changes_max=ALL, bytes_max=ALL)
+            with pytest.raises(PositionLost, match="rs1"):
+                log.waiting(end.positions)
 
 
 def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_skipped(tmp_path: Path) -> None:
@@ -128,7 +131,10 @@ def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_s
     one.write(put("b", "1", sequence=2))
     with pytest.raises(PositionLost, match="601 s.*retention"):
         log_of(tmp_path, facts, now=lambda: clock).cut(start, changes_max=ALL, bytes_max=ALL)
+    with pytest.raises(PositionLost, match="601 s.*viewkeeper rebuild"):
+        log.waiting(start)
     anew = log.skip_log(start)
+    assert log.waiting(anew.positions).changes == 0
     assert log.cut(anew.positions, changes_max=ALL, bytes_max=ALL).changes == 0
 
 
@@ -141,6 +147,28 @@ def test_reading_begins_at_the_last_entry_that_was_there(tmp_path: Path) -> None
     assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 0
     one.write(put("b", "1", sequence=2).encoded()[-1:])
     assert log.cut({}, changes_max=ALL, bytes_max=ALL).changes == 1
+
+
+def test_a_log_without_entries_is_read_to_its_end(tmp_path: Path) -> None:
+    """Of a server that has just started; and of one that has rolled its log, and may still end the one before."""
+    one, log = server(tmp_path), log_of(tmp_path, Facts())
+    assert read(log, {}, log.last_entries()) == []
+    assert [list(log.read_log(stream, Position(0), end)) for stream, end in log.last_entries().items()] == [[]]
+    one.write(put("a", "1", sequence=1))
+    one.roll(trailer=False)
+    assert read(log, {}, log.last_entries()) == [1]
+    one.write(put("b", "1", sequence=2))
+    assert read(log, {}, log.last_entries()) == [1, 2]
+
+
+def test_reading_that_has_begun_and_was_not_gone_on_with_is_lost_when_the_log_may_be(tmp_path: Path) -> None:
+    clock = 10**18
+    facts = Facts(begun=None)
+    server(tmp_path)
+    log_of(tmp_path, facts, now=lambda: clock).begin()
+    clock += 601 * 10**9
+    with pytest.raises(PositionLost, match="601 s"):
+        log_of(tmp_path, facts, now=lambda: clock).cut({}, changes_max=ALL, bytes_max=ALL)
 
 
 def test_cells_of_every_kind_become_writes_to_mapped_columns(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.model.keyorder import last_of_keys
+from viewkeeper.model.keyorder import last_of_keys, order_of_keys
 
 TAILS = st.sampled_from((b"", b"\x00", b"\x00\x00", b"\xff", b"a", b"ab"))
 SHORT = st.builds(
     lambda stem, tail: stem + tail, st.sampled_from((b"", b"k" * 9, b"\x00" * 7)), TAILS | st.binary(max_size=3)
 )
-LONG = st.builds(lambda tail: b"m" * 130 + tail, TAILS)
+LONG = st.builds(lambda length, tail: b"m" * length + tail, st.sampled_from((126, 127, 128, 129, 257, 2_000)), TAILS)
 WIDE = st.binary(min_size=20, max_size=20)
 DIGITS = st.integers(0, 10**9).map(lambda number: b"k%017d" % (number * 999_999_937))
 
@@ -32,5 +32,26 @@ def test_the_last_of_each_key_in_the_order_of_groups_and_bytes(kind: st.SearchSt
             last[keys[place]] = place
 
         assert found.tolist() == sorted(last.values(), key=lambda place: (groups[place], keys[place]))
+
+    check()
+
+
+@pytest.mark.parametrize("kind", [SHORT, WIDE, DIGITS, SHORT | LONG, LONG])
+def test_equal_keys_of_different_groups_are_different_keys(kind: st.SearchStrategy[bytes]) -> None:
+    @given(st.lists(kind, min_size=1, max_size=4), st.data())
+    def check(drawn: list[bytes], data: st.DataObject) -> None:
+        pairs = data.draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(drawn)), max_size=16))
+        groups, keys = (
+            np.array([group for group, _ in pairs], np.int64),
+            pa.array([key for _, key in pairs], pa.binary()),
+        )
+        order, starts = order_of_keys(keys, groups=groups)
+        distinct = sorted(set(pairs))
+
+        assert [pairs[place] for place in order] == sorted(pairs)
+        assert [pairs[order[start]] for start in starts] == distinct
+        within = np.arange(len(pairs))
+        last = {pair: place for place, pair in enumerate(pairs)}
+        assert last_of_keys(keys, within, groups=groups).tolist() == [last[pair] for pair in distinct]
 
     check()

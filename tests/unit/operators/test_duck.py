@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from viewkeeper.operators import duck
-from viewkeeper.operators.duck import FEW_ROWS, run_sql
+from viewkeeper.operators.duck import FEW_ROWS, run_row_by_row, run_sql
 
 SQL = "SELECT x + 1 AS y FROM rows"
 
@@ -56,3 +57,17 @@ def test_a_process_that_asked_ends_without_a_word() -> None:
     script = f"import pyarrow as pa\nfrom viewkeeper.operators.duck import run_sql\n{asks}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("sizes", [(10, 65), (63, 5_000), (64, 63, 100), (2_048, 1, 2_048, 5)])
+def test_rows_are_in_the_order_of_the_relation_though_duckdb_holds_chunks_back(sizes: tuple[int, ...]) -> None:
+    ends = list(itertools.accumulate(sizes, initial=0))
+    numbers = [list(range(start, stop)) for start, stop in itertools.pairwise(ends)]
+    rows = pa.concat_tables([pa.table({"ord": [7 * one for one in part], "x": part}) for part in numbers])
+    sql = "SELECT x IN (0, 2, 4, 6, 8, 10, 70, 71) AS inside, x AS x FROM rows"
+
+    found = run_row_by_row(sql, rows=rows)
+
+    assert found["x"].to_pylist() == rows["x"].to_pylist()
+    assert found["inside"].to_pylist() == [x in (0, 2, 4, 6, 8, 10, 70, 71) for x in rows["x"].to_pylist()]
+    assert found.column_names == ["inside", "x"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.schema import Column
+from viewkeeper.model.types import INT
 from viewkeeper.operators import edges
 from viewkeeper.operators.duck import run_sql
+from viewkeeper.operators.record_events import events
 
 DELTA = pa.table(
     {
@@ -49,3 +54,27 @@ def test_the_rows_are_those_of_duckdb(sql: str, monkeypatch: pytest.MonkeyPatch)
 
     assert found.schema == expected.schema and found.to_pylist() == expected.to_pylist()
     assert asked == ([] if sql in MOVES else [sql])
+
+
+@pytest.mark.parametrize("signs", [[1, 1, -1], [-1, 1, -1, 1], [-1, -1], [1], [], [-1, 1]])
+def test_inserted_and_deleted_rows_are_told_by_their_sign_in_any_order(signs: list[int]) -> None:
+    rows = pa.table({"sign": pa.array(signs, pa.int32()), "x": list(range(len(signs)))})
+
+    inserted, deleted = edges.by_sign(rows)
+
+    assert inserted["x"].to_pylist() == [place for place, sign in enumerate(signs) if sign > 0]
+    assert deleted["x"].to_pylist() == [place for place, sign in enumerate(signs) if sign < 0]
+
+
+def test_an_event_has_the_row_of_its_key_in_whatever_order_rows_pass() -> None:
+    signs, column = [-1, 1, -1, 1, 1], Column("v", INT)
+    passed = pa.table(
+        {"ord": list(range(5)), "sign": pa.array(signs, pa.int32()), "v0": pa.array(range(5), pa.int32())}
+    )
+    keys = pa.array([b"%d" % place for place in range(5)])
+
+    found = events(keys, np.zeros(5, np.uint32), passed, (column,))
+
+    (values,) = decode_rows((column,), found["row"].combine_chunks())
+    assert values.to_pylist() == [None, 1, None, 3, 4]
+    assert found["key"].to_pylist() == keys.to_pylist()

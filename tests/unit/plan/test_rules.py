@@ -214,19 +214,19 @@ SELECT b.* FROM (SELECT k, y FROM a) AS a JOIN (SELECT z, k FROM b) AS b USING (
 REFUSALS = r"""
 SELECT a.k FROM a JOIN b ON a.k > b.k
 UnsupportedSql: the JOIN of a with b has no equality between its sides
-a join needs a condition like a.x = b.y
+a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …
 
 SELECT a.k FROM a, b, c WHERE a.k = b.k AND c.x > a.x
 UnsupportedSql: the JOIN of a, b with c has no equality between its sides
-a join needs a condition like a.x = b.y
+a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …
 
 SELECT a.k FROM a CROSS JOIN b
 UnsupportedSql: the JOIN of a with b has no equality between its sides
-a join needs a condition like a.x = b.y
+a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …
 
 SELECT a.k FROM a JOIN b ON a.k <=> b.k
 UnsupportedSql: the JOIN of a with b has no equality between its sides
-a join needs a condition like a.x = b.y
+a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …
 """
 
 

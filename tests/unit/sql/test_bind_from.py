@@ -119,7 +119,7 @@ choose rows by a column: WHERE id % 10 = 0
 
 SELECT k FROM a PIVOT (SUM(x) FOR y IN (1, 2))
 UnsupportedSql: PIVOT is not supported
-write SUM(x) FILTER (WHERE c = value) AS name, for each value
+write SUM(x) FILTER (WHERE c = value) AS name, for each value, and GROUP BY the columns that are neither x nor c
 
 SELECT k FROM a VERSION AS OF 3
 UnsupportedSql: VERSION is not supported
@@ -128,9 +128,9 @@ SELECT k FROM a |> WHERE x > 1
 UnsupportedSql: |> is not supported
 write the query with SELECT
 
-SELECT ROW_NUMBER() OVER (ORDER BY k) AS n FROM a
-UnsupportedSql: the window function ROW_NUMBER … OVER is not supported
-ORDER BY … LIMIT n gives the first n rows; the first of each group is MIN or MAX by group, joined back
+SELECT NTILE(2) OVER (ORDER BY k) AS n FROM a
+UnsupportedSql: the window function NTILE … OVER is not supported
+store the value in a column, or compute it when reading
 
 WITH RECURSIVE t AS (SELECT k FROM a) SELECT k FROM t
 UnsupportedSql: WITH RECURSIVE is not supported

@@ -64,11 +64,11 @@ SELECT a.k FROM a SEMI JOIN b USING (k), c WHERE c.x = y
 REFUSALS = r"""
 SELECT a.k FROM a LEFT JOIN b ON a.k > b.k
 UnsupportedSql: the LEFT JOIN of a with b has no equality between its sides
-a join needs a condition like a.x = b.y
+a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …
 
 SELECT a.k FROM a LEFT JOIN b
 UnsupportedSql: the LEFT JOIN of a with b has no equality between its sides
-a join needs a condition like a.x = b.y
+a join needs a condition like a.x = b.y; else join (SELECT *, 1 AS one FROM t) for both ON a.one = b.one AND …
 
 SELECT a.k FROM a LEFT JOIN b ON a.k = b.k AND a.y / b.z > 2
 UnsupportedSql: the condition (a.y / b.z) > 2 of the LEFT JOIN with b may fail

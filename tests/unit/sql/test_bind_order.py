@@ -117,7 +117,7 @@ LIMIT takes a number from 1 to 2147483647
 
 SELECT k FROM a ORDER BY k LIMIT 3 OFFSET 2
 UnsupportedSql: OFFSET is not supported
-keep the first rows with ORDER BY … LIMIT n, and skip when reading
+keep the rows to skip too, with ORDER BY … LIMIT n, and skip them when reading
 
 SELECT k FROM a ORDER BY k FETCH FIRST 3 ROWS ONLY
 UnsupportedSql: FETCH FIRST 3 ROWS ONLY is not supported
@@ -173,7 +173,7 @@ aggregates belong in the select list or in HAVING
 
 SELECT k FROM a ORDER BY (SELECT MAX(x) FROM b) LIMIT 1
 UnsupportedSql: a subquery as a value (in ORDER BY) is not supported
-join with a subquery in FROM; without groups give both sides a constant to join on: 1 AS one
+LEFT JOIN a subquery of FROM, where a COUNT of nothing is NULL; without groups join on a constant: 1 AS one
 """
 
 

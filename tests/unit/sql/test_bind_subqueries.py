@@ -123,35 +123,35 @@ SELECT a.x FROM a JOIN c ON a.k = c.k WHERE w IN (SELECT 'r' FROM b WHERE b.x = 
 REFUSALS = r"""
 SELECT k FROM a WHERE x IN (SELECT x FROM b) OR y = 1
 UnsupportedSql: IN over a subquery under OR is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT CASE WHEN EXISTS (SELECT 1 FROM b) THEN 1 ELSE 2 END AS q FROM a
 UnsupportedSql: EXISTS over a subquery in CASE is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT IF(x IN (SELECT x FROM b), 1, 2) AS q FROM a
 UnsupportedSql: IN over a subquery in IF is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT k FROM a WHERE NOT (y = 1 AND EXISTS (SELECT 1 FROM b))
 UnsupportedSql: EXISTS over a subquery under NOT is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT k FROM a WHERE (x IN (SELECT x FROM b)) IS TRUE
 UnsupportedSql: IN over a subquery inside of an expression in WHERE is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT x, COUNT(*) AS n FROM a GROUP BY x HAVING COUNT(*) IN (SELECT x FROM b)
 UnsupportedSql: IN over a subquery in HAVING is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT a.k FROM a JOIN b ON a.k = b.k AND a.x IN (SELECT x FROM c)
 UnsupportedSql: IN over a subquery in ON is not supported
-it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs
+it may stand in WHERE, beside other conditions joined by AND; for OR, UNION two SELECTs that show the key
 
 SELECT (SELECT MAX(x) FROM b) AS m FROM a
 UnsupportedSql: a subquery as a value (in the select list) is not supported
-join with a subquery in FROM; without groups give both sides a constant to join on: 1 AS one
+LEFT JOIN a subquery of FROM, where a COUNT of nothing is NULL; without groups join on a constant: 1 AS one
 
 SELECT k FROM a WHERE x = (SELECT MAX(x) FROM b)
 UnsupportedSql: a subquery as a value (inside of an expression in WHERE) is not supported
@@ -159,11 +159,11 @@ write IN (SELECT …), or join with a subquery in FROM
 
 SELECT k FROM a WHERE x = ANY (SELECT x FROM b)
 UnsupportedSql: ANY over a subquery is not supported
-use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with
+= ANY is IN, and <> ALL is NOT IN; for > ANY join with a subquery that gives the MIN, for > ALL the MAX
 
 SELECT k FROM a WHERE x > ALL (SELECT x FROM b)
 UnsupportedSql: ALL over a subquery is not supported
-use IN, or join with a subquery of FROM that gives the MIN or MAX to compare with
+= ANY is IN, and <> ALL is NOT IN; for > ANY join with a subquery that gives the MIN, for > ALL the MAX
 
 SELECT k FROM a WHERE x IN (SELECT x, k FROM b)
 SqlError: IN compares 1 values with 2 columns

@@ -36,6 +36,8 @@ RIGHT = (
     "SELECT ', FROM', a FROM o, c WHERE b = 'AND'",
     "SELECT left(a, 2), right(a, 2) FROM o LEFT JOIN c ON (o.a = c.b)",
     "SELECT current_date() FROM o",
+    "SELECT X'' FROM o",
+    "SELECT a, X'' FROM o JOIN c ON X'' = b WHERE X'' <> c AND X'' < d GROUP BY X'' HAVING X'' = x''",
 )
 
 

@@ -14,6 +14,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.stores.embedded.heldfile import locked
 from viewkeeper.stores.embedded.parts import READERS_MAX
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -93,6 +94,25 @@ def test_a_killed_writer_holds_nobody_up(db: vk.Database) -> None:
         writer.join()
         db.table("t").put(1, {"v": "x"})
     assert db.table("t").get(1) == {"k": 1, "v": "x"}
+
+
+def test_who_is_stopped_while_it_opens_a_part_holds_nobody_up_without_a_limit(db: vk.Database) -> None:
+    url, folder = db.url, db.store.layout.path / "node-0"
+    db.close()
+    with locked(folder), pytest.raises(vk.StoreBusy, match="has been opening or changing .*node-0 for more than 0.2 s"):
+        vk.connect(url)
+    with vk.connect(url) as again:
+        with locked(folder), pytest.raises(vk.StoreBusy, match="let it go on or end it"):
+            again.table("t").put(1, {"v": "x"})
+        again.table("t").put(1, {"v": "x"})
+
+
+def test_who_is_stopped_while_it_makes_a_store_holds_nobody_up_without_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    url = f"embedded:{tmp_path / 'new'}?sync=off&busy_timeout=0.2"
+    with locked(tmp_path / "new"), pytest.raises(vk.StoreBusy, match="for more than 0.2 s"):
+        vk.connect(url)
+    vk.connect(url).close()
 
 
 def test_a_lock_that_an_earlier_boot_left_is_made_anew(db: vk.Database) -> None:

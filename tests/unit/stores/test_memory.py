@@ -125,7 +125,7 @@ def test_a_store_that_nobody_has_any_more_leaves_nothing_behind() -> None:
     ("url", "fact"),
     [
         ("memory", "'memory' is not the URL of a store; write memory:NAME"),
-        ("memory:s?sync=off", "the URL option sync is unknown; known are nodes, before_images, cells and seed"),
+        ("memory:s?sync=off", "the URL option sync is unknown; known are nodes, before_images, cells, seed"),
         ("memory:s?colour=red", "the URL option colour is unknown"),
         ("memory:s?nodes=0", "nodes=0 is not a number of nodes; use 1 to 64"),
         ("memory:s?nodes=two", "nodes=two is not a number of nodes"),

@@ -133,6 +133,16 @@ def test_of_several_others_the_one_that_wrote_last_counts() -> None:
     assert process.find(TABLE, [place], at(13, set())) == [None]
 
 
+def test_what_is_kept_ends_when_others_may_have_changed_it() -> None:
+    recent, kept = Recent(Rows(random.Random(1))), [(5, 5, 0, b"row")] * len(PLACES)
+    recent.keep(TABLE, PLACES, kept, at(5, set()))
+    assert recent.find(TABLE, PLACES, at(6, set())) == kept
+    recent.end_all(TABLE, range(2), 6)
+    assert recent.find(TABLE, PLACES, at(7, set())) == [None] * len(PLACES)
+    recent.keep_read(TABLE, PLACES, [(7, 5, 0, b"row")] * len(PLACES), at(7, set()))
+    assert None not in recent.find(TABLE, PLACES, at(8, set()))
+
+
 def test_a_batch_that_is_larger_than_memory_is_not_kept() -> None:
     process = Recent(Rows(random.Random(1)), bytes_max=10_000)
     places = [(0, b"%d" % number) for number in range(100)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.record_reader import Damaged, read_versions
 from viewkeeper.errors import Fenced
 from viewkeeper.stores import versions
 
@@ -107,3 +110,24 @@ def test_long_chains_and_long_rows_are_read_right() -> None:
         row = b"%d" % min(epoch, 60) * min(epoch, 60)
         assert versions.version_at(stored, epoch, ()) == row
         assert versions.rows_at(pa.array([stored, None, stored]), epoch, ()).to_pylist() == [row, None, row]
+
+
+@given(st.lists(CHAINS.filter(bool), max_size=6), st.data())
+def test_a_chain_is_damaged_unless_it_is_one_of_descending_epochs_up_to_the_last(
+    chains: list[Chain], data: st.DataObject
+) -> None:
+    whole = [encoded(chain) for chain in chains]
+    cut = [chain[: data.draw(st.integers(0, len(chain) - 1))] for chain in whole]
+    twice = [chain + chain for chain in whole]
+    given_chains = [*whole, *cut, *twice, *([b"\xff" * 20] if whole else []), *whole]
+    last = data.draw(st.integers(0, 9))
+    found = versions.damaged(pa.array(given_chains, pa.binary()), last).tolist()
+    assert found == [not is_whole(chain, last) for chain in given_chains]
+
+
+def is_whole(chain: bytes, last: int) -> bool:
+    try:
+        epochs = [epoch for epoch, _ in read_versions(chain)]
+    except (Damaged, struct.error):
+        return False
+    return epochs == sorted(set(epochs), reverse=True) and 0 < epochs[-1] and epochs[0] <= last

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from viewkeeper.errors import CorruptStore
 from viewkeeper.logs.hbase.entries import Entries
-from viewkeeper.logs.hbase.markers import MARKER_FAMILY, Marker, kind_of
+from viewkeeper.logs.hbase.markers import MARKER_FAMILY, Marker, marker_of
 from viewkeeper.model.positions import Position
 from viewkeeper.model.ragged import gather, gather_fixed
 
@@ -123,12 +123,14 @@ def _marker(data: bytes, entries: Entries, parts: _Parts, entry: int, cell: int,
     region, table = entries.names[entries.name[entry]]
     qualifier = int(parts.family[cell] + parts.family_length[cell])
     value = int(parts.value[cell])
-    kind = kind_of(
+    return marker_of(
         data[qualifier : qualifier + int(parts.qualifier_length[cell])],
         data[value : value + int(parts.value_length[cell])],
-    )
-    return Marker(
-        Position(start + int(entries.ends[entry])), region, table, sequence=int(entries.sequences[entry]), kind=kind
+        position=Position(start + int(entries.ends[entry])),
+        region=region,
+        table=table,
+        sequence=int(entries.sequences[entry]),
+        written_ms=int(entries.written_ms[entry]),
     )
 
 

@@ -113,6 +113,22 @@ class WalFolder:
         selector = fs.FileSelector(f"{self.root}/{folder}", allow_not_found=True, recursive=True)
         return sum(info.size or 0 for info in self.filesystem.get_file_info(selector))
 
+    def newest_in(self, table: str) -> dict[str, list[str]]:
+        """By region of a table, the newest file of each family that has one."""
+        namespace, _, name = table.rpartition(":")
+        folder = f"{self.root}/data/{namespace or 'default'}/{name}"
+        newest: dict[tuple[str, str], tuple[int, str]] = {}
+        for info in self.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True)):
+            parts = info.path.removeprefix(f"{folder}/").split("/")
+            is_hidden = any(part.startswith(".") or part == "recovered.edits" for part in parts)
+            if info.type == fs.FileType.File and len(parts) == 3 and not is_hidden:
+                region, family, file = parts
+                newest[region, family] = max(newest.get((region, family), (0, "")), (info.mtime_ns or 0, file))
+        found: dict[str, list[str]] = {}
+        for (region, _), (_, file) in newest.items():
+            found.setdefault(region, []).append(file)
+        return found
+
     def read(self, file: WalFile, offset: int, size: int) -> tuple[bytes, WalFile]:
         """Up to `size` bytes of the file from `offset` on, and the file as it was when they were read."""
         for _ in range(_TRIES):

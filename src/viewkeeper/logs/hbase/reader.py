@@ -8,6 +8,7 @@ the next one is begun when the one before is at its end for good.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -65,12 +66,16 @@ class WalReader:
         return {stream: Position(files[-1].first + files[-1].size) for stream, files in self.folder.files().items()}
 
     def last_entries(self) -> Positions:
-        """Where the last whole entry of every stream ends."""
+        """Up to where every stream can be read: where its last whole entry ends, or a file after that one begins."""
         found: Positions = {}
         for stream, files in self.folder.files().items():
-            found[stream] = files[-1].first
-            for outline in self.outline(stream, found[stream], files):
-                found[stream] = outline.position
+            found[stream] = files[0].first
+            # a last file without entries is not reached while the one before may still get some
+            for file in reversed(files):
+                outlines = deque(self.outline(stream, file.first, files), maxlen=1)
+                if outlines:
+                    found[stream] = outlines[0].position
+                    break
         return found
 
     def read(self, stream: Stream, start: Position, stop: Position | None = None) -> Iterator[Block]:
@@ -78,8 +83,9 @@ class WalReader:
 
         Position 0 is before everything; others are those of blocks.
         """
-        reached = start
-        for piece in self._pieces(stream, start, stop):
+        files = self.folder.files().get(stream, [])
+        reached = start if start or not files else files[0].first  # a server that has just started has logged nothing
+        for piece in self._pieces(stream, start, stop, files):
             cells, markers = piece.decode()
             yield Block(cells, markers, piece.position)
             reached = piece.position

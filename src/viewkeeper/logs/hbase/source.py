@@ -20,6 +20,7 @@ from viewkeeper.errors import PositionLost, StoreUnavailable
 from viewkeeper.logs.hbase.cutting import part_of
 from viewkeeper.logs.hbase.files import WalFolder
 from viewkeeper.logs.hbase.mapped import MappedTables
+from viewkeeper.logs.hbase.markers import Marker
 from viewkeeper.logs.hbase.reader import RETENTION, WalReader
 from viewkeeper.logs.hbase.tail import Look, Seen, Tail, look_at
 from viewkeeper.model.positions import Cut, Position, Positions, Stream, Waiting
@@ -79,8 +80,9 @@ class WalLog:
         now: Callable[[], int],
         kept_seconds: float,
         spread: Callable[[Sequence[Look]], list[Seen] | None] = lambda looks: None,
+        follow: Callable[[Sequence[Marker]], None] = lambda markers: None,
     ) -> None:
-        """`uncover` is called with deletes of single versions, before a cut has them.
+        """`uncover` is called with deletes of single versions, before a cut has them, and `follow` with markers.
 
         `spread` does `look_at` for each look elsewhere, or returns None.
         """
@@ -90,7 +92,7 @@ class WalLog:
         self._uncover = uncover
         self._uncovered: Positions = {}  # up to where that was done
         self._noted: int | None = None
-        self._spread = spread
+        self._spread, self._follow = spread, follow
         self._reader = WalReader(folder, frozenset())
         self._tails: dict[Stream, Tail] = {}
 
@@ -118,28 +120,30 @@ class WalLog:
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
         with self._lock:
-            self._guard()
-            began = self._facts.began()
-            if began is None:
-                began = self._facts.begin(self.last_entries())
+            began = self.begin()
             for stream, tail in self._tails.items():  # what is done with makes room for what lies ahead
                 if tail.knows(at := start.get(stream, Position(0))):
                     tail.begin_at(at)
             for looked in self._looks(began | start):
                 self._end(looked.tails, start)
                 self._uncover_all(looked.tails)
+                self._follow(_markers(looked.tails))
                 cut = _cut_of(looked, changes_max, bytes_max)
                 if cut.changes:
                     break
             return cut
 
+    def begin(self) -> Positions:
+        """Note durably where reading begins, if nobody has: at the end of what is there now; returns where it began."""
+        with self._lock:
+            self._guard()
+            began = self._facts.began()
+            return self._facts.begin(self.last_entries()) if began is None else began
+
     def _end(self, tails: Sequence[Tail], start: Positions) -> None:
         """Remember which streams have ended and are read: HBase may delete their files. Others may not be missing."""
-        there = {tail.stream: tail.end for tail in tails}
-        known = self._facts.ended()
-        lost = {stream for stream, at in start.items() if stream not in there and known.get(stream) != at}
-        if lost:
-            raise PositionLost(f"the WAL of {min(lost)} is gone, and was not read to its end", RETENTION)
+        there, known = {tail.stream: tail.end for tail in tails}, self._facts.ended()
+        _require_streams(there, known, start)
         done = {stream: at for stream, at in start.items() if there.get(stream) == at and stream not in known}
         ended = self.folder.ended() if done else set()
         if gone := {stream: at for stream, at in done.items() if stream in ended}:
@@ -160,15 +164,24 @@ class WalLog:
         now = self._now()
         if self._noted is None:
             self._noted = self._facts.looked()
-        if self._noted is not None and now - self._noted > self._kept:
-            away, kept = (now - self._noted) / 1e9, self._kept / 1e9
-            raise PositionLost(
-                f"nobody has read HBase's logs for {away:.0f} s, and they are kept for {kept:.0f} s",
-                "rebuild the views; if hbase.master.logcleaner.ttl is longer, add retention=SECONDS to the URL",
-            )
+        self._require_kept(now, self._noted)
         if self._noted is None or now - self._noted > self._kept // _TIMES_NOTED:
             self._facts.look(now)
             self._noted = now
+
+    def _require_kept(self, now: int, looked: int | None) -> None:
+        if looked is not None and now - looked > self._kept:
+            away, kept = (now - looked) / 1e9, self._kept / 1e9
+            raise PositionLost(
+                f"nobody has read HBase's logs for {away:.0f} s, and they are kept for {kept:.0f} s",
+                "viewkeeper rebuild fills views anew; or, if hbase.master.logcleaner.ttl is longer, add retention=SECONDS "
+                "to the URL",
+            )
+
+    def markers(self) -> list[Marker]:
+        """Those that lie ahead, as last looked at."""
+        with self._lock:
+            return _markers(tuple(self._tails.values()))
 
     def look_at(self, look: Look) -> Seen:
         """What another process wants to know."""
@@ -186,7 +199,7 @@ class WalLog:
         """Look at all streams, until no region was opened between two looks, or more than so many entries are known."""
         names = self._mapped().names
         if names != self._reader.tables:
-            self._reader, self._tails = WalReader(self.folder, names), {}
+            self._reader, self._tails, self._uncovered = WalReader(self.folder, names), {}, {}
         more: set[Stream] = set()  # that have more than is looked at at once
         for _ in range(_LOOKS_MAX):
             stamp, streams = self._now(), self.folder.files()
@@ -235,16 +248,19 @@ class WalLog:
         began = self._facts.began()
         if began is None:
             return Waiting(0, None)
+        self._require_kept(self._now(), self._facts.looked())
         with self._lock:
-            ahead = [
-                tail.between(start.get(tail.stream, Position(0)), tail.end) for tail in self._look(began | start).tails
-            ]
+            tails = self._look(began | start).tails
+            ahead = [tail.between(start.get(tail.stream, Position(0)), tail.end) for tail in tails]
+        _require_streams({tail.stream: tail.end for tail in tails}, self._facts.ended(), start)
         found = [entries[entries["cells"] > 0] for entries in ahead]
         oldest = min((int(entries["written"].min()) for entries in found if len(entries)), default=None)
         return Waiting(sum(int(entries["cells"].sum()) for entries in found), None if oldest is None else oldest * _MS)
 
     def pieces(self, stream: Stream, start: Position, stop: Position, *, count: int) -> list[Position]:
         start = self._from(stream, start)
+        if start >= stop:  # all of it lies before the beginning
+            return []
         with self._lock:
             tail = self._tails.get(stream)
             if tail is None or not (tail.knows(start) and start <= stop <= tail.end):
@@ -287,6 +303,16 @@ class WalLog:
     def truncate_log(self, positions: Positions, *, older_than_seconds: float, entries_max: int) -> int:
         """HBase deletes its logs by itself."""
         return 0
+
+
+def _require_streams(there: Positions, ended: Positions, start: Positions) -> None:
+    """Raise where a stream is gone that was not read to its end."""
+    if lost := {stream for stream, at in start.items() if stream not in there and ended.get(stream) != at}:
+        raise PositionLost(f"the WAL of {min(lost)} is gone, and was not read to its end", RETENTION)
+
+
+def _markers(tails: Sequence[Tail]) -> list[Marker]:
+    return [marker for tail in tails for marker in tail.markers]
 
 
 def _cut_of(looked: _Looked, changes_max: int, bytes_max: int) -> Cut:

@@ -1,9 +1,9 @@
 """A tail: what lies ahead in one stream, as far as it has been looked at.
 
 In: a reader of the tables that matter, and a position. Out: where entries of these tables end, how large they are, when they
-were written, which regions were opened between them, and where single versions are deleted. Always: cells are not read;
-every byte is looked at once. Entries that follow each other within a hundredth of a second are one here, which is never cut:
-so what is known of a backlog grows with the time in which it was written, not with its size. A long tail is looked at in
+were written, where single versions are deleted, and HBase's markers among them. Always: cells are not read; every byte
+is looked at once. Entries that follow each other within a hundredth of a second are one here, which is never cut: so what is
+known of a backlog grows with the time in which it was written, not with its size. A long tail is looked at in
 parts. A look changes nothing, so any process may do it: it travels as a value, and what it saw as bytes.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from viewkeeper.logs.hbase.entries import Entries
 from viewkeeper.logs.hbase.files import WalFile
-from viewkeeper.logs.hbase.markers import Marker
+from viewkeeper.logs.hbase.markers import OPENED, Marker, marker_from_json
 from viewkeeper.logs.hbase.reader import Outline, WalReader
 from viewkeeper.model.positions import Position, Stream
 
@@ -29,7 +29,6 @@ _SUMS = [("entries", "i8"), ("cells", "i8"), ("bytes", "i8")]
 _ANYS = [("opens", "?"), ("uncovers", "?")]
 ENTRY = np.dtype([*_ENDS, ("written", "i8"), *_SUMS, *_ANYS])  # written: when the slot began
 _NONE = np.empty(0, ENTRY)
-_REGION_OPEN = "REGION_OPEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,7 @@ class Seen:
     entries: np.ndarray
     borders: tuple[Position, ...]
     is_all: bool
+    markers: tuple[Marker, ...] = ()
 
     @property
     def has_opened(self) -> bool:
@@ -76,6 +76,7 @@ class Seen:
 
     def to_bytes(self) -> bytes:
         told = {"end": int(self.end), "borders": [int(border) for border in self.borders], "is_all": self.is_all}
+        told["markers"] = [marker.to_json() for marker in self.markers]
         return json.dumps(told).encode() + b"\n" + self.entries.tobytes()
 
     @staticmethod
@@ -83,7 +84,8 @@ class Seen:
         told, _, entries = value.partition(b"\n")
         facts = json.loads(told)
         borders = tuple(map(Position, facts["borders"]))
-        return Seen(Position(facts["end"]), np.frombuffer(entries, ENTRY), borders, facts["is_all"])
+        markers = tuple(marker_from_json(told) for told in facts["markers"])
+        return Seen(Position(facts["end"]), np.frombuffer(entries, ENTRY), borders, facts["is_all"], markers)
 
 
 def look_at(reader: WalReader, look: Look) -> Seen:
@@ -91,6 +93,7 @@ def look_at(reader: WalReader, look: Look) -> Seen:
     end, count, told, is_all = look.start, 0, 0, True
     found: list[np.ndarray] = []
     borders: list[Position] = []
+    markers: list[Marker] = []
     for outline in reader.outline(look.stream, look.start, list(look.files)):
         if count >= look.entries_max or told >= look.told_max:
             is_all = False
@@ -99,8 +102,9 @@ def look_at(reader: WalReader, look: Look) -> Seen:
         if outline.entries is None:
             borders.append(end)
         found.append(_entries(outline))
+        markers += outline.markers
         count, told = count + _count(found[-1]), told + len(found[-1])
-    return Seen(end, np.concatenate(found) if found else _NONE, tuple(borders), is_all)
+    return Seen(end, np.concatenate(found) if found else _NONE, tuple(borders), is_all, tuple(markers))
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +116,7 @@ class Tail:
     end: Position
     entries: np.ndarray = field(default_factory=lambda: _NONE)
     borders: list[Position] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -124,11 +129,13 @@ class Tail:
         if len(seen.entries):
             self.entries = np.concatenate([self.entries, seen.entries])
         self.borders.extend(seen.borders)
+        self.markers.extend(seen.markers)
 
     def begin_at(self, start: Position) -> None:
         """Forget what lies before."""
         self.entries = self.entries[self.entries["position"] > start]
         self.borders = [border for border in self.borders if border > start]
+        self.markers = [marker for marker in self.markers if marker.position > start]
         self.start = start
 
     def knows(self, position: Position) -> bool:
@@ -164,7 +171,7 @@ def _entries(outline: Outline) -> np.ndarray:
     found["cells"] = entries.counts
     found["bytes"] = _sizes(entries)
     found["written"] = entries.written_ms - entries.written_ms % SLOT_MS
-    found["opens"] = np.isin(found["position"], _positions(m for m in outline.markers if m.kind == _REGION_OPEN))
+    found["opens"] = np.isin(found["position"], _positions(m for m in outline.markers if m.kind == OPENED))
     found["cells"][np.isin(found["position"], _positions(outline.markers))] = 0
     found["uncovers"] = False
     found["uncovers"][outline.uncovering] = True

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from viewkeeper.errors import CorruptStore, StoreError
+from viewkeeper.stores.embedded.newdirectory import no_space_told
 
 _META = struct.Struct(
     "<16xII16xI36xQ48xQQ"
@@ -46,7 +47,8 @@ class _Head:
 def require_whole(file: Path) -> None:
     """Raise CorruptStore unless LMDB can map the file: it exists, is LMDB's, and was not truncated."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        with no_space_told(str(file)):
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise CorruptStore(f"the store at {file.parents[1]} lacks {file.parent.name}/{file.name}", _HINT) from None
     except OSError as error:

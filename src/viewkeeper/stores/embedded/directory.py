@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
-from viewkeeper.errors import InputError, StoreError, StoreInUse, StoreReplaced, ViewKeeperError
+from viewkeeper.errors import InputError, StoreBusy, StoreError, StoreInUse, StoreReplaced, ViewKeeperError
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.heldfile import HeldFile
 from viewkeeper.stores.embedded.layout import Layout
@@ -22,6 +23,7 @@ from viewkeeper.stores.embedded.parts import Part, make_part
 
 _CLOSED = InputError("the database is closed", "connect again")
 _COMPACTED = StoreInUse("the store is being compacted", "try again when that has ended")
+_RETIRED = StoreBusy("a node was removed in this moment", "try again")
 _FORKED = StoreError(
     "the store was open when this process was forked off",
     "close it before the fork, or start processes by spawn: multiprocessing.get_context('spawn')",
@@ -60,6 +62,18 @@ class Directory:
                 )
             return self._handles[part.name]
 
+    def close_idle(self, part: Part) -> bool:
+        """Close the handle of a part that is hardly used any more; False while a transaction is open there.
+
+        Who needs it after all opens it again.
+        """
+        with self._lock:
+            handle = self._handles.get(part.name)
+            if handle is not None and not handle.close_if_idle(_RETIRED):
+                return False
+            self._handles.pop(part.name, None)
+            return True
+
     def is_current(self, layout: Layout) -> bool:
         """Whether this is the store that the layout was read from, and all its open files still exist."""
         same = (self.layout.facts, self.layout.is_writable) == (layout.facts, layout.is_writable)
@@ -87,10 +101,21 @@ class Directory:
                 if not self._late and _OPEN.get(self.layout.path) is self:
                     del _OPEN[self.layout.path]
 
+    def leave_when_gone(self, user: object) -> finalize:
+        """Have `leave` called for a user that was collected as garbage; `detach` what this returns before leaving.
+
+        That may be at any moment, in a thread that holds any of our locks: so it is noted, and done by the next who needs
+        to know the users.
+        """
+        leaving = finalize(user, _ABANDONED.append, self)
+        leaving.atexit = False
+        return leaving
+
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Within the block one open store of this process, and no other, uses the directory."""
         with _ENTERING:
+            _leave_abandoned()
             if self.users > 1:
                 raise StoreInUse(
                     f"this process has the store open {self.users} times", "close the other databases first"
@@ -155,12 +180,14 @@ class Directory:
 _ENTERING = threading.RLock()
 _OPEN: dict[Path, Directory] = {}  # the store at each path, as known to this process
 _ALL: WeakSet[Directory] = WeakSet()
+_ABANDONED: deque[Directory] = deque()  # one item for each user that is gone without `leave`
 _INHERITED: list[Environment] = []
 
 
 def enter_directory(layout: Layout) -> Directory:
     """The directory of the store, with one more user."""
     with _ENTERING:
+        _leave_abandoned()
         known = _OPEN.get(layout.path)
         if known is not None and not known.is_current(layout):
             known._close(
@@ -178,6 +205,11 @@ def enter_directory(layout: Layout) -> Directory:
             raise
         _OPEN[layout.path] = entered
         return entered
+
+
+def _leave_abandoned() -> None:
+    while _ABANDONED:
+        _ABANDONED.popleft().leave()
 
 
 def _set_inherited_aside() -> None:

@@ -24,11 +24,11 @@ from viewkeeper.errors import (
     ViewKeeperError,
 )
 from viewkeeper.stores.embedded.datafile import require_whole
-from viewkeeper.stores.embedded.heldfile import HeldFile, locked
+from viewkeeper.stores.embedded.heldfile import BUSY_SECONDS, HeldFile, locked
 from viewkeeper.stores.embedded.lmdb_errors import readers_full, translate
 from viewkeeper.stores.embedded.newdirectory import no_space_told
 from viewkeeper.stores.embedded.parts import DATABASES_MAX, IDENTITY, READERS_MAX, Part
-from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS, WriterLock, open_writer_lock
+from viewkeeper.stores.embedded.writerlock import WriterLock, open_writer_lock
 
 _PIECE_BYTES = 1 << 20
 _PAGES_OF_NONE = 3  # two meta pages, and the list of databases
@@ -59,7 +59,7 @@ class Environment:
         require_whole(path / _DATA)
         self._file = HeldFile(path / _DATA)
         try:
-            with _translated(path), _lock_shared(path, self._file, lockless=lockless):
+            with _translated(path), _lock_shared(path, self._file, busy_seconds, lockless=lockless):
                 self._env = self._open(part, lockless=lockless)
             self._databases = self._open_databases(part)
         except BaseException:
@@ -73,6 +73,12 @@ class Environment:
             raise self._replaced()
 
     def _open(self, part: Part, *, lockless: bool) -> lmdb.Environment:
+        try:
+            return self._open_map(part, lockless=lockless)
+        except lmdb.Error as error:
+            raise translate(error, self.path, map_bytes=part.map_bytes) from error
+
+    def _open_map(self, part: Part, *, lockless: bool) -> lmdb.Environment:
         return lmdb.open(
             str(self.path),
             map_size=part.map_bytes,
@@ -140,7 +146,7 @@ class Environment:
     def _acquire(self) -> WriterLock:
         if self._writer is None:
             with self._settling, no_space_told(self.path.name):
-                self._writer = self._writer or open_writer_lock(self.path)
+                self._writer = self._writer or open_writer_lock(self.path, self._busy_seconds)
         self._writer.acquire(self._busy_seconds)
         return self._writer
 
@@ -278,6 +284,10 @@ class Environment:
         self._settle()
         return self._is_shut
 
+    def close_if_idle(self, refusal: ViewKeeperError) -> bool:
+        """Close unless a transaction is open; returns whether it is closed."""
+        return not self._running and (self.close(refusal) or not self.reopen())
+
     def reopen(self) -> bool:
         """Undo `close`; False when it is too late."""
         with self._settling:
@@ -334,7 +344,7 @@ def _files_of(path: Path) -> list[tuple[int, int] | None]:
 
 
 @contextmanager
-def _lock_shared(path: Path, file: HeldFile, *, lockless: bool) -> Iterator[None]:
+def _lock_shared(path: Path, file: HeldFile, seconds: float, *, lockless: bool) -> Iterator[None]:
     """After the block this process shares the lock of the data file, which shows that the environment is in use.
 
     LMDB separates writers by its own lock file. Where that is missing, LMDB would make a new one, and two would write
@@ -343,7 +353,7 @@ def _lock_shared(path: Path, file: HeldFile, *, lockless: bool) -> Iterator[None
     if lockless:
         yield
         return
-    with locked(path):
+    with locked(path, seconds):
         if not (path / _LOCK).exists() and not file.lock(exclusive=True):
             raise StoreInUse(
                 f"{path / _LOCK} was removed while {file.holders()} has the store open",

@@ -6,11 +6,19 @@ copy at once, so that an idle child holds nothing for a parent that has closed o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from viewkeeper.errors import StoreBusy
+from viewkeeper.stores.embedded.newdirectory import too_many_files
+
+BUSY_SECONDS = 60.0  # how long to wait for others, where a URL does not say
+_POLL_SECONDS = 0.005
 
 
 class HeldFile:
@@ -19,7 +27,12 @@ class HeldFile:
     def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
         # close-on-exec keeps Spark's JVM and its Python workers from inheriting the lock and holding it longer than we
         # do
-        self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor: int | None = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            raise too_many_files(path) from error
         _HELD.add(self)
 
     @property
@@ -88,11 +101,20 @@ os.register_at_fork(after_in_child=_let_all_go)
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """A directory's lock: one process at a time makes or repairs what is in it."""
-    held = HeldFile(path)
+def locked(path: Path, seconds: float = BUSY_SECONDS) -> Iterator[None]:
+    """A directory's lock: one process at a time makes or repairs what is in it; StoreBusy after so many seconds.
+
+    It is held for moments, and asked for again and again: `flock` itself would wait for a stopped process without a limit.
+    """
+    held, until = HeldFile(path), time.monotonic() + seconds
     try:
-        fcntl.flock(held.descriptor, fcntl.LOCK_EX)
+        while not held.lock(exclusive=True):
+            if time.monotonic() >= until:
+                raise StoreBusy(
+                    f"{held.holders()} has been opening or changing {path} for more than {seconds:g} s",
+                    "if it was stopped, let it go on or end it; ?busy_timeout=SECONDS in the URL waits longer",
+                )
+            time.sleep(_POLL_SECONDS)
         yield
     finally:
         held.close()

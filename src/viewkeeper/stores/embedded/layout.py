@@ -22,26 +22,26 @@ from pathlib import Path
 
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
 from viewkeeper.failpoints import failpoint
-from viewkeeper.stores.embedded.heldfile import locked
+from viewkeeper.stores.embedded.heldfile import BUSY_SECONDS, locked
 from viewkeeper.stores.embedded.newdirectory import (
     MARKER,
     clear_unfinished,
     mark_unfinished,
+    no_space_told,
     os_errors_told,
     require_path,
     sync_directory,
 )
 from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
-from viewkeeper.stores.embedded.writerlock import BUSY_SECONDS
 from viewkeeper.stores.nodestore import StoreLayout
 from viewkeeper.stores.placement import SLOTS
-from viewkeeper.stores.urls import NODES_MAX, require_same, split_url
+from viewkeeper.stores.urls import MAP_MB_MAX, NODES_MAX, require_same, split_url
 
 FORMAT = 5
 PARTITIONS = 8
 MANIFEST = "backup.json"  # what a backup has instead of store.json
 _FILE = "store.json"
-_OPTIONS = ("nodes", "before_images", "sync", "busy_timeout")
+_OPTIONS = ("nodes", "before_images", "sync", "busy_timeout", "map_mb")
 _FACTS = {"nodes": int, "partitions": int, "before_images": bool, "incarnation": str}
 
 
@@ -53,11 +53,13 @@ class Layout(StoreLayout):
     synced: bool
     is_writable: bool
     busy_seconds: float = BUSY_SECONDS  # how long a write waits for others
+    map_mb: int = MAP_MB_MAX  # the most addresses that one part reserves
 
     @property
     def url(self) -> str:
         options = [] if self.synced else ["sync=off"]
         options += [] if self.busy_seconds == BUSY_SECONDS else [f"busy_timeout={self.busy_seconds:g}"]
+        options += [] if self.map_mb == MAP_MB_MAX else [f"map_mb={self.map_mb}"]
         return f"embedded:{self.path}" + (f"?{'&'.join(options)}" if options else "")
 
     @property
@@ -75,7 +77,7 @@ class Layout(StoreLayout):
 
     def part(self, name: str) -> Part:
         """The part of that name."""
-        return part_of(self.facts, name)
+        return part_of(self.facts, name, self.map_mb)
 
     def parts(self, nodes: Iterable[int]) -> list[Part]:
         """The store's environments when it has the nodes of these numbers, meta first."""
@@ -93,16 +95,21 @@ def open_layout(url: str, *, create: bool, read_only: bool = False) -> Layout:
         _require_place_for_store(path)
         if not create:
             raise StoreError(f"there is no store at {path}", "connect without read_only to make one")
-        images, synced = options.get("before_images") != "off", options.get("sync") != "off"
-        _create(path, int(options.get("nodes", 1)), before_images=images, synced=synced)
+        _create(path, options)
     facts = _read(path / _FILE)
     require_same(options, nodes=facts["nodes"], before_images=facts["before_images"])
     needed = [path / name for name in ("", "meta", "meta/data.mdb")]
     is_writable = all(os.access(file, os.W_OK) for file in needed if file.exists())
     if not is_writable and not read_only:
         raise StoreError(f"the store at {path} cannot be written from here", "connect with read_only=True to read it")
-    synced, busy = options.get("sync") != "off", float(options.get("busy_timeout", BUSY_SECONDS))
-    return Layout(path=path.resolve(), **facts, synced=synced, is_writable=is_writable, busy_seconds=busy)
+    return Layout(
+        path=path.resolve(),
+        **facts,
+        synced=options.get("sync") != "off",
+        is_writable=is_writable,
+        busy_seconds=float(options.get("busy_timeout", BUSY_SECONDS)),
+        map_mb=int(options.get("map_mb", MAP_MB_MAX)),
+    )
 
 
 def _require_place_for_store(path: Path) -> None:
@@ -120,22 +127,30 @@ def parse_url(url: str) -> tuple[Path, dict[str, str]]:
     place, options = split_url(url, _OPTIONS)
     if not url.startswith("embedded:") or not place:
         raise InputError(f"{url!r} is not the URL of a store", "write embedded:PATH")
+    if place.startswith("//") and not place.startswith("///"):
+        raise InputError(
+            "the URL names a host, and an embedded store is a directory of this machine",
+            "write embedded:PATH, as in embedded:/srv/shop or embedded:./shop",
+        )
     return require_path(Path(place)), options
 
 
-def _create(path: Path, nodes: int, *, before_images: bool, synced: bool) -> None:
+def _create(path: Path, options: Mapping[str, str]) -> None:
+    nodes, before_images = int(options.get("nodes", 1)), options.get("before_images") != "off"
+    synced, map_mb = options.get("sync") != "off", int(options.get("map_mb", MAP_MB_MAX))
     facts = {"nodes": nodes, "partitions": PARTITIONS, "before_images": before_images, "incarnation": uuid.uuid4().hex}
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}", "name a directory you may write") from error
-    with os_errors_told(path), locked(path):  # two processes may make the same store: the second finds it there
+    busy = float(options.get("busy_timeout", BUSY_SECONDS))
+    with os_errors_told(path), locked(path, busy):  # two processes may make the same store: the second finds it there
         if (path / _FILE).exists():
             return
         mark_unfinished(path)
         clear_unfinished(path)
         for name in folders(range(nodes), PARTITIONS):
-            make_part(path / name, part_of(facts, name))
+            make_part(path / name, part_of(facts, name, map_mb))
             failpoint("layout.part")
         for file in (*path.glob("*/data.mdb"), path) if synced else ():
             sync_directory(file)
@@ -153,7 +168,8 @@ def write_facts(path: Path, facts: Mapping[str, object]) -> None:
 
 def _read(file: Path) -> dict:
     try:
-        facts = json.loads(file.read_text())
+        with no_space_told(str(file)):
+            facts = json.loads(file.read_text())
         written = int(facts["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CorruptStore(f"{file} cannot be read", "restore the store from a backup") from error

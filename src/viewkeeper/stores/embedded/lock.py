@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from viewkeeper.errors import Fenced, PipelineRunning
-from viewkeeper.ports.meta import Holder
+from viewkeeper.ports.meta import Holder, already_running
 from viewkeeper.stores.embedded.heldfile import HeldFile, locked
 from viewkeeper.stores.embedded.newdirectory import no_space_told
 
@@ -27,11 +27,7 @@ class PipelineLock:
         self._path = file
         found = _take(file)
         if found is None and not take_over:
-            holder = read_holder(file)
-            raise PipelineRunning(
-                f"a pipeline of this store is running, pid {holder.pid if holder else 'unknown'}",
-                "stop it, or pass take_over=True to fence it off",
-            )
+            raise already_running(read_holder(file))
         self._file = _take_over(file, instead_of) if found is None else found
         try:
             self._beat()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -137,12 +138,23 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def too_many_files(what: object) -> StoreError:
+    """For a file that cannot be opened because this process has too many."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return StoreError(
+        f"{what} cannot be opened: this process may have {most:,} files open, and has them",
+        "raise the limit (ulimit -n 1024), or close databases that are not needed any more",
+    )
+
+
 @contextmanager
 def no_space_told(what: str, hint: str = "free space on the disk; what was acknowledged is safe") -> Iterator[None]:
-    """Raise StoreFull where the disk, a quota or a limit leaves no space; other errors pass."""
+    """Raise StoreFull where the disk, a quota or a limit leaves no space, and for too many files; other errors pass."""
     try:
         yield
     except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise too_many_files(what) from error
         if error.errno not in _NO_SPACE:
             raise
         raise StoreFull(f"no space left for {what}", hint) from error

@@ -16,6 +16,8 @@ import lmdb
 
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model.plain import reading
+from viewkeeper.stores.embedded.lmdb_errors import translate
+from viewkeeper.stores.urls import MAP_MB_MAX
 
 DATABASES_MAX = 8
 READERS_MAX = 1024
@@ -58,11 +60,11 @@ def folders(nodes: Iterable[int], partitions: int) -> list[str]:
     return ["meta", *(f"node-{n}" for n in nodes), *(f"partition-{n}" for n in range(partitions))]
 
 
-def part_of(facts: Mapping[str, object], name: str) -> Part:
-    """The part of that name in the store of these facts."""
+def part_of(facts: Mapping[str, object], name: str, map_mb: int = MAP_MB_MAX) -> Part:
+    """The part of that name in the store of these facts; `map_mb` is the most that it may reserve."""
     databases, map_bytes = _KINDS[name.partition("-")[0]]
     identity = json.dumps({**facts, "part": name}, sort_keys=True).encode()
-    return Part(name, databases, map_bytes, identity)
+    return Part(name, databases, min(map_bytes, map_mb << 20), identity)
 
 
 def make_part(folder: Path, part: Part) -> None:
@@ -72,9 +74,12 @@ def make_part(folder: Path, part: Part) -> None:
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     _reserve_lock(folder / "lock.mdb")
-    environment = lmdb.open(
-        str(folder), map_size=part.map_bytes, max_dbs=DATABASES_MAX, sync=False, metasync=False, mode=0o600
-    )
+    try:
+        environment = lmdb.open(
+            str(folder), map_size=part.map_bytes, max_dbs=DATABASES_MAX, sync=False, metasync=False, mode=0o600
+        )
+    except lmdb.Error as error:
+        raise translate(error, folder, map_bytes=part.map_bytes) from error
     try:
         with environment.begin(write=True) as transaction:
             for database in part.databases:

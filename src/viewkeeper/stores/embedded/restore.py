@@ -24,6 +24,7 @@ from viewkeeper.stores.embedded.layout import MANIFEST, parse_url, write_facts
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.newdirectory import new_directory, require_free, require_space
 from viewkeeper.stores.embedded.parts import folders, make_part, part_of
+from viewkeeper.stores.urls import MAP_MB_MAX
 
 _PIECE_BYTES = 1 << 20
 _HINT = "take another backup"
@@ -65,7 +66,7 @@ def restore_store(backup: Path, url: str, progress: Progress | None = None) -> N
             (folder / name).mkdir(mode=0o700)
             done = _copy_file(source, folder, name, manifest, progress, done)
             failpoint("restore.copied")
-        _begin_incarnation(folder, manifest, uuid.uuid4().hex)
+        _begin_incarnation(folder, manifest, uuid.uuid4().hex, int(options.get("map_mb", MAP_MB_MAX)))
         failpoint("restore.written")
 
 
@@ -119,13 +120,13 @@ def _copy_file(source: Path, folder: Path, name: str, manifest: _Manifest, progr
     return done
 
 
-def _begin_incarnation(folder: Path, manifest: _Manifest, incarnation: str) -> None:
+def _begin_incarnation(folder: Path, manifest: _Manifest, incarnation: str, map_mb: int) -> None:
     """Make a new store of what was copied, every part of it (R19)."""
     facts = {name: getattr(manifest, name) for name in ("nodes", "partitions", "before_images")}
     facts["incarnation"] = incarnation
     for name in folders(manifest.numbers, manifest.partitions):
-        make_part(folder / name, part_of(facts, name))
-    meta = Environment(folder / "meta", part_of(facts, "meta"), synced=True)
+        make_part(folder / name, part_of(facts, name, map_mb))
+    meta = Environment(folder / "meta", part_of(facts, "meta", map_mb), synced=True)
     try:
         Meta(lambda: meta, manifest.nodes).begin_incarnation(incarnation)
     finally:

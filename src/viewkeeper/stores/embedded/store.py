@@ -24,6 +24,7 @@ from viewkeeper.stores.embedded.lock import PipelineLock, holder_of, read_holder
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.limits import LIMITS, Limits
+from viewkeeper.stores.onlyours import OnlyOurs
 from viewkeeper.stores.placement import Placement, are_whole, first_slots
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class EmbeddedStore(AlterableStore):
+class EmbeddedStore(OnlyOurs, AlterableStore):
     """A store in one directory."""
 
     many_processes = True
@@ -45,6 +46,7 @@ class EmbeddedStore(AlterableStore):
         self._limits = limits
         self._layout = open_layout(url, create=create, read_only=read_only)
         self._directory = enter_directory(self.layout)
+        self._leaving = self._directory.leave_when_gone(self)
         try:
             self._open()
         except BaseException:
@@ -77,7 +79,8 @@ class EmbeddedStore(AlterableStore):
 
     def close(self) -> None:
         """Close; the process's handles are closed with the last open store of this directory."""
-        self._directory.leave()
+        if self._leaving.detach():
+            self._directory.leave()
 
     def is_current(self) -> bool:
         """Whether the open store is the one at its path; False when it was removed, replaced or restored there."""
@@ -116,7 +119,7 @@ class EmbeddedStore(AlterableStore):
                 f"views of the store at {self.layout.path} may be torn, for its machine went down while they were written",
                 "open it once where it can be written",
             )
-        with locked(self.layout.path):
+        with locked(self.layout.path, self.layout.busy_seconds):
             if self._meta.unclean_boot() in (None, self.boot):
                 return
             stored = [table["id"] for table in self.read_catalog().get("tables", ()) if table["delta"] is not None]
@@ -159,6 +162,9 @@ class EmbeddedStore(AlterableStore):
 
     def _look(self) -> Placement:
         self._placement = self._meta.read_placement()
+        for number in self._nodes.keys() - self._placement.nodes:  # retired: each has a TiB of addresses and six files
+            if self._directory.close_idle(self.layout.part(f"node-{number}")):
+                self._nodes.pop(number, None)
         return self._placement
 
     def settle(self) -> None:

@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 from viewkeeper.errors import StoreBusy
+from viewkeeper.stores.embedded.heldfile import locked
 
-BUSY_SECONDS = 60.0
 _FILE = "writer.lock"
 _BYTES = 4096
 _HOLDER = slice(256, 264)  # after the mutex, which has 40 to 64 bytes
@@ -37,9 +37,12 @@ _WAITING = ctypes.CDLL(None)  # releases it
 IS_SUPPORTED = hasattr(_QUICK, "pthread_mutex_timedlock") and hasattr(_QUICK, "pthread_mutexattr_setrobust")
 
 
-def open_writer_lock(folder: Path) -> WriterLock:
-    """The lock of an environment; on systems without such a mutex, one that lets everybody through to LMDB's."""
-    return RobustLock(folder) if IS_SUPPORTED else WriterLock()
+def open_writer_lock(folder: Path, seconds: float) -> WriterLock:
+    """The lock of an environment, one process at a time; without such a mutex, one that lets everybody through to LMDB's."""
+    if not IS_SUPPORTED:
+        return WriterLock()
+    with locked(folder, seconds):
+        return RobustLock(folder)
 
 
 class WriterLock:
@@ -105,14 +108,11 @@ class RobustLock(WriterLock):
 
 
 def _take(descriptor: int) -> bool:
-    """Whether no other process has the lock's file open: then its mutex is stale, and is made anew.
-
-    Two that open it at once may both make it, one after the other; neither has used it by then.
-    """
+    """Whether no other process has the lock's file open: then its mutex is stale, and is made anew."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # until its maker is done
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # at once: its maker, who held the folder's lock, is done
         return False
     return True
 

@@ -13,7 +13,7 @@ from viewkeeper.errors import InputError
 from viewkeeper.stores.urls import split_url
 
 OPTIONS = ("partitions", "timeout", "patience", "late", "rootdir", "retention", "every")
-PARTITIONS = 8
+PARTITIONS = 4  # of a store that is made: a view takes two tables or so, and each this many regions
 _PORT_MAX = 65_535
 _WHERE = re.compile(r"//([^/,:]+:\d{1,5}(?:,[^/,:]+:\d{1,5})*)/([A-Za-z0-9_]+)")
 

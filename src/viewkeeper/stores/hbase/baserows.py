@@ -30,7 +30,7 @@ from viewkeeper.stores.hbase.keyspans import row_spans
 from viewkeeper.stores.hbase.records import RecordsPart
 from viewkeeper.stores.hbase.scans import KEYS_ONLY, walk, walk_back
 from viewkeeper.stores.hbase.thrift import thrift
-from viewkeeper.stores.hbase.usertables import ask_user_table, map_table, trouble_of
+from viewkeeper.stores.hbase.usertables import ask_user_table, map_table, warnings_of
 
 ROW_KEY_BYTES_MAX = (1 << 15) - 1
 _COUNTED = 50_000
@@ -66,11 +66,11 @@ class BaseRows(RecordsPart):
         return map_table(self._site.connections, self._site.address.namespace, schema, using, options)
 
     def warnings(self) -> tuple[str, ...]:
-        """Which mapped tables cannot be read now: views over them stay as they are."""
+        """Which mapped tables views cannot follow now."""
         tables = Catalog.from_json(self.read_catalog()).tables
-        names = dict.fromkeys(table.foreign.table for table in tables if table.foreign is not None)
-        troubles = [trouble_of(self._site.connections, name) for name in names]
-        return tuple(f"{one}: its views stay as they are" for one in troubles if one is not None)
+        mapped = [table.foreign for table in tables if table.foreign is not None]
+        found = [warning for foreign in mapped for warning in warnings_of(self._site.connections, foreign)]
+        return tuple(dict.fromkeys(found))
 
     def get(self, table: int, key: bytes) -> Image:
         return self.get_many(table, [key])[0]

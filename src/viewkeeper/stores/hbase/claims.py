@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from viewkeeper.errors import Fenced, PipelineRunning, StoreUnavailable
-from viewkeeper.ports.meta import Holder
+from viewkeeper.ports.meta import Holder, already_running
 from viewkeeper.stores.hbase.metarow import STORE, MetaRows
 
 _LEASE_SECONDS = 60.0
@@ -52,10 +52,7 @@ class LeasedClaim:
         if found is not None and (found.is_live or instead_of is not None):
             has_moved = instead_of not in (None, found.holder)
             if has_moved or not take_over:
-                raise PipelineRunning(
-                    f"a pipeline of this store is running, {_named(found.holder)}",
-                    "stop it, or pass take_over=True to fence it off",
-                )
+                raise already_running(found.holder, platform.node())
         self._swap(found)
         if not self._is_ours(read_lease(rows)):
             raise PipelineRunning("another pipeline is taking this store over", "stop it, or try again")
@@ -98,10 +95,6 @@ def read_lease(rows: MetaRows) -> Lease | None:
     facts = json.loads(cell.value)
     holder = Holder(facts["pid"], facts["beat"], facts["waits"], facts["host"])
     return Lease(cell.value, facts["nonce"], holder, cell.timestamp)
-
-
-def _named(holder: Holder) -> str:
-    return f"pid {holder.pid}" + ("" if holder.host == platform.node() else f" on {holder.host}")
 
 
 def _is_running(pid: int) -> bool:

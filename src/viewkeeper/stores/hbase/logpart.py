@@ -16,17 +16,23 @@ import pyarrow as pa
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import InputError
 from viewkeeper.logs.hbase.files import WalFolder
-from viewkeeper.logs.hbase.mapped import MappedTables
+from viewkeeper.logs.hbase.mapped import MappedTables, name_in_wal
+from viewkeeper.logs.hbase.markers import Marker
 from viewkeeper.logs.hbase.source import WalLog
 from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.logs.joined import JoinedLog, OwnLog
+from viewkeeper.model.positions import Cut, Positions
+from viewkeeper.model.rowkeys import foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.spread import Spread
 from viewkeeper.stores.hbase.connections import Refused
 from viewkeeper.stores.hbase.logfacts import HBaseLogFacts
 from viewkeeper.stores.hbase.meta import MetaPart
+from viewkeeper.stores.hbase.outside import Outside
 from viewkeeper.stores.hbase.staged import StagedLog
 from viewkeeper.stores.hbase.staging import Part, Staging
+
+_MS = 1_000_000  # ns
 
 
 class LogPart(JoinedLog, MetaPart):
@@ -65,7 +71,33 @@ class LogPart(JoinedLog, MetaPart):
             now=self.now,
             kept_seconds=address.retention_seconds,
             spread=self._spread_looks,
+            follow=self._follow,
         )
+
+    @cached_property
+    def _outside(self) -> Outside:
+        return Outside(self._site.rows, self._wals.folder)
+
+    def _follow(self, markers: Sequence[Marker]) -> None:
+        self._outside.follow(self._tables_mapped().names, markers, self.now() // _MS)
+
+    def changed_outside_log(self) -> dict[int, tuple[int, str]]:
+        """What happened to a table before it was staged is in what was staged."""
+        happened, begun = self._outside.happened(self._wals.markers()), self._staging.begun()
+        found = {}
+        for table in self._tables_mapped().tables:
+            whats = happened.get(name_in_wal(foreign_of(table)), {})
+            since = max(begun(table), self._outside.found_right(table.id))
+            if later := [(ms * _MS, what) for what, ms in whats.items() if ms > since]:
+                found[int(table.id)] = max(later)
+        return found
+
+    def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
+        self._outside.find_right(tables, stamp // _MS)
+
+    def skip_log(self, start: Positions) -> Cut:
+        self._outside.forget_all()
+        return super().skip_log(start)
 
     def _require_same_hbase(self, folder: WalFolder) -> None:
         try:
@@ -93,6 +125,7 @@ class LogPart(JoinedLog, MetaPart):
         return Staging(self._site.connections, self._site.rows, self._staged)
 
     def stage(self, table: TableSchema, *, rows_max: int) -> bool:
+        self._wals.begin()  # before the first row is read: what is written from here on is found in the logs
         parts = self._staging.parts(table, rows_max=rows_max)
         rows = sum(part.rows_max for part in parts)
         done = self._lent(_stage, parts, rows=rows) if self._lent else None

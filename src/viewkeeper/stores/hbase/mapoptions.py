@@ -6,12 +6,12 @@ not fit is refused with a way out, before anything is written.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.encodings import require_encoding
+from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.schema import Cell, Column, Foreign, TableSchema
 from viewkeeper.model.types import Encoding
 
@@ -70,9 +70,8 @@ def _check_names(schema: TableSchema, options: Mapping[str, str]) -> None:
         if column and schema.column(column).name in schema.key and option.lower() == "cell":
             raise InputError(f"{name}: the key is the row key of HBase, and in no cell", "leave it out")
         if option.lower() not in known:
-            close = difflib.get_close_matches(option.lower(), known, n=1)
-            listed = f"a {'column' if column else 'table'} has {', '.join(known)}"
-            raise InputError(f"there is no option {name}", f"did you mean {close[0]}? {listed}" if close else listed)
+            hint = suggestion(option, known, f"a {'column' if column else 'table'} has")
+            raise InputError(f"there is no option {name}", hint)
 
 
 def _cell(

@@ -14,6 +14,7 @@ from viewkeeper.stores.hbase.thrift import thrift
 
 FAMILY = b"m"
 STORE, TABLES, NOTES, LOG = b"store", b"tables", b"notes", b"log"  # row keys
+OUTSIDE, REGIONS = b"outside", b"regions"
 PLAN = b"plan/"  # how those of plans begin
 
 

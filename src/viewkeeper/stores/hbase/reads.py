@@ -10,27 +10,33 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import InputError
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
 from viewkeeper.model.writes import Image
-from viewkeeper.ports.reads import Span
+from viewkeeper.ports.reads import Span, Stored, WrongColumns
 from viewkeeper.stores.asof import collect_steps
 from viewkeeper.stores.hbase.cells import (
+    COLUMNS,
     KEY_BYTES_MAX,
     VERSIONS_MAX,
     get_of,
+    record_column,
     row_key,
     times,
     versions_in,
     versions_needed,
     visible,
 )
+from viewkeeper.stores.hbase.columns import shown_of
 from viewkeeper.stores.hbase.journal import written_between
 from viewkeeper.stores.hbase.meta import MetaPart
-from viewkeeper.stores.hbase.scans import Look, gets, pages, pages_reversed, span_of
+from viewkeeper.stores.hbase.scans import Look, gets, pages, pages_reversed, span_of, walk
 from viewkeeper.stores.hbase.site import Site
+from viewkeeper.stores.hbase.tables import is_shown
+from viewkeeper.stores.hbase.thrift import thrift
 from viewkeeper.stores.versions import chain_of
 
 if TYPE_CHECKING:
@@ -58,6 +64,20 @@ class ReadsPart(MetaPart):
             return found
         both = self._behind_horizon(table, "get", get)
         return None if both is None else _committed(both[1], both[0])
+
+    def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
+        """As a client sees them: the newest cells, whatever their timestamps. A record and its columns are one mutation."""
+        shown, name = shown_of(Catalog.from_json(self.read_catalog()), table), self._site.tables.name_of(table)
+        if shown is None or name is None or not is_shown(name):
+            return
+        columns = [*record_column(), thrift().TColumn(COLUMNS)]
+
+        def ask(scan: Any) -> list:
+            scan.columns = columns
+            return self._site.ask(table, "getScannerResults", scan, scan.limit, absent=[])
+
+        for page in walk(ask, (b"", None)):
+            yield from shown.wrong(page)
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells:
         return HeldCells(self._site, moment)
@@ -96,6 +116,11 @@ class HeldCells:
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         found = (pair for span in spans for pair in self.scan(span[0], table, *span[1:], reverse=reverse))
         return (pairs_to_arrow(piece) for piece in pieces(found))
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        """A version is a cell of its own here, so none can be unreadable, and cells of later epochs are not looked at."""
+        for piece in pieces(self._walk(partition, table, b"", None, False)):
+            yield *pairs_to_arrow(piece), []
 
     def steps(self, partitions: Sequence[int], table: int, since: int) -> list[Step]:
         indexed_from = self._moment.horizon.indexed_from

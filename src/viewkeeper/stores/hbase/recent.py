@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from viewkeeper.model.epochs import Inflight
@@ -78,6 +78,11 @@ class Recent:
                 self._rows.put_all(_row(table), names, epoch.epoch)
                 memory.told[table] |= new
                 self._forget_others(memory, table, new)
+
+    def end_all(self, table: int, partitions: Iterable[int], last: int) -> None:
+        """Let every process, this one too, ask again for records that it keeps from the epoch `last` or before."""
+        nobody = uuid.uuid4().hex[:12]
+        self._rows.put_all(_row(table), {f"{partition}/{nobody}": b"" for partition in partitions}, last)
 
     def keep(self, table: int, places: Sequence[Place], records: Sequence[Kept], epoch: Inflight) -> None:
         """What was written, once HBase has it."""

@@ -49,7 +49,7 @@ from viewkeeper.stores.hbase.puts import Puts, with_first
 from viewkeeper.stores.hbase.recent import Kept, Place, Recent
 from viewkeeper.stores.hbase.rowranges import ranges_filter
 from viewkeeper.stores.hbase.scans import Look, gets, pages, span_of
-from viewkeeper.stores.hbase.tables import JOURNAL
+from viewkeeper.stores.hbase.tables import JOURNAL, is_shown
 
 PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
 _PREFIXES_MAX = 500
@@ -211,7 +211,7 @@ class RecordsPart(MetaPart):
         is_listed, is_deleted, older = _older(newest, there, is_gone, epoch.floor, is_indexed=table in epoch.indexed)
         rows, places = with_first(partitions, keys), list(zip(partitions.tolist(), keys.to_pylist(), strict=True))
         values = pc.if_else(pa.array(is_gone), GONE_VALUE, with_first(1 + older, images.fill_null(b"")))
-        texts = shown.texts(keys, images) if shown is not None and b":view." in name else ()
+        texts = shown.texts(keys, images) if shown is not None and is_shown(name) else ()
         entries = [
             Entry(places[at][0], GONE if is_gone[at] else WRITTEN, epoch.epoch, table, places[at][1]).row
             for at in np.flatnonzero(is_listed)
@@ -240,6 +240,11 @@ class RecordsPart(MetaPart):
         settled = max((last for last, seen in self._seen.items() if seen <= until), default=0)
         self._seen = {last: seen for last, seen in self._seen.items() if last >= settled}
         return settled
+
+    def distrust(self, tables: Sequence[int]) -> None:
+        last = self.read_epoch_record().last
+        for table in tables:
+            self._recent.end_all(table, range(self.partitions), last)
 
     def drop_records(self, table: int) -> None:
         self._site.tables.drop(table)

@@ -109,11 +109,12 @@ class StagedLog:
         return not covers(start, stop)
 
     def cut(self, start: Positions, *, changes_max: int, bytes_max: int) -> Cut:
+        """Rows that are staged again are always in it: what was written after their deletes may not come before them."""
         stamp, changes, positions = self._now(), 0, {}
         for stream, chunks in sorted(self._streams().items()):
-            positions[stream] = start.get(stream, Position(0))
+            positions[stream], is_again = start.get(stream, Position(0)), part_of(stream)[2] == AGAIN
             for chunk in chunks:
-                if chunk.number > positions[stream] and changes < changes_max:
+                if chunk.number > positions[stream] and (is_again or changes < changes_max):
                     positions[stream], changes = Position(chunk.number), changes + chunk.count
         return Cut({stream: at for stream, at in positions.items() if at}, stamp, changes)
 

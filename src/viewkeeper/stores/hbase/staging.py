@@ -8,8 +8,9 @@ no place in the log's order, and count as older than any of it with their timest
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -73,9 +74,10 @@ class Staging:
 
     def _borders(self, table: TableSchema) -> list[bytes]:
         """Where the parts of a table begin, and b"" at the end: regions as they were when its staging began."""
-        name = f"borders/{table.id}/{foreign_of(table).staging}"
+        name = _borders_name(table)
         found = self.rows.read(LOG, name).get(name)
         if found is None:
+            time.sleep(VISIBLE_SECONDS)  # what was logged before reading began is seen from here on
             regions = ask_user_table(self.connections, foreign_of(table).table, "getAllRegionLocations")
             starts = sorted(region.regionInfo.startKey or b"" for region in regions)
             step = -(-len(starts) // _PARTS_MAX)
@@ -83,6 +85,16 @@ class Staging:
             self.rows.swap_surely(LOG, name, b"", f"{text},".encode())
             found = self.rows.read(LOG, name)[name]
         return [bytes.fromhex(start) for start in found.decode().split(",")]
+
+    def begun(self) -> Callable[[TableSchema], float]:
+        """When (ms, by HBase's clock) the staging of a table began; infinity: it has not."""
+        facts = self.rows.cells(LOG)
+
+        def begun(table: TableSchema) -> float:
+            fact = facts.get(_borders_name(table))
+            return math.inf if fact is None else fact.timestamp
+
+        return begun
 
     def stage_part(self, part: Part) -> bool:
         """Go on with a part; whether it is staged to its end."""
@@ -139,6 +151,10 @@ class Staging:
             **{"stamp": found[0].timestamp if found else stamp, "order": order_after(delete["sequence"])},
             **{"value": found[0].value if found else None},
         }
+
+
+def _borders_name(table: TableSchema) -> str:
+    return f"borders/{table.id}/{foreign_of(table).staging}"
 
 
 def cells_of(table: TableSchema, results: Sequence[Any]) -> pa.Table:

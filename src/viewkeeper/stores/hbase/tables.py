@@ -77,6 +77,11 @@ class Tables:
             truncate_table(self._connections, name)
 
 
+def is_shown(name: bytes) -> bool:
+    """Whether an HBase table was made for the records of a view, with its columns beside them."""
+    return b":view." in name
+
+
 def create_table(connections: Connections, name: bytes, families: list[bytes], partitions: int, versions: int) -> None:
     """Make a table of HBase that keeps cells for ever, unless it is there."""
     described = [

@@ -1,12 +1,12 @@
 """Users' tables: those that others made in HBase.
 
 In: the name of a table. Out: how HBase describes it, what to tell someone who maps it, and replies to requests to it. Always:
-what keeps HBase from such a request, because of what others did to the table, is said in words.
+what keeps HBase from such a request, or views from following, because of what others did to the table, is said in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from viewkeeper.errors import InputError, UnknownName
@@ -17,6 +17,8 @@ from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.mapoptions import foreign_of_options, named_table
 from viewkeeper.stores.hbase.tables import describe_table, is_enabled, table_exists
 from viewkeeper.stores.hbase.thrift import thrift
+
+_BY_TURN = b"NEW_VERSION_BEHAVIOR"  # of a family in which deletes hide what was put before them, whatever its timestamp
 
 
 def map_table(
@@ -29,10 +31,10 @@ def map_table(
     if table.startswith("hbase:"):
         raise InputError(f"table {table} is HBase's own, and its log is not read", "map a table of another namespace")
     described = _described(connections, table)
-    if described.durability == thrift().TDurability.SKIP_WAL:
-        raise InputError(f"table {table} of HBase has no log (SKIP_WAL)", "set its DURABILITY to SYNC_WAL")
-    families = {family.name.decode(): family for family in described.columns}
+    families = _families(described)
     foreign = foreign_of_options(schema, table, options, list(families))
+    for fact, way_out in _unfit(foreign, described):
+        raise InputError(fact, way_out)
     return Mapped(foreign, _told(foreign, families))
 
 
@@ -58,6 +60,34 @@ def trouble_of(connections: Connections, table: str) -> str | None:
     except Refused:
         is_there = False
     return f"table {table} is {'disabled' if is_there else 'not'} in HBase"
+
+
+def warnings_of(connections: Connections, foreign: Foreign) -> Iterator[str]:
+    """Why views over a mapped table do not follow it: what others did to it since it was mapped."""
+    if (trouble := trouble_of(connections, foreign.table)) is not None:
+        yield f"{trouble}: its views stay as they are"
+        return
+    for fact, way_out in _unfit(foreign, describe_table(connections, foreign.table.encode())):
+        yield f"{fact}: its views do not follow it; {way_out}, and run viewkeeper repair"
+
+
+def _unfit(foreign: Foreign, described: Any) -> Iterator[tuple[str, str]]:
+    """What of a table no view can follow, and the way out."""
+    table, families = foreign.table, _families(described)
+    if described.durability == thrift().TDurability.SKIP_WAL:
+        yield f"table {table} of HBase has no log (SKIP_WAL)", "set its DURABILITY to SYNC_WAL"
+    for name in sorted({cell.family for cell in foreign.cells}):
+        if name not in families:
+            yield f"table {table} of HBase has no family {name}", "bring it back in HBase"
+        elif (families[name].attributes or {}).get(_BY_TURN, b"").lower() == b"true":
+            yield (
+                f"family {name} of table {table} has NEW_VERSION_BEHAVIOR, by which a put below an earlier delete is seen",
+                f"alter '{table}', {{NAME => '{name}', NEW_VERSION_BEHAVIOR => false}} in HBase",
+            )
+
+
+def _families(described: Any) -> dict[str, Any]:
+    return {family.name.decode(): family for family in described.columns or ()}
 
 
 def _described(connections: Connections, table: str) -> Any:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from viewkeeper.errors import Fenced, InputError, PipelineRunning, StoreError
+from viewkeeper.errors import Fenced, InputError, StoreError
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.ports.meta import Holder
+from viewkeeper.ports.meta import Holder, already_running
 from viewkeeper.stores.memory.cells import CellPlace
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.network import HostileNetwork, Network
@@ -79,10 +79,7 @@ class Claim:
         with contents.lock:
             has_moved = contents.claim is not None and instead_of not in (None, contents.claim.holder)
             if contents.claim is not None and (has_moved or not take_over):
-                raise PipelineRunning(
-                    f"a pipeline of this store is running, pid {contents.process}",
-                    "stop it, or pass take_over=True to fence it off",
-                )
+                raise already_running(contents.claim.holder)
             contents.claim = self
 
     def beat(self, waits: str = "") -> None:

@@ -22,10 +22,11 @@ from viewkeeper.stores.memory.held import HeldTables
 from viewkeeper.stores.memory.meta import Meta
 from viewkeeper.stores.memory.node import Node
 from viewkeeper.stores.memory.partition import Partition
+from viewkeeper.stores.onlyours import OnlyOurs
 from viewkeeper.stores.placement import Placement
 
 
-class MemoryStore(AlterableStore, Store):
+class MemoryStore(OnlyOurs, AlterableStore, Store):
     """An open store; several of one name are one store."""
 
     many_processes = False

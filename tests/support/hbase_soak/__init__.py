@@ -1,0 +1,1 @@
+"""A soak over a real HBase: foreign writers, views of every kind, and faults drawn from one seed."""

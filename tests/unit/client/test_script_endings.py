@@ -1,0 +1,97 @@
+"""Scripts that end without closing anything: nothing is printed but their own words, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import viewkeeper as vk
+
+SCRIPT = """
+import os, signal, sys, threading
+import viewkeeper as vk
+
+def fill(url, rows):
+    db = vk.connect(url)
+    db.execute('''
+        CREATE TABLE t (k INT PRIMARY KEY, g INT, v INT);
+        CREATE TABLE u (g INT PRIMARY KEY, name STRING);
+        CREATE MATERIALIZED VIEW sums AS SELECT g, SUM(v) AS s, MIN(v) AS low, COUNT(*) AS n FROM t GROUP BY g;
+        CREATE MATERIALIZED VIEW named AS SELECT t.k, t.v, u.name FROM t JOIN u ON t.g = u.g;
+        CREATE MATERIALIZED VIEW high AS SELECT k, v + 1 AS w FROM t WHERE v > 2
+    ''')
+    db.table("u").put_many([{"g": g, "name": str(g)} for g in range(3)])
+    return db, db.table("t").put_many([{"k": k, "g": k % 3, "v": k} for k in range(rows)])
+
+first, _ = fill(sys.argv[1], 100)
+pipeline = first.pipeline()
+pipeline.run_available()  # many rows
+first.table("t").put({"k": 1000, "g": 0, "v": 0})
+pipeline.run_available()  # few
+second, token = fill("memory:", 50)
+background = second.pipeline()
+background.start()
+background.wait_for(token)
+first.execute("SELECT COUNT(*) FROM t")
+snapshot = first.snapshot()
+print("done", flush=True)
+"""
+ENDINGS = {
+    "end": ("", 0, ""),
+    "raise": ("raise ValueError('mine')", 1, "ValueError: mine"),
+    "exit": ("sys.exit(3)", 3, ""),
+    "interrupt": ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT, "KeyboardInterrupt"),
+    "thread": ("threading.Thread(target=pipeline.run_available).start()", 0, ""),
+    "daemon": (
+        "e = threading.Event()\n"
+        "threading.Thread(target=lambda: (pipeline.run_available(), e.set(), threading.Event().wait()), daemon=True)"
+        ".start()\ne.wait()",
+        0,
+        "",
+    ),
+    "fork": (
+        "pid = os.fork()\nif pid == 0: sys.exit(4)\nassert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4",
+        0,
+        "",
+    ),
+    "pool": (
+        "import multiprocessing\n"
+        "with multiprocessing.get_context('fork').Pool(1) as pool: assert pool.map(abs, [-1]) == [1]",
+        0,
+        "",
+    ),
+}
+
+
+SOME = ("interrupt", "daemon", "fork")
+
+
+@pytest.mark.parametrize(
+    "ending", [*SOME, *(pytest.param(one, marks=pytest.mark.deep) for one in ENDINGS if one not in SOME)]
+)
+def test_a_script_that_closes_nothing(ending: str, tmp_path: Path) -> None:
+    last, code, told = ENDINGS[ending]
+    url = f"embedded:{tmp_path / 's'}?sync=off"
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT + last, url],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (ended.returncode, ended.stdout) == (code, "done\n"), ended.stderr
+    *trace, final = ended.stderr.splitlines() or [""]
+    assert final == told
+    assert not trace or (
+        trace[0] == "Traceback (most recent call last):" and all(line[:2] == "  " for line in trace[1:])
+    )
+    with vk.connect(url) as db, db.pipeline() as pipeline:
+        assert pipeline.run_available() == []
+        assert dict(db.view("sums").get(0)) == {"g": 0, "s": 1683, "low": 0, "n": 35}
