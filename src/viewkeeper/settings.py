@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+VERSION = "0.1.0"  # the same as the package's, which no module below it may import
+
 
 @dataclass(frozen=True, slots=True)
 class EpochLimits:

@@ -13,6 +13,7 @@ import pytest
 import viewkeeper
 import viewkeeper.errors
 from tests.support.source_tree import ROOT
+from viewkeeper.settings import VERSION
 
 HEAVY = ("pyspark", "py4j", "sqlglot", "duckdb", "pyarrow", "pandas", "numpy", "lmdb")
 
@@ -69,7 +70,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_version_is_the_packages_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-    assert viewkeeper.__version__ == project["version"]
+    assert viewkeeper.__version__ == VERSION == project["version"]
 
 
 def test_importing_viewkeeper_loads_nothing_heavy() -> None:

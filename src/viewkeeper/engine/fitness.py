@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from viewkeeper import __version__
 from viewkeeper.engine.failures import is_lost, spark_lost, spark_lost_told, unfit, unfit_of
 from viewkeeper.errors import InputError, NotOffered, SparkLost
+from viewkeeper.settings import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,8 +68,8 @@ def require_fit(session: SparkSession) -> None:
     facts = json.loads(told)
     if "lacks" in facts:
         raise unfit(f"{facts['python']} has no module {facts['lacks']}")
-    if facts["viewkeeper"] != __version__:
-        raise unfit(f"{facts['python']} has viewkeeper {facts['viewkeeper']}, and this process {__version__}")
+    if facts["viewkeeper"] != VERSION:
+        raise unfit(f"{facts['python']} has viewkeeper {facts['viewkeeper']}, and this process {VERSION}")
     _tried.add(application)
 
 
@@ -82,12 +82,11 @@ def _describing() -> Callable[[Iterable[int]], list[str]]:
 
         facts = {"python": sys.executable}
         try:
-            import viewkeeper
-
-            facts["viewkeeper"] = viewkeeper.__version__
             import viewkeeper.engine.exchange
+            from viewkeeper.settings import VERSION
             from viewkeeper.stores.open import import_for_workers
 
+            facts["viewkeeper"] = VERSION
             import_for_workers()
         except ImportError as error:
             facts["lacks"] = error.name or "viewkeeper"
