@@ -82,7 +82,7 @@ def _describing() -> Callable[[Iterable[int]], list[str]]:
 
         facts = {"python": sys.executable}
         try:
-            import viewkeeper.engine.exchange
+            import viewkeeper.engine.exchange  # noqa: F401 - a worker needs it
             from viewkeeper.settings import VERSION
             from viewkeeper.stores.open import import_for_workers
 
