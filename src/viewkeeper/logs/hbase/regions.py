@@ -3,7 +3,7 @@
 In: what is known of regions, and markers of all streams. Out: what is known then; and which tables were bulk-loaded, made
 anew or restored, and when. Always: pure; a marker that was followed before changes nothing. A region goes on with the files
 that it had, under greater sequence ids, and is followed by younger ones when it is split or merged. One that is opened
-without a past is that of a new table; one that lacks a file, or goes back, that of a table that was restored.
+without a past is that of a new table; one that lacks a file, or goes back, that of one that was restored or lost a family.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from viewkeeper.logs.hbase.markers import BULK_LOAD, CLOSED, COMPACTION, FLUSHED, OPENED, Marker
 
-LOADED, MADE_ANEW, RESTORED = "bulk-loaded", "truncated or made anew", "restored from a snapshot"
+LOADED, MADE_ANEW, RESTORED = "bulk-loaded", "truncated or made anew", "restored from a snapshot or rid of a family"
 _FOLLOWED = (BULK_LOAD, CLOSED, COMPACTION, FLUSHED, OPENED)
 _FIRST_SEQUENCE = (
     3  # of the marker with which a region is opened for the first time; a half of another one goes on from it
