@@ -229,7 +229,7 @@ def recomputed(database: Database) -> dict[str, Counter]:
 def _text(catalog: object, view: ViewDefinition) -> str:
     if view.kind == "INDEX":
         shown = ", ".join(item.column.name for item in view.shown)
-        return f"SELECT {shown} FROM {catalog.table_by_id(view.names[0][1]).name}"
+        return f"SELECT {shown} FROM {catalog.by_id(view.names[0][1]).name}"
     return sqlglot.transpile(view.text, read="spark", write="duckdb")[0]
 
 

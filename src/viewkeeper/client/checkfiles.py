@@ -32,7 +32,6 @@ from viewkeeper.model.soundness import Columns, sound_keys, whole_rows
 from viewkeeper.model.tablebatches import decode_columns
 
 if TYPE_CHECKING:
-    from viewkeeper.client.judging import Case
     from viewkeeper.client.session import Snapshot
     from viewkeeper.ports.store import Store
 
@@ -77,14 +76,17 @@ class CheckFiles:
 
     def write(
         self,
-        cases: Iterable[Case],
+        views: Iterable[tuple[ViewDefinition, bool]],
         tables: Iterable[tuple[TableSchema, Sequence[Column]]],
         deltas: Iterable[TableSchema],
     ) -> None:
-        """Write all files; of a table that views of different ages read, the columns of the youngest."""
-        for case in cases:
-            with self._noted(case.view.id):
-                self._write_found(case.view, is_whole=case.since is None)
+        """Write all files; of a table that views of different ages read, the columns of the youngest.
+
+        `views`: each with whether it is checked as a whole.
+        """
+        for view, is_whole in views:
+            with self._noted(view.id):
+                self._write_found(view, is_whole=is_whole)
         for table, columns in sorted(tables, key=lambda pair: len(pair[1])):
             schema = _schema(columns)
             with self._noted(table.id):
@@ -94,9 +96,9 @@ class CheckFiles:
             with self._noted(table.id):
                 self._write_delta(table)
 
-    def unread_by(self, case: Case) -> ViewKeeperError | None:
-        """Why a view cannot be judged: its records, or rows of a table that it reads, cannot be read."""
-        read = (case.view.id, *(table.id for table in case.question.tables.values()))
+    def unread_by(self, view: ViewDefinition, tables: Iterable[TableSchema]) -> ViewKeeperError | None:
+        """Why a view over these tables cannot be judged: its records, or rows of one of them, cannot be read."""
+        read = (view.id, *(table.id for table in tables))
         return next((self.unread[one] for one in read if one in self.unread), None)
 
     def faults(self, view_or_delta: int) -> list[Finding]:

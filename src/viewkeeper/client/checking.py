@@ -118,7 +118,11 @@ def _check_once(
         if session is not None:
             stack.enter_context(_quiet(session) if spark is None else contextlib.nullcontext())
             recompute = SparkRecompute(session, files.table_bytes)
-            unread = {case.view.id: error for case in touched if (error := files.unread_by(case)) is not None}
+            unread = {
+                case.view.id: error
+                for case in touched
+                if (error := files.unread_by(case.view, case.question.tables.values())) is not None
+            }
             verdicts |= {view: Verdict(unknown=error.fact, way_out=error.hint) for view, error in unread.items()}
             read = [case for case in touched if case.view.id not in unread]
             tables = {name: tables[name] for case in read for name in case.question.tables}
@@ -239,7 +243,8 @@ def _prepared(
 ) -> SparkSession | None:
     """Write the files while Spark starts; without a view there is no query for it."""
     with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(files.write, cases, tables.values(), deltas)
+        views = [(case.view, case.since is None) for case in cases]
+        written = pool.submit(files.write, views, tables.values(), deltas)
         try:
             session = spark or default_session(view_managers=2, java_options=java_options) if cases else None
             written.result()
