@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from viewkeeper.engine import starting
+import viewkeeper as vk
+from viewkeeper.engine import fitness, starting
 from viewkeeper.engine.starting import StartingSession
 
 if TYPE_CHECKING:
@@ -86,3 +87,18 @@ def test_a_session_that_nobody_waits_for_has_run_a_job_before_it_counts_as_there
     assert session.is_ready
     assert session.get() is spark
     assert len(tracker.getJobIdsForGroup(None)) == before + 1
+
+
+def test_workers_are_tried_once_and_must_have_the_same_version(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = spark.sparkContext.statusTracker()
+    monkeypatch.setattr(fitness, "_tried", set())
+    with monkeypatch.context() as later:
+        later.setattr(fitness, "VERSION", "9.9")
+        with pytest.raises(vk.SparkUnfit, match="has viewkeeper .*, and this process 9.9"):
+            fitness.require_fit(spark)
+    fitness.require_fit(spark)
+    before = len(jobs.getJobIdsForGroup(None))
+    fitness.require_fit(spark)
+    assert len(jobs.getJobIdsForGroup(None)) == before
