@@ -19,7 +19,7 @@ from tests.support.hbase_soak.faults import Faults
 from tests.support.hbase_soak.judge import Judge
 from tests.support.hbase_soak.mutations import Mutations, key_of
 from tests.support.hbase_soak.pipelines import BETWEEN, IN_FLIGHT, Pipelines
-from tests.support.hbase_soak.planting import Planting
+from tests.support.hbase_soak.planting import Planting, judged_by_duckdb
 from tests.support.hbase_soak.schedule import FULL, Action, Round, rounds
 from tests.support.hbase_soak.summary import KILLS, STAGED, STOPS, Summary, Wrong
 from tests.support.hbase_soak.tables import UserTables
@@ -65,6 +65,7 @@ def soak(cluster: Cluster, asked: Asked, tell: Callable[[str], None]) -> Summary
     tables.create()
     with ExitStack() as stack:
         db, admin = stack.enter_context(vk.connect(url)), stack.enter_context(administering(cluster))
+        stack.enter_context(judged_by_duckdb())
         running = _Soak(asked, tables, db, admin, summary, tell, stack)
         try:
             running.run()
