@@ -61,11 +61,16 @@ class Faults:
 
     def revive(self) -> None:
         """Start whatever ended by itself, and wait until HBase serves."""
+        self.restart_ended()
+        self._cluster.wait_until_serving()
+
+    def restart_ended(self) -> None:
+        """Start servers that ended by themselves: one that gets no CPU for too long gives up, as HBase wants it."""
+        running = self._cluster.running()
         for name in self._cluster.layout.names():
-            if name not in self._cluster.running():
+            if name not in running:
                 self._counts[f"times that {name} ended by itself"] += 1
                 self._cluster.run(name)
-        self._cluster.wait_until_serving()
 
     def _rejoin(self) -> None:
         """Wait until the server that was started last has joined, and ask that it gets regions."""
