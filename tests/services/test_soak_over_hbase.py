@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.hbase_soak.run import Asked, soak
 from tests.support.hbase_soak.schedule import SHORT
 from tests.support.hbase_soak.summary import KILLS, MOMENTS, SERVERS, STAGED, STOPS, THRIFTS
@@ -12,14 +10,12 @@ from tests.support.services.hbase import Cluster
 BIG_ROWS = 3_000
 
 
-def test_every_view_is_right_though_pipelines_servers_and_regions_come_and_go(
-    hbase: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_view_is_right_though_pipelines_servers_and_regions_come_and_go(hbase: Cluster) -> None:
     summary = soak(hbase, Asked(seed=20, deals=1, deck=SHORT, big_rows=BIG_ROWS), print)
     counts = summary.counts
 
     assert not summary.violation, summary.text()
-    assert counts[KILLS] >= SHORT["kill"] - 1, "of those that came to their place none was in vain"
+    assert counts[KILLS] >= SHORT["kill"]
     assert (counts[STOPS], counts[SERVERS], counts[THRIFTS]) == (1, 1, 1)
     assert counts[STAGED] == BIG_ROWS
     assert counts[MOMENTS] > 2

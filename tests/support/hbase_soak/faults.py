@@ -32,9 +32,11 @@ class Faults:
     ) -> None:
         self._cluster, self._admin, self._tables, self._counts = cluster, admin, tables, counts
         self._namespace = namespace
+        self._joining: tuple[int, list[str]] = (0, [])  # a port, and the servers of before; 0: none is on its way
 
     def kill_region_server(self, action: Action) -> str:
-        """Kill one that has regions; the one that is started in its place gets some, by the balancer, once it has joined."""
+        """Kill one that has regions; the one that is started in its place joins while other things happen."""
+        self._rejoin()
         alive = self._admin.servers()
         regions = {server: self._admin.count_regions(server) for server in alive}
         victim, stays_dead = action.pick(0, [server for server in alive if regions[server]]), action.draws[1] < 0.25
@@ -44,9 +46,8 @@ class Faults:
         if stays_dead:
             threading.Event().wait(_NOTICED_SECONDS)
         self._cluster.run(name)
+        self._joining = (port, alive)
         self.revive()
-        self._wait(lambda: any(f",{port}," in server and server not in alive for server in self._admin.servers()), name)
-        self._ask(self._admin.balance)
         self._counts[SERVERS] += 1
         return f"killed {name} with {regions[victim]} regions{', which stayed dead for a while' * stays_dead}"
 
@@ -60,17 +61,30 @@ class Faults:
 
     def revive(self) -> None:
         """Start whatever ended by itself, and wait until HBase serves."""
-        for name in self._cluster.layout.names():
-            if name not in self._cluster.running():
-                self._counts[f"times that {name} ended by itself"] += 1
-                self._cluster.run(name)
+        self.restart_ended()
         self._cluster.wait_until_serving()
 
-    def _wait(self, condition: Callable[[], bool], name: str) -> None:
-        if not wait_until(
-            condition, seconds_max=_JOIN_SECONDS_MAX, state=lambda: f"waiting for {name}", tell=say_nothing
-        ):
-            raise Wrong(f"{name} does not join again, after {_JOIN_SECONDS_MAX:.0f} s")
+    def restart_ended(self) -> None:
+        """Start servers that ended by themselves: one that gets no CPU for too long gives up, as HBase wants it."""
+        running = self._cluster.running()
+        for name in self._cluster.layout.names():
+            if name not in running:
+                self._counts[f"times that {name} ended by itself"] += 1
+                self._cluster.run(name)
+
+    def _rejoin(self) -> None:
+        """Wait until the server that was started last has joined, and ask that it gets regions."""
+        port, before = self._joining
+
+        def has_joined() -> bool:
+            return any(f",{port}," in server and server not in before for server in self._admin.servers())
+
+        if port:
+            state = f"waiting for the region server at port {port} to join again"
+            if not wait_until(has_joined, seconds_max=_JOIN_SECONDS_MAX, state=lambda: state, tell=say_nothing):
+                raise Wrong(f"{state}, for {_JOIN_SECONDS_MAX:.0f} s")
+            self._ask(self._admin.balance)
+            self._joining = (0, [])
 
     def move(self, action: Action) -> str:
         table = self._some_table(action)

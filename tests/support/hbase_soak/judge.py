@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from tests.support.hbase_soak.pipelines import Pipelines
 from tests.support.hbase_soak.summary import COMPARED, MOMENTS, Wrong
@@ -19,6 +20,7 @@ from tests.support.hbase_soak.views import Views
 from tests.support.oracle import Row, bag_of
 from viewkeeper.client.database import Database
 from viewkeeper.client.status import read_lag
+from viewkeeper.errors import StoreUnavailable
 
 STUCK_SECONDS = 300.0  # without a step of the pipeline: a bound for a broken run, not a measure
 _LATER_SECONDS = 20.0
@@ -30,10 +32,17 @@ class Judge:
     """Compares all views of a store."""
 
     def __init__(
-        self, db: Database, tables: UserTables, views: Views, pipelines: Pipelines, counts: Counter[str]
+        self,
+        db: Database,
+        tables: UserTables,
+        views: Views,
+        pipelines: Pipelines,
+        tend: Callable[[], None],
+        counts: Counter[str],
     ) -> None:
+        """`tend` looks after processes, and is called while it waits."""
         self._db, self._tables, self._views, self._pipelines = db, tables, views, pipelines
-        self._counts = counts
+        self._tend, self._counts = tend, counts
 
     def settle(self) -> None:
         """Return when the pipeline has caught up, and all views are filled."""
@@ -52,14 +61,16 @@ class Judge:
     def wait(self, condition: Callable[[], bool]) -> None:
         """Return when that is so; Wrong if it takes too long, or a pipeline ends by itself meanwhile."""
         seen, since = None, time.monotonic()
-        while not condition():
-            self._pipelines.hear()
-            record = self._pipelines.record()
-            if (progress := (record.generation, record.last, record.committed)) != seen:
-                seen, since = progress, time.monotonic()
+        while True:
+            self._tend()
+            with suppress(StoreUnavailable):
+                if condition():
+                    return
+                record = self._pipelines.record()
+                if (progress := (record.generation, record.last, record.committed)) != seen:
+                    seen, since = progress, time.monotonic()
             if time.monotonic() > since + STUCK_SECONDS:
-                told = f"{read_lag(self._db)}, {record}"
-                raise Wrong(f"no epoch in {STUCK_SECONDS:.0f} s, and not caught up: {told}")
+                raise Wrong(f"no epoch in {STUCK_SECONDS:.0f} s, and not caught up: {self._pipelines.record()}")
             threading.Event().wait(0.2)
 
     def compare(self) -> None:

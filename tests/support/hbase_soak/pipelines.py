@@ -235,7 +235,10 @@ class Pipelines:
 
     def _require(self, condition: Callable[[], bool], told: str) -> None:
         until = time.monotonic() + TAKE_OVER_SECONDS
-        while not condition():
+        while True:
+            with suppress(StoreUnavailable):
+                if condition():
+                    return
             if time.monotonic() > until:
                 raise Wrong(f"{told}, after {TAKE_OVER_SECONDS:.0f} s")
             threading.Event().wait(0.05)

@@ -6,8 +6,10 @@ client: a row that no log tells of, or a record of a view with the value of anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from tests.support.duck_judge import DuckRecomputeOfFiles
 from tests.support.hbase_soak.mutations import PLAIN, ROWS, key_of
@@ -22,21 +24,26 @@ from viewkeeper.client.database import Database
 _NO_SPARK: Any = "DuckDB judges"
 
 
+@contextmanager
+def judged_by_duckdb() -> Iterator[None]:
+    """Within the block DuckDB judges in the place of Spark, whose start takes as long as some epochs."""
+    with patch.object(checking, "SparkRecompute", DuckRecomputeOfFiles):
+        yield
+
+
 class Planting:
     """Plants errors, and has them mended."""
 
     def __init__(self, db: Database, tables: UserTables, views: Views, namespace: str) -> None:
         self._db, self._tables, self._views, self._namespace = db, tables, views, namespace
-        checking.SparkRecompute = DuckRecomputeOfFiles  # type: ignore[misc, assignment]
 
     def plant(self, action: Action, meanwhile: Callable[[], object]) -> str:
         """Plant an error; `check` names it, and `repair` mends it, though `meanwhile` happens to the pipeline."""
         told, name = self._unlogged(action) if action.draws[0] < 0.4 else self._swapped(action)
-        report = self.check()
-        if not any(finding.view == name for finding in report.findings):
-            raise Wrong(f"{told}: check does not name it: {report}")
         meanwhile()
         repaired = repairing.repair_views(self._db, self._names(), spark=_NO_SPARK)
+        if not any(finding.view == name for finding in repaired.before.findings):
+            raise Wrong(f"{told}: the check before a repair does not name it: {repaired}")
         if not repaired.ok:
             raise Wrong(f"{told}: repair does not mend it: {repaired}")
         return f"{told}; mended"

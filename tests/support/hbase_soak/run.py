@@ -19,7 +19,7 @@ from tests.support.hbase_soak.faults import Faults
 from tests.support.hbase_soak.judge import Judge
 from tests.support.hbase_soak.mutations import Mutations, key_of
 from tests.support.hbase_soak.pipelines import BETWEEN, IN_FLIGHT, Pipelines
-from tests.support.hbase_soak.planting import Planting
+from tests.support.hbase_soak.planting import Planting, judged_by_duckdb
 from tests.support.hbase_soak.schedule import FULL, Action, Round, rounds
 from tests.support.hbase_soak.summary import KILLS, STAGED, STOPS, Summary, Wrong
 from tests.support.hbase_soak.tables import UserTables
@@ -65,6 +65,7 @@ def soak(cluster: Cluster, asked: Asked, tell: Callable[[str], None]) -> Summary
     tables.create()
     with ExitStack() as stack:
         db, admin = stack.enter_context(vk.connect(url)), stack.enter_context(administering(cluster))
+        stack.enter_context(judged_by_duckdb())
         running = _Soak(asked, tables, db, admin, summary, tell, stack)
         try:
             running.run()
@@ -97,11 +98,11 @@ class _Soak:
         namespace, draw = f"soak_{tables.mark}", random.Random(f"{asked.seed} pipelines")
         self._writers = Writers(tables.cluster, tables.names, asked.seed)
         stack.callback(self._writers.end)
-        self._views = Views(db, tables)
+        self._views = Views(db, tables, self._tend)
         self._pipelines = Pipelines(db, lambda: draw.choice(_CHANGES_PER_EPOCH))
         stack.callback(self._pipelines.end)
         self._faults = Faults(tables.cluster, admin, tables, namespace, self._counts)
-        self._judge = Judge(db, tables, self._views, self._pipelines, self._counts)
+        self._judge = Judge(db, tables, self._views, self._pipelines, self._tend, self._counts)
         self._planting = Planting(db, tables, self._views, namespace)
         self._statements: dict[str, Callable[[Action], str]] = {
             **{"kill": self._kill, "kill anywhere": self._kill_anywhere, "stop": self._stop, "stage": self._stage},
@@ -151,11 +152,16 @@ class _Soak:
         self._judge.wait(self._judge.are_filled)
 
     def _do(self, one: Round, action: Action) -> None:
-        self._pipelines.hear()
+        self._tend()
         began = time.monotonic()
         told = self._statements[action.kind](action)
         self._counts[f"actions: {action.kind}"] += 1
         self._say(f"round {one.number}, {action.kind}: {told} ({time.monotonic() - began:.1f} s)")
+
+    def _tend(self) -> None:
+        """Look after the processes: pipelines that end by themselves are wrong, and servers that do are started again."""
+        self._pipelines.hear()
+        self._faults.restart_ended()
 
     def _kill(self, action: Action) -> str:
         """Kill whoever runs an epoch, and perhaps its successors as they run it again."""

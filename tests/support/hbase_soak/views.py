@@ -7,17 +7,18 @@ view must hold is DuckDB's answer to its text over rows that a plain client scan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import duckdb
 import pyarrow as pa
 
 from tests.support.hbase_soak.schedule import Action
-from tests.support.hbase_soak.tables import MAPPINGS, UserTables
+from tests.support.hbase_soak.tables import UserTables
 from tests.support.oracle import Row, bag_of
 from tests.support.simulation.kinds import KINDS as SIMULATED
 from tests.support.simulation.kinds import Kind
 from viewkeeper.client.database import Database
+from viewkeeper.errors import StoreUnavailable
 
 _MORE = (
     Kind("texts", "SELECT k, s, a FROM l WHERE s IS NOT NULL"),
@@ -54,13 +55,15 @@ FIRST = (
     *("union_all", "joined_counts", "over_a_view"),
 )
 LIVE_MAX = 22
+_ATTEMPTS = 5
 
 
 class Views:
     """Those that exist by now, in an order in which each stands after those that it reads."""
 
-    def __init__(self, db: Database, tables: UserTables) -> None:
-        self._db, self._tables = db, tables
+    def __init__(self, db: Database, tables: UserTables, tend: Callable[[], None]) -> None:
+        """`tend` looks after processes, and is called before a statement is tried again."""
+        self._db, self._tables, self._tend = db, tables, tend
         self.live: dict[str, Kind] = {}
         self.mapped: list[str] = []
 
@@ -92,7 +95,7 @@ class Views:
 
     def replace(self, action: Action) -> str:
         kind = action.pick(0, [kind for kind in REPLACED if kind != self.live.get("replaced")])
-        self._db.execute(kind.replace)
+        self._execute(kind.replace, lambda: False)
         self.live["replaced"] = kind
         return f"replaced: {kind.query}"
 
@@ -109,7 +112,7 @@ class Views:
 
     def optimize(self, action: Action) -> str:
         text = action.pick(0, ("OPTIMIZE VIEWS", "OPTIMIZE VIEWS", "OPTIMIZE VIEWS WITHOUT (share_copies)"))
-        self._db.execute(text)
+        self._execute(text, lambda: False)
         return text
 
     def map_big(self) -> None:
@@ -136,18 +139,33 @@ class Views:
             }
 
     def _map(self, name: str) -> None:
-        assert name in MAPPINGS
-        self._db.execute(self._tables.mapping(name))
+        self._execute(self._tables.mapping(name), lambda: name in self._named())
         self.mapped.append(name)
 
     def _unmap(self, name: str) -> None:
-        self._db.execute(f"DROP TABLE {name}")
+        self._execute(f"DROP TABLE {name}", lambda: name not in self._named())
         self.mapped.remove(name)
 
     def _create(self, kind: Kind) -> None:
-        self._db.execute(kind.create)
+        self._execute(kind.create, lambda: kind.name in self._named())
         self.live[kind.name] = kind
 
     def _drop(self, kind: Kind) -> None:
-        self._db.execute(kind.drop)
+        self._execute(kind.drop, lambda: kind.name not in self._named())
         del self.live[kind.name]
+
+    def _named(self) -> set[str]:
+        catalog = self._db.catalog()
+        return {one.name for one in (*catalog.tables, *catalog.views)}
+
+    def _execute(self, text: str, is_done: Callable[[], bool]) -> None:
+        """Do what an operator does when a statement's outcome is not known: look, and if it is not done, the same again."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                if attempt == 1 or not is_done():
+                    self._db.execute(text)
+                return
+            except StoreUnavailable:
+                if attempt == _ATTEMPTS:
+                    raise
+                self._tend()
