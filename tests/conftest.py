@@ -94,8 +94,8 @@ def let_go_of_stores() -> Iterator[None]:
     close_environments()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def end_what_was_started() -> Iterator[None]:
-    """Whatever happens in a test."""
+    """Whatever happens in the tests of a file, which may share processes."""
     with children.none_left():
         yield

@@ -158,7 +158,8 @@ def _encode_text(array: pa.Array) -> Ragged:
 
 
 def _encode_double(values: np.ndarray) -> np.ndarray:
-    bits = (values + 0.0).view(np.uint64).copy()
+    with np.errstate(invalid="ignore"):  # of a NaN that signals, as damaged bytes may hold one
+        bits = (values + 0.0).view(np.uint64).copy()
     bits[np.isnan(values)] = keys.NAN_BITS
     sign = np.uint64(1 << 63)
     ordered = np.where(bits & sign, ~bits, bits | sign)

@@ -94,9 +94,9 @@ def test_an_error_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[st
 
 
 def test_hints_speak_of_options_not_of_python() -> None:
-    from viewkeeper.stores.embedded import lock
+    from viewkeeper.ports import meta
 
-    source = Path(lock.__file__).read_text(encoding="utf-8")
+    source = Path(meta.__file__).read_text(encoding="utf-8")
     assert "pass take_over=True to fence it off" in source  # else the words below have to follow
     assert (
         in_our_words("stop it, or pass take_over=True to fence it off") == "stop it, or use --take-over to fence it off"

@@ -13,7 +13,7 @@ from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed, Fenced, NotReady, ViewFailed
-from viewkeeper.events import Aborted, Began, Committed, Event, TookOver
+from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, TookOver
 from viewkeeper.model.counts import Counts
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
@@ -221,7 +221,7 @@ def test_events_tell_what_happened_in_order(db: vk.Database) -> None:
     write(db, rounds(6, 1)[0])
     Coordinator(db.store, HereRunner(db.store), events=events.append).catch_up()
 
-    assert [type(event) for event in events] == [TookOver, Began, Committed]
+    assert [type(event) for event in events] == [TookOver, Began, Backfilling, Committed]
     assert events[-1].epoch == 1
     assert events[-1].changes == sum(db.store.ends().values())
 
