@@ -65,9 +65,9 @@ def merge_row(schema: TableSchema, before: bytes | None, columns: Mapping[str, S
     old = [None] * len(values) if before is None else decode_row(values, before)
     tail = tail_of(values, before) if before else b""  # of columns added since this schema was read: they stay
     merged = [columns.get(column.name, was) for column, was in zip(values, old, strict=True)]
-    for column, value in zip(values, merged, strict=True):
-        if value is None and not column.nullable:
-            raise null_refused(schema, column)
+    for place in [place for place, value in enumerate(merged) if value is None]:
+        if not values[place].nullable:
+            raise null_refused(schema, values[place])
     return encode_row(values, merged, tail)
 
 

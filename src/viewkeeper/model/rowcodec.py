@@ -39,6 +39,7 @@ class Layout:
     body: int  # where the end offsets begin
     head: struct.Struct  # count, null bits, fixed values, end offsets
     head_size: int
+    has_wide: bool  # whether some are of 128 bits
 
     @property
     def is_fixed(self) -> bool:
@@ -62,7 +63,8 @@ def layout_of(columns: tuple[Column, ...]) -> Layout:
         offsets[i] = rank
     formats = "".join(_FORMATS.get(columns[i].type.kind, _WIDE) for i in fixed)
     head = struct.Struct(f"<H{bits_width}s{formats}{len(varying)}I")
-    return Layout(columns, fixed, varying, tuple(offsets), bits_width, at, head, head.size)
+    has_wide = any(columns[i].type.width == 16 for i in fixed)
+    return Layout(columns, fixed, varying, tuple(offsets), bits_width, at, head, head.size, has_wide)
 
 
 @once_for_each(kept_max=4096)
@@ -136,10 +138,13 @@ def tail_of(columns: tuple[Column, ...], row: bytes) -> bytes:
 def _encode_segment(columns: tuple[Column, ...], values: Sequence[Stored]) -> bytes:
     layout = layout_of(columns)
     bits, bodies, end = bytearray(layout.bits_width), [], 0
-    for i, value in enumerate(values):
-        if value is None:
-            bits[i // 8] |= 1 << i % 8
-    fixed = [_pack_fixed(columns[i], values[i]) for i in layout.fixed]
+    nulls = [i for i, value in enumerate(values) if value is None]
+    for i in nulls:
+        bits[i // 8] |= 1 << i % 8
+    if nulls or layout.has_wide:
+        fixed = [_pack_fixed(columns[i], values[i]) for i in layout.fixed]
+    else:
+        fixed = [values[i] for i in layout.fixed]
     ends = []
     for i in layout.varying:
         value = values[i]
