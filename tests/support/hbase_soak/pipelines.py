@@ -34,8 +34,7 @@ IN_FLIGHT = (
 )
 BETWEEN = ("begin.cut", "commit.swapped", "commit.done", "gc.start", "gc.truncated")
 PATIENCE_SECONDS = 4.0
-ORDER_SECONDS = 90.0  # until an order is taken to be in vain
-TAKE_OVER_SECONDS = 180.0
+WAIT_SECONDS = 600.0  # bounds for a broken run, not measures
 _LOOK_SECONDS = 0.3
 _PASSES = StoreBusy, StoreUnavailable, OSError
 _NO_SPARK = EngineSettings(small_work_max=1 << 60, meanwhile_work=1 << 60)
@@ -189,6 +188,7 @@ class Pipelines:
         Returns the epoch that was in flight, or 0; None if it did not come there, or was not stopped in time.
         """
         worker, generation = self.holder(), self.record().generation
+        worker.words.clear()  # of an earlier time
         worker.order(point, skipped, signal.SIGSTOP)
         if not self._carried_out(worker, lambda: worker.forked.is_stopped):
             return None
@@ -214,12 +214,22 @@ class Pipelines:
         return False
 
     def _carried_out(self, worker: Worker, is_done: Callable[[], bool]) -> bool:
-        until = time.monotonic() + ORDER_SECONDS
+        """Whether the worker did as it was ordered; not if another holds the store meanwhile: then it comes to no epoch."""
+        began = looked = time.monotonic()
         while not is_done():
-            if time.monotonic() > until:
-                worker.withdraw()
-                return is_done()
+            now = time.monotonic()
+            if now > looked + 2:
+                looked = now
+                if now > began + WAIT_SECONDS or not self._holds(worker):
+                    worker.withdraw()
+                    return is_done()
             threading.Event().wait(0.005)
+        return True
+
+    def _holds(self, worker: Worker) -> bool:
+        with suppress(StoreUnavailable):
+            holder = self._db.store.holder()
+            return holder is not None and holder.pid == worker.forked.pid
         return True
 
     def _dead(self, worker: Worker) -> int:
@@ -234,11 +244,11 @@ class Pipelines:
             self._workers.append(Worker(self._db.url, self._changes()))
 
     def _require(self, condition: Callable[[], bool], told: str) -> None:
-        until = time.monotonic() + TAKE_OVER_SECONDS
+        until = time.monotonic() + WAIT_SECONDS
         while True:
             with suppress(StoreUnavailable):
                 if condition():
                     return
             if time.monotonic() > until:
-                raise Wrong(f"{told}, after {TAKE_OVER_SECONDS:.0f} s")
+                raise Wrong(f"{told}, after {WAIT_SECONDS:.0f} s")
             threading.Event().wait(0.05)
