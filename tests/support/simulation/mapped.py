@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -42,13 +42,18 @@ _STEPS = 14
 
 
 class Life:
-    """One store, and others who use the same HBase."""
+    """One store, and others who use the same HBase.
 
-    def __init__(self, root: Path, seed: int) -> None:
+    A short life is the first staging alone, with many writes.
+    """
+
+    def __init__(self, root: Path, seed: int, *, is_short: bool = False) -> None:
         self.draw, self.hbase = random.Random(seed), SmallHBase(root)
         for name in (b"t", b"u"):
             self.hbase.create(name, [b"e", b"f"], [b"m"])
-        self._often = self.draw.choice((0.05, 0.2, 0.5))
+        self._often, self._steps = self.draw.choice((0.05, 0.2, 0.5)), _STEPS
+        if is_short:
+            self._often, self._steps = 0.5, 0
         self._until_crash: int | None = None
         self.compared = 0
 
@@ -59,7 +64,7 @@ class Life:
         with self.hbase.replying(), mock.patch.object(staging, "_CHUNK_ROWS", 2):
             self._db = self._connect()
             self.hbase.reached = self._reached
-            for act in (self._map, self._create, *[self._step] * _STEPS):
+            for act in (self._map, self._create, self._epoch, *[self._step] * self._steps):
                 act()
             self._compare()
 
@@ -232,16 +237,3 @@ def reading_begins_after_the_first_rows_are_staged() -> Iterator[None]:
 
     with mock.patch.object(LogPart, "stage", stage):
         yield
-
-
-@contextmanager
-def a_staging_reads_before_what_was_logged_is_visible() -> Iterator[None]:
-    """R20: it is before the beginning of the log, and not among the rows that are read."""
-    with mock.patch.object(SmallHBase, "sleep", lambda self, seconds: None):
-        yield
-
-
-DEFECTS: tuple[Callable[[], AbstractContextManager[None]], ...] = (
-    reading_begins_after_the_first_rows_are_staged,
-    a_staging_reads_before_what_was_logged_is_visible,
-)
