@@ -2,17 +2,23 @@
 
 A life is drawn wholly from its seed (`tests/support/simulation/mapped.py`): tables are mapped and dropped, views are made,
 repaired and rebuilt, pipelines crash and go on, and others put, delete and put with older timestamps. That lives can see a
-defect is shown by planting one.
+defect is shown by planting each one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.support import tiers
-from tests.support.simulation.mapped import Life, reading_begins_after_the_first_rows_are_staged
+from tests.support.simulation.mapped import (
+    Life,
+    a_staging_reads_before_what_was_logged_is_visible,
+    reading_begins_after_the_first_rows_are_staged,
+)
 
 LIVES, LIVES_DEEP = 4, 100
 SEEDS_EACH = 1_000_000  # of a deep run
@@ -36,13 +42,22 @@ def test_views_equal_their_recomputation_in_lives_of_new_seeds(tmp_path: Path) -
     assert compared > LIVES_DEEP
 
 
-def test_lives_find_that_reading_begins_too_late(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("plant", "is_short"),
+    [
+        (reading_begins_after_the_first_rows_are_staged, True),
+        (a_staging_reads_before_what_was_logged_is_visible, False),
+    ],
+)
+def test_lives_find_a_planted_defect(
+    tmp_path: Path, plant: Callable[[], AbstractContextManager[None]], is_short: bool
+) -> None:
     for seed in range(CASES_MAX):
         folder = tmp_path / str(seed)
         folder.mkdir()
         try:
-            with reading_begins_after_the_first_rows_are_staged():
-                Life(folder, seed, is_short=True).run()
+            with plant():
+                Life(folder, seed, is_short=is_short).run()
         except AssertionError:
             return
     raise AssertionError(f"not found in {CASES_MAX} lives")

@@ -237,3 +237,10 @@ def reading_begins_after_the_first_rows_are_staged() -> Iterator[None]:
 
     with mock.patch.object(LogPart, "stage", stage):
         yield
+
+
+@contextmanager
+def a_staging_reads_before_what_was_logged_is_visible() -> Iterator[None]:
+    """R20: it is before the beginning of the log, and not among the rows that are read."""
+    with mock.patch.object(SmallHBase, "sleep", lambda self, seconds: None):
+        yield
