@@ -225,6 +225,7 @@ class _Soak:
         self._counts["rows of the large table loaded"] = rows
 
     def _check(self, action: Action) -> str:
+        self._judge.wait(self._judge.are_filled)  # a view that is asked for by name, and not filled, is not ok
         report = self._planting.check()
         if not report.ok:
             raise Wrong(f"check finds errors where there are none: {report}")
