@@ -38,7 +38,7 @@ class Faults:
         """Kill one that has regions; the one that is started in its place joins while other things happen."""
         self._rejoin()
         alive = self._admin.servers()
-        regions = {server: self._admin.count_regions(server) for server in alive}
+        regions = {server: self._regions_of(server) for server in alive}
         victim, stays_dead = action.pick(0, [server for server in alive if regions[server]]), action.draws[1] < 0.25
         port = int(victim.split(",")[1])
         name = next(name for name in self._cluster.layout.names() if self._cluster.layout.port(name) == port)
@@ -50,6 +50,12 @@ class Faults:
         self.revive()
         self._counts[SERVERS] += 1
         return f"killed {name} with {regions[victim]} regions{', which stayed dead for a while' * stays_dead}"
+
+    def _regions_of(self, server: str) -> int:
+        try:
+            return self._admin.count_regions(server)
+        except Py4JJavaError:  # it has joined, and does not serve yet
+            return 0
 
     def kill_thrift(self, action: Action) -> str:
         name = action.pick(0, [name for name in self._cluster.running() if name.startswith("thrift-")])
