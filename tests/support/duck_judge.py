@@ -5,8 +5,11 @@ In: an open database. Out: the port `Recompute`. Always: it judges by the rows a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pyarrow as pa
@@ -14,10 +17,12 @@ import pyarrow.parquet as pq
 import sqlglot
 
 import viewkeeper as vk
+from viewkeeper.client import checking
 from viewkeeper.errors import EpochFailed
 from viewkeeper.model.schema import Column
 from viewkeeper.sql.dialect import ViewSpark
 
+NO_SPARK: Any = "DuckDB judges"
 BELOW = {
     "everything": "SELECT * FROM t",
     "some": "SELECT k, g, x + 1 AS x FROM t WHERE x < 9",
@@ -90,3 +95,10 @@ class DuckRecomputeOfFiles(DuckRecompute):
 
     def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
         self._tables[name] = pq.read_table(file).select([column.name for column in columns])
+
+
+@contextmanager
+def judged_by_duckdb() -> Iterator[None]:
+    """Within the block DuckDB judges in the place of Spark, whose start takes as long as some epochs."""
+    with patch.object(checking, "SparkRecompute", DuckRecomputeOfFiles):
+        yield

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from viewkeeper.ports.store import Store
 
 _BATCH_ROWS = 50_000
+_PAIRS = pa.schema([("key", pa.binary()), ("row", pa.binary())])
 
 
 class CheckFiles:
@@ -131,11 +132,15 @@ class CheckFiles:
 
     def _write_delta(self, table: TableSchema) -> None:
         """Both sides, without the rows that changed since the snapshot's epoch: the base no longer has those."""
+        # Whatever is read of the base is in the log when that is read: the base is held, or was read to its end.
         base = self._base_rows(table)
-        first = next(base)  # the base is held: its later changes are in the log when that is read
+        if self._store.capabilities.held_reads:
+            base = itertools.chain([next(base)], base)
+        else:
+            base = self._set_down(base)
         changed = self._changed_keys(table)
         schema = pa.schema([(f"c{place}", column.type.arrow) for place, column in enumerate(table.columns)])
-        sides = (itertools.chain([first], base), self._rows(table))
+        sides = (base, self._rows(table))
         for target, rows in zip(self.sides_of_delta(table), sides, strict=True):
             kept = (batch.filter(pc.invert(pc.is_in(batch["key"], value_set=changed))) for batch in rows)
             self._write(
@@ -209,14 +214,21 @@ class CheckFiles:
         pairs = self._store.scan(table.id, b"", None)
         while True:
             part = list(itertools.islice(pairs, _BATCH_ROWS))
-            arrays = [pa.array([pair[place] for pair in part], pa.binary()) for place in (0, 1)]
-            yield pa.record_batch(arrays, names=["key", "row"])
+            yield pa.record_batch([pa.array([pair[place] for pair in part], pa.binary()) for place in (0, 1)], _PAIRS)
             if len(part) < _BATCH_ROWS:
                 return
 
+    def _set_down(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, all of which have been read by now."""
+        path = self.scratch / "base.parquet"
+        self._write(path, batches, _PAIRS)
+        return pq.ParquetFile(path).iter_batches(_BATCH_ROWS)
+
     def _changed_keys(self, table: TableSchema) -> pa.Array:
-        changes = self._changes(table, self._snapshot.horizon.positions, self._store.last_entries())
-        return pa.chunked_array([pa.array([], pa.binary()), *(batch["key"] for batch in changes)]).unique()
+        start, stop = self._snapshot.horizon.positions, self._store.last_entries()
+        keys = [batch["key"] for batch in self._changes(table, start, stop)]
+        keys += self._store.keys_uncovered(table.id, start, stop)
+        return pa.chunked_array([pa.array([], pa.binary()), *keys]).unique()
 
     def _changes(self, table: TableSchema, start: Positions, stop: Positions) -> Iterator[pa.RecordBatch]:
         for stream, end in stop.items():

@@ -105,7 +105,7 @@ def _check_once(
         chosen = snapshot.catalog.views if names is None else list(map(snapshot.catalog.view, dict.fromkeys(names)))
         left_out = why_not(chosen, snapshot.horizon.filled, database.store.read_epoch_record())
         cases = _cases(snapshot, [view for view in chosen if view.name not in left_out])
-        deltas = _deltas(snapshot, names)
+        deltas = _deltas(snapshot, cases, is_named=names is not None)
         tables = columns_read(cases)
         if not is_whole:
             cases = _since_last(database.store, snapshot, files, cases, tables)
@@ -225,11 +225,14 @@ def _has_exceptions(snapshot: Snapshot, view: ViewDefinition) -> bool:
         return True
 
 
-def _deltas(snapshot: Snapshot, names: Sequence[str] | None) -> list[TableSchema]:
-    """The tables with a DELTA; where views are named, those that they read."""
-    read = {source for name in names or () for source in snapshot.catalog.bases_of(snapshot.catalog.view(name))}
-    tables = snapshot.catalog.tables
-    return [table for table in tables if table.delta is not None and (names is None or table.id in read)]
+def _deltas(snapshot: Snapshot, cases: Sequence[Case], *, is_named: bool) -> list[TableSchema]:
+    """The tables with a DELTA; where views are named, those that they read.
+
+    A table of others is staged before a view of it is filled: until then its DELTA lacks rows.
+    """
+    read = {source for case in cases for source in snapshot.catalog.bases_of(case.view)}
+    tables = [table for table in snapshot.catalog.tables if table.delta is not None]
+    return [table for table in tables if table.id in read or not (is_named or table.foreign)]
 
 
 def _prepared(

@@ -5,11 +5,15 @@ What a store cannot do raises NotOffered, which names a store that can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import pyarrow as pa
+
+from viewkeeper.model.positions import Positions
 
 Progress = Callable[[int, int], None]  # bytes done, bytes expected
 
@@ -46,6 +50,10 @@ class Upkeep(Protocol):
 
     def changed_outside_log(self) -> Mapping[int, tuple[int, str]]:
         """The base tables whose rows changed without a change in the log: when (ns) they last did, and how."""
+        ...
+
+    def keys_uncovered(self, table: int, start: Positions, stop: Positions) -> Iterator[pa.Array]:
+        """Keys of rows that show something else since (start, stop] of the log, though `read_log` does not tell what."""
         ...
 
     def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:

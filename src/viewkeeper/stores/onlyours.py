@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
+
+from viewkeeper.model.positions import Positions
 from viewkeeper.ports.reads import WrongColumns
 
 
@@ -21,6 +24,9 @@ class OnlyOurs:
 
     def changed_outside_log(self) -> dict[int, tuple[int, str]]:
         return {}
+
+    def keys_uncovered(self, table: int, start: Positions, stop: Positions) -> Iterator[pa.Array]:
+        return iter(())
 
     def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
         pass

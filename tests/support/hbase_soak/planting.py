@@ -6,12 +6,9 @@ client: a row that no log tells of, or a record of a view with the value of anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-from unittest.mock import patch
+from collections.abc import Callable
 
-from tests.support.duck_judge import DuckRecomputeOfFiles
+from tests.support.duck_judge import NO_SPARK
 from tests.support.hbase_soak.mutations import PLAIN, ROWS, key_of
 from tests.support.hbase_soak.schedule import Action
 from tests.support.hbase_soak.summary import Wrong
@@ -20,15 +17,6 @@ from tests.support.hbase_soak.views import PLANTED, Views
 from viewkeeper.check.report import CheckReport
 from viewkeeper.client import checking, repairing
 from viewkeeper.client.database import Database
-
-_NO_SPARK: Any = "DuckDB judges"
-
-
-@contextmanager
-def judged_by_duckdb() -> Iterator[None]:
-    """Within the block DuckDB judges in the place of Spark, whose start takes as long as some epochs."""
-    with patch.object(checking, "SparkRecompute", DuckRecomputeOfFiles):
-        yield
 
 
 class Planting:
@@ -41,7 +29,7 @@ class Planting:
         """Plant an error; `check` names it, and `repair` mends it, though `meanwhile` happens to the pipeline."""
         told, name = self._unlogged(action) if action.draws[0] < 0.4 else self._swapped(action)
         meanwhile()
-        repaired = repairing.repair_views(self._db, self._names(), spark=_NO_SPARK)
+        repaired = repairing.repair_views(self._db, self._names(), spark=NO_SPARK)
         if not any(finding.view == name for finding in repaired.before.findings):
             raise Wrong(f"{told}: the check before a repair does not name it: {repaired}")
         if not repaired.ok:
@@ -49,7 +37,7 @@ class Planting:
         return f"{told}; mended"
 
     def check(self) -> CheckReport:
-        return checking.check_views(self._db, self._names(), _NO_SPARK)
+        return checking.check_views(self._db, self._names(), NO_SPARK)
 
     def _names(self) -> list[str]:
         """The views by whose text DuckDB means what Spark means."""

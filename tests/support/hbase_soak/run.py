@@ -15,11 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import viewkeeper as vk
+from tests.support.duck_judge import judged_by_duckdb
 from tests.support.hbase_soak.faults import Faults
 from tests.support.hbase_soak.judge import Judge
 from tests.support.hbase_soak.mutations import Mutations, key_of
 from tests.support.hbase_soak.pipelines import BETWEEN, IN_FLIGHT, Pipelines
-from tests.support.hbase_soak.planting import Planting, judged_by_duckdb
+from tests.support.hbase_soak.planting import Planting
 from tests.support.hbase_soak.schedule import FULL, Action, Round, rounds
 from tests.support.hbase_soak.summary import KILLS, STAGED, STOPS, Summary, Wrong
 from tests.support.hbase_soak.tables import UserTables

@@ -15,11 +15,14 @@ from unittest import mock
 
 import viewkeeper as vk
 from tests.support import wal_files as wal
+from tests.support.duck_judge import NO_SPARK, judged_by_duckdb
 from tests.support.foreign import recomputed
 from tests.support.oracle import bag_of
 from tests.support.running import HereRunner, Interrupted
 from tests.support.small_hbase import SmallHBase
 from viewkeeper.catalog.twins import with_twins
+from viewkeeper.client import checkfiles
+from viewkeeper.client.checking import check_views
 from viewkeeper.coordinator.anew import start_views_anew
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
@@ -55,7 +58,7 @@ class Life:
         if is_short:
             self._often, self._steps = 0.5, 0
         self._until_crash: int | None = None
-        self.compared = 0
+        self.compared = self.checked = 0
 
     def run(self) -> None:
         """Live, and compare at the end."""
@@ -74,6 +77,7 @@ class Life:
             *[self._map] * 3,
             *[self._create] * 3,
             *[self._compare] * 2,
+            *[self._check] * 2,
             *(self._crash, self._reopen, self._fill_anew, self._start_anew, self._drop, self._collect),
         ]
         self.draw.choice(acts)()
@@ -213,6 +217,14 @@ class Life:
                 found = bag_of(tuple(row.values()) for row in self._db.view(name).scan())
                 assert found == recomputed(TEXTS[name], tables), name
                 self.compared += 1
+
+    def _check(self) -> None:
+        """Others go on writing meanwhile."""
+        self.hbase.settle()
+        with judged_by_duckdb(), mock.patch.object(checkfiles, "_BATCH_ROWS", 2):
+            report = check_views(self._db, None, NO_SPARK)
+        assert not report.findings, report.findings
+        self.checked += len(report.views)
 
     def _rows(self, table: str) -> list[tuple[str | None, ...]]:
         seen = self.hbase.seen(table.encode()).items()

@@ -8,7 +8,7 @@ lent.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import pyarrow as pa
@@ -21,8 +21,8 @@ from viewkeeper.logs.hbase.markers import Marker
 from viewkeeper.logs.hbase.source import WalLog
 from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.logs.joined import JoinedLog, OwnLog
-from viewkeeper.model.positions import Cut, Positions
-from viewkeeper.model.rowkeys import foreign_of
+from viewkeeper.model.positions import Cut, Position, Positions
+from viewkeeper.model.rowkeys import decode_row_keys, foreign_of
 from viewkeeper.model.schema import TableSchema
 from viewkeeper.ports.spread import Spread
 from viewkeeper.stores.hbase.connections import Refused
@@ -91,6 +91,16 @@ class LogPart(JoinedLog, MetaPart):
             if later := [(ms * _MS, what) for what, ms in whats.items() if ms > since]:
                 found[int(table.id)] = max(later)
         return found
+
+    def keys_uncovered(self, table: int, start: Positions, stop: Positions) -> Iterator[pa.Array]:
+        """Of deletes of single versions: those before `start` are staged again, and what was staged is in the log."""
+        mapped = self._tables_mapped()
+        for stream, end in stop.items():
+            if self._wals.owns(stream):
+                for cells in self._wals.read_cells(stream, start.get(stream, Position(0)), end, mapped):
+                    for schema, deletes in mapped.uncovering(cells):
+                        if schema.id == table:
+                            yield decode_row_keys(schema, deletes["row"])[0]
 
     def note_as_logged(self, tables: Sequence[int], stamp: int) -> None:
         self._outside.find_right(tables, stamp // _MS)
