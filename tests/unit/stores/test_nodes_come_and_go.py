@@ -16,6 +16,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError, PositionLost, StoreBusy
 from viewkeeper.settings import EpochLimits, GcSettings
+from viewkeeper.stores.embedded import moving
 from viewkeeper.stores.placement import EVERY, SLOTS, even_moves, first_slots, listed
 
 STORES = {
@@ -125,6 +126,26 @@ def test_a_node_that_is_removed_leaves_its_rows_to_the_others_and_its_log_to_its
     db.wait_for(token, timeout=1)  # of a row that was written on a node that is gone
     with pytest.raises(PositionLost):
         list(db.store.scan_as_of(1, db.store.parts(1)[0], {stream: 0 for stream in positions}))
+
+
+@pytest.mark.parametrize(("piece", "keys"), [(4, 500_000), (2_500, 6)])
+def test_rows_that_move_in_small_pieces_all_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, keys: int
+) -> None:
+    monkeypatch.setattr(moving, "_PIECE_ROWS", piece)
+    monkeypatch.setattr(moving, "_KEYS_MAX", keys)
+    monkeypatch.setattr(moving, "_LIST_ROWS", 7)
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
+        fill(db, 30)
+        keep_up(db)
+        told = db.execute("ALTER STORE ADD NODE").message
+        facts = db.status().nodes
+        assert f"{facts[1].rows} row" in told and sum(node.rows for node in facts) == 30
+        db.execute("ALTER STORE REMOVE NODE 0")
+        db.table("t").delete_many(range(0, 30, 3))
+        keep_up(db)
+        assert rows_of(db) == {k: k for k in range(30) if k % 3}
+        assert wrong(db) == []
 
 
 def test_rows_with_long_keys_and_of_several_tables_move_too(db: vk.Database) -> None:
