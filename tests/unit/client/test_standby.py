@@ -282,9 +282,7 @@ def test_a_standby_that_takes_over_at_once_is_refused(db: vk.Database) -> None:
 
 
 @pytest.mark.parametrize("lag", [1, 3, 4])
-def test_a_pipeline_that_is_far_behind_is_warned_of(
-    db: vk.Database, monkeypatch: pytest.MonkeyPatch, lag: int
-) -> None:
+def test_a_pipeline_that_is_far_behind_is_warned_of(db: vk.Database, monkeypatch: pytest.MonkeyPatch, lag: int) -> None:
     monkeypatch.setattr(status, "LAG_WARNING_CHANGES", 4)
     with Pipeline(db, view_managers=1, spark=None, take_over=False, changes_per_epoch=None) as pipeline:
         pipeline.run_available()

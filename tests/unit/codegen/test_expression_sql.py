@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.codegen.decimals import divide, scaled, unscaled
 from viewkeeper.codegen import expression_sql
+from viewkeeper.codegen.decimals import divide, scaled, unscaled
 from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
