@@ -363,12 +363,13 @@ def test_a_folder_that_is_no_hbase_is_told(tmp_path: Path) -> None:
         WalFolder.at(str(tmp_path)).files()
 
 
+@pytest.mark.parametrize("entries", [0, 1, 9])
 @pytest.mark.parametrize("length", [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
-def test_a_cell_of_2_gib_is_waited_for_and_one_of_more_is_an_error(server: Server, length: int) -> None:
+def test_a_cell_of_2_gib_is_waited_for_and_one_of_more_is_an_error(server: Server, length: int, entries: int) -> None:
     server.write(entry(1))
     whole = entry(2).encoded()
     key = whole[: len(whole) - len(entry(2).cells[0].encoded())]
-    server.write(key + struct.pack(">I", length))
+    server.write(key + struct.pack(">I", length) + entry(3).encoded() * entries)
     if length == 0x7FFFFFFF:
         assert cells_of(read(server)) == expected([entry(1)])
     else:
