@@ -14,6 +14,12 @@ from tests.support.thresholds import LIST, ROOT, read_list, thresholds
 MAKE = "tests/support/thresholds.py says how the list is made"
 
 
+def test_every_threshold_has_a_test_that_crosses_it() -> None:
+    missing = sorted(set(thresholds()) - set(read_list()))
+
+    assert missing == [], f"no test takes both ways at these; {MAKE}"
+
+
 def test_the_thresholds_that_are_listed_are_in_the_source() -> None:
     assert sorted(set(read_list()) - set(thresholds())) == [], f"these are not thresholds any more; {MAKE}"
 

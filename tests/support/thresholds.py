@@ -97,8 +97,12 @@ class _Prober(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
-        if all(isinstance(operator, _ORDERINGS) for operator in node.ops):
-            return self._told("compared", node, [node.left, *node.comparators])
+        compared = [node.left, *node.comparators]
+        is_of_sets = any(
+            isinstance(one, ast.Set) for one in compared
+        )  # `{A} <= names` asks what is in it, not how much
+        if all(isinstance(operator, _ORDERINGS) for operator in node.ops) and not is_of_sets:
+            return self._told("compared", node, compared)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

@@ -16,6 +16,7 @@ from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.check import expansion
 from viewkeeper.check.blocks import text_of
 from viewkeeper.check.expansion import Tables
+from viewkeeper.check.questions import question_for
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.sql.dialect import ViewSpark
 
@@ -212,3 +213,20 @@ def test_a_column_that_the_text_gives_no_name_has_ours(db: vk.Database) -> None:
     create(db, "SELECT `count(*)` AS n FROM counted")
 
     assert "`counted`(`count(*)`)" in judge(db)
+
+
+@pytest.mark.parametrize(
+    ("digits", "function", "is_doubtful"),
+    [(28, "SUM", False), (29, "SUM", True), (29, "MAX", False), (38, "AVG", True)],
+)
+def test_a_sum_that_may_leave_38_digits_in_spark_on_its_way_is_in_doubt(
+    digits: int, function: str, is_doubtful: bool
+) -> None:
+    with vk.connect("memory:") as db:
+        db.execute(f"CREATE TABLE t (k INT PRIMARY KEY, d DECIMAL({digits},2))")
+        db.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {function}(d) AS s FROM t")
+        catalog = db.catalog()
+        careful, plain = (question_for(catalog, catalog.view("v"), careful=careful).doubt for careful in (True, False))
+
+    assert plain is None
+    assert (careful or "").startswith("a sum of DECIMAL leaves 38 digits") is is_doubtful

@@ -312,3 +312,18 @@ def test_claims_are_judged_however_many_cuts_there_are() -> None:
 
     assert observed_level(updates, states, SUM).level is Level.COMPLETE
     assert observed_level(updates, states, SUM, key=["x"]).level is Level.COMPLETE
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        (3, "shows (s=0, x='x0'), (s=1, x='x1'), (s=2, x='x2')"),
+        (4, "shows (s=0, x='x0'), (s=1, x='x1'), (s=2, x='x2') and 1 more"),
+        (5, "shows (s=0, x='x0'), (s=1, x='x1'), (s=2, x='x2') and 2 more"),
+    ],
+)
+def test_a_reason_quotes_three_rows_and_counts_the_others(shown: int, told: str) -> None:
+    states = [groups(), groups(**{f"x{number}": number for number in range(shown)})]
+    verdict = observed_level([row("k1", "x9", 9)], states, SUM)
+
+    assert verdict.why_not(Level.CONVERGENT).reason.endswith(f": {told} and not (s=9, x='x9')")

@@ -16,7 +16,8 @@ from typer.testing import Result
 
 import viewkeeper as vk
 from viewkeeper.cli import answers
-from viewkeeper.cli.answers import Form, print_rows, print_tables
+from viewkeeper.cli.answers import Form, print_result, print_rows, print_tables
+from viewkeeper.client.result import Result as Answer
 
 Run = Callable[..., Result]
 Out = pytest.CaptureFixture[str]
@@ -167,3 +168,19 @@ def test_json_and_csv_together_are_refused(run: Run, shop: str) -> None:
 
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("error: rows are printed as JSON or as CSV, not both\n")
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("rows", [0, 2, 3, 4, 7])
+def test_pages_of_an_answer_are_printed_as_one(
+    capsys: Out, monkeypatch: pytest.MonkeyPatch, form: Form, rows: int
+) -> None:
+    table = pa.table({"n": pa.array(range(rows), pa.int64()), "text": [f"row {number}" for number in range(rows)]})
+    printed = []
+    for size, answer in [(1_000, table), (3, table), (3, tuple(rows_of(table)))]:
+        monkeypatch.setattr(answers, "_PAGE_ROWS", size)
+        print_result(Answer(tuple(table.column_names), answer), form)
+        printed.append(capsys.readouterr().out)
+
+    assert printed[1:] == printed[:1] * 2
+    assert all(f"row {number}" in printed[0] for number in range(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.planting import change_row_of_delta, row_of_delta
 from tests.support.running import keep_up
 from tests.support.troubled import make_tables, make_trouble
 from viewkeeper.check.report import CheckReport
-from viewkeeper.client import checking
+from viewkeeper.client import checkfiles, checking
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
@@ -149,3 +150,43 @@ def test_a_damaged_row_of_a_table_is_named_and_the_views_over_other_tables_are_c
     why = "a row of table t is damaged, that with the key ('a',)"
     assert states["plain"] == ("not done", why, "restore a backup, or load the table anew")
     assert states["others"][0] == "ok" and not report.ok and report.views == ("others",)
+
+
+@pytest.mark.parametrize("rows_max", [5, 6])
+def test_a_base_that_is_read_in_batches_is_compared_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    """Of five rows, or ten: the last batch may be full, or empty."""
+    monkeypatch.setattr(checkfiles, "_BATCH_ROWS", rows_max)
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images=off&nodes=2") as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, x INT)")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT k, x FROM t WHERE x >= 0")
+        monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
+        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        for count in (5, 10):
+            db.table("t").put_many([{"k": number, "x": number} for number in range(count)])
+            keep_up(db)
+            assert check(db).findings == ()
+        for key in (0, 9):
+            change_row_of_delta(db, "t", (key,), None)
+        wrong = [(finding.key, finding.kind) for finding in check(db).findings if finding.view == "DELTA(t)"]
+        assert wrong == [((0,), "missing"), ((9,), "missing")]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_jvm_for_few_rows_is_asked_for_where_the_store_is_small(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    asked: list[str] = []
+
+    def start(view_managers: int, *, java_options: str) -> object:
+        asked.append(java_options)
+        return MagicMock()
+
+    create(db, "plain")
+    monkeypatch.setattr(checking, "default_session", start)
+    monkeypatch.setattr(checking, "_FEW_ROWS_BYTES", db.store.bytes_used() + more)
+    report = checking.check_views(db, ["plain"], spark=None)
+
+    assert report.ok and report.views == ("plain",)
+    assert asked == [checking.FEW_ROWS_JAVA_OPTIONS if more else ""]

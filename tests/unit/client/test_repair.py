@@ -440,6 +440,23 @@ def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_ar
 
 
 @pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
+@pytest.mark.parametrize("rows_max", [2, 5])
+def test_all_wrong_rows_of_a_delta_are_logged_again_however_many_at_once(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    monkeypatch.setattr(repairing, "_ROWS_AT_ONCE", rows_max)
+    create(db, "plain")
+    live(db, 20)
+    shown, keys = contents(db), [row["k"] for row in db.table("t").scan(limit=5)]
+    for key in keys:
+        change_row_of_delta(db, "t", (key,), None)
+    report = repair(db)
+
+    assert {finding.key for finding in report.before.findings if finding.view == "DELTA(t)"} == {(key,) for key in keys}
+    assert report.ok and contents(db) == shown
+
+
+@pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
 def test_a_view_over_a_wrong_delta_is_kept_as_wrong_whatever_its_own_records(db: vk.Database) -> None:
     create(db, "sums")
     db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")

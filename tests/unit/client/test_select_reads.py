@@ -8,6 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
+from viewkeeper.client import conditions
 from viewkeeper.model import tablebatches
 from viewkeeper.stores.embedded.held import HeldViews
 
@@ -74,6 +75,17 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 )
 def test_key_conditions_reach_the_store(db: vk.Database, counted: Counted, where: str, found: int, read: int) -> None:
     assert len(db.execute(f"SELECT c FROM t WHERE {where}")) == found
+    assert counted.rows == read
+
+
+@pytest.mark.parametrize(("ranges", "read"), [(1_000, 2), (8, 2), (7, 22), (4, 22), (3, 140), (2, 140), (1, 6_000)])
+def test_more_ranges_than_are_scanned_apart_are_read_from_the_first_to_the_last(
+    db: vk.Database, counted: Counted, monkeypatch: pytest.MonkeyPatch, ranges: int, read: int
+) -> None:
+    monkeypatch.setattr(conditions, "RANGES_MAX", ranges)
+    found = db.execute("SELECT c FROM t WHERE a IN ('p', 'r') AND b IN (3, 9) AND c IN (-90, -272)")
+
+    assert sorted(found.rows) == [(-272,), (-90,)]
     assert counted.rows == read
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import viewkeeper as vk
 from tests.support.running import begin_epoch, commit_epoch
+from viewkeeper.client import finishing, status
 from viewkeeper.client.pipeline import Pipeline
 from viewkeeper.client.standby import Beats, Patience, claim_in_turn, own_in_turn
-from viewkeeper.errors import Fenced, PipelineRunning, StoreBusy
+from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy
 from viewkeeper.events import Event, StandingBy, TookOver, Waiting
 from viewkeeper.model import epochs
 
@@ -276,3 +279,41 @@ def test_a_wait_is_ended_by_what_listens(db: vk.Database) -> None:
 def test_a_standby_that_takes_over_at_once_is_refused(db: vk.Database) -> None:
     with pytest.raises(vk.InputError, match="a standby waits"):
         pipeline_of(db, standby=True, take_over=True)
+
+
+@pytest.mark.parametrize("lag", [1, 3, 4])
+def test_a_pipeline_that_is_far_behind_is_warned_of(db: vk.Database, monkeypatch: pytest.MonkeyPatch, lag: int) -> None:
+    monkeypatch.setattr(status, "LAG_WARNING_CHANGES", 4)
+    with Pipeline(db, view_managers=1, spark=None, take_over=False, changes_per_epoch=None) as pipeline:
+        pipeline.run_available()
+        db.table("t").put_many([{"k": number, "v": 1} for number in range(lag)])
+        told = db.status()
+
+    assert told.lag_changes == lag
+    assert ("the pipeline is 4 changes behind: the log grows" in told.warnings) is (lag == 4)
+    assert not any("no pipeline" in warning for warning in told.warnings)
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_a_pipeline_elsewhere_that_makes_no_step_for_five_minutes_is_told_of(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+) -> None:
+    record, now = db.store.read_epoch_record(), 0.0
+    pauses = iter([(300.0, False), (1.0, not is_stuck), (300.0, False)])
+    left = iter([True, True, True, False])
+
+    def sleep(seconds: float) -> None:
+        nonlocal record, now
+        pause, is_step = next(pauses)
+        now += pause
+        record = replace(record, last=record.last + is_step)
+
+    monkeypatch.setattr(finishing, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(db.store, "claimed_by", lambda: 7)
+    monkeypatch.setattr(db.store, "read_epoch_record", lambda: record)
+    if is_stuck:
+        with pytest.raises(StaleRead, match="the pipeline of this store does not go on"):
+            finishing.finish(db, lambda: next(left), None)
+    else:
+        finishing.finish(db, lambda: next(left), None)
+    assert now == (301 if is_stuck else 601)

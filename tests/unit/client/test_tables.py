@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
+from viewkeeper.client import bulk
 from viewkeeper.stores.embedded.node import Node
 
 
@@ -310,3 +311,22 @@ def test_a_session_knows_what_was_written_before_a_bulk_write_failed(
                 batches = [pa.RecordBatch.from_pydict(part, pa.schema({"A": "string", "b": "int32"})) for part in parts]
                 table.put_many(pa.RecordBatchReader.from_batches(batches[0].schema, iter(batches)))
         assert session.token.positions == {stream: at for stream, at in db.store.ends().items() if at}
+
+
+@pytest.mark.parametrize(
+    ("rows_max", "bytes_max", "sizes"),
+    [(10_000, 64 << 20, [25]), (10, 64 << 20, [10, 10, 5]), (10, 1_000, [1] * 25), (25, 13 * 1_000, [12, 12, 1])],
+)
+def test_arrow_rows_are_written_in_transactions_of_few_rows_and_bytes(
+    db: vk.Database, monkeypatch: pytest.MonkeyPatch, rows_max: int, bytes_max: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(bulk, "ROWS_PER_TRANSACTION", rows_max)
+    monkeypatch.setattr(bulk, "_BYTES_PER_TRANSACTION", bytes_max)
+    rows = [row("a", number, "x" * 1_000) for number in range(25)]
+    batch = pa.RecordBatch.from_pylist(
+        [{name: one[name] for name in ("A", "b", "x")} for one in rows],
+        pa.schema({"A": "string", "b": "int32", "x": "string"}),
+    )
+    assert [len(part) for part in bulk._slices(batch)] == sizes
+    db.table("t").put_many(batch)
+    assert list(db.table("t").scan()) == rows

@@ -58,3 +58,8 @@ def test_of_a_job_that_spark_aborted_the_kind_of_the_failure_is_told() -> None:
     assert told.fact == (
         "epoch 7 failed: Job aborted due to stage failure: Task 1 failed 4 times, by java.lang.ArithmeticException"
     )
+
+
+@pytest.mark.parametrize("letters", [299, 300, 301])
+def test_of_a_long_line_of_ours_the_first_300_letters_are_told(letters: int) -> None:
+    assert cause_of(InvariantBroken("x" * letters)) == f"InvariantBroken: {'x' * min(letters, 300)}"

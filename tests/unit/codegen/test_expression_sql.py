@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewkeeper.codegen import expression_sql
 from viewkeeper.codegen.decimals import divide, scaled, unscaled
 from viewkeeper.codegen.expression_sql import emit, guarded
+from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BOOLEAN, INT, STRING, SqlType, decimal
 from viewkeeper.sql.bind import bind_query
@@ -154,3 +156,15 @@ def test_a_quotient_is_rounded_half_up_at_39_digits_and_then_at_its_scale(data: 
     for scale in (39, 17):
         exact = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=100))
     assert CONNECTION.sql(f"SELECT {sql}").fetchall() == [(exact,)]
+
+
+def test_an_expression_of_the_largest_size_is_run_and_a_larger_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT k, a + 1 AS x FROM t"
+    (_, output) = bind_query(query, lambda _: Scan(TABLE)).outputs
+    size = len(emit(output.expression))
+    expected = run(query)
+    monkeypatch.setattr(expression_sql, "LENGTH_MAX", size)
+    assert run(query) == expected
+    monkeypatch.setattr(expression_sql, "LENGTH_MAX", size - 1)
+    with pytest.raises(UnsupportedSql, match="the expression is too large; split it"):
+        run(query)

@@ -9,7 +9,7 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.failures import spark_lost_told, translate, unfit_of
+from viewkeeper.engine.failures import not_started, spark_lost_told, translate, unfit_of
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.settings import EngineSettings
@@ -112,3 +112,16 @@ def test_an_epoch_whose_workers_start_too_late_is_done_by_the_driver(
         runner = SparkRunner(db.store, session, view_managers=1, settings=EngineSettings(small_work_max=0))
         Coordinator(db.store, runner).catch_up()
         assert (len(jobs), db.view("n").get(), db.store.read_epoch_record().aborted) == (1, {"n": 1}, ())
+
+
+@pytest.mark.parametrize("letters", [299, 300, 301])
+def test_of_a_long_line_of_spark_the_first_300_letters_are_told(letters: int) -> None:
+    said = "OSError: Job aborted ".ljust(letters, "x")
+    told = said[:300]
+    started = unfit_of(RuntimeError(AT_START.format(said)))
+
+    assert translate(RuntimeError(f"{said}, most recent failure: java.lang.Error"), 7).fact == (
+        f"epoch 7 failed: {told}, by java.lang.Error"
+    )
+    assert not_started(RuntimeError(f"{said}\nmore")).fact == f"Spark did not start: {told}"
+    assert started is not None and started.fact.endswith(f"they do not start: {told}")

@@ -18,6 +18,7 @@ from viewkeeper.client.database import Database
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine import starting, streaming
 from viewkeeper.engine.runner import SparkRunner
+from viewkeeper.engine.session import let_others_go_first_here, require_spark
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
@@ -139,6 +140,35 @@ def test_a_start_that_fails_is_told_to_everyone_who_asks(may_start: threading.Ev
         with pytest.raises(StoreError, match="no JVM in a unit test"):
             session.get()
     assert session.is_ready
+
+
+@pytest.mark.parametrize(("told", "fact"), [("17.0.9", None), ("21", None), ("16.0.2", "is 16"), ("1.8.0_392", "is 1")])
+def test_a_java_that_is_too_old_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, fact: str | None
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{told}\" 2023-10-17' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if fact is None:
+        assert require_spark() == str(java)
+    else:
+        with pytest.raises(JavaMissing, match=f"Spark needs Java 17, .*{fact}"):
+            require_spark()
+
+
+@pytest.mark.parametrize(("nice", "then"), [(-3, 5), (4, 5), (5, 5), (6, 6), (19, 19)])
+def test_a_thread_that_lets_others_go_first_is_never_given_more(
+    monkeypatch: pytest.MonkeyPatch, nice: int, then: int
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(os, "getpriority", lambda which, who: nice)
+    monkeypatch.setattr(os, "setpriority", lambda which, who, priority: made.append(priority))
+    monkeypatch.setattr(sys, "platform", "linux")
+    let_others_go_first_here()
+
+    assert made == [then]
 
 
 def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.wal_files import TRAILER, Cell, Entry, Server, header, marker, number, random_entry, text
+from tests.support.wal_files import TRAILER, Cell, Entry, Server, header, marker, number, random_entry, text, varint
 from viewkeeper.errors import CorruptStore, InvariantBroken, NotOffered, PositionLost, StoreUnavailable
 from viewkeeper.logs.hbase.files import WalFile, WalFolder
 from viewkeeper.logs.hbase.positions import BYTES_PER_MS, check_order, first_position
@@ -360,3 +361,30 @@ def test_the_ends_are_those_of_the_last_whole_entries(server: Server) -> None:
 def test_a_folder_that_is_no_hbase_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="hbase.rootdir"):
         WalFolder.at(str(tmp_path)).files()
+
+
+@pytest.mark.parametrize("entries", [0, 1, 9])
+@pytest.mark.parametrize("length", [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_a_cell_of_2_gib_is_waited_for_and_one_of_more_is_an_error(server: Server, length: int, entries: int) -> None:
+    server.write(entry(1))
+    whole = entry(2).encoded()
+    key = whole[: len(whole) - len(entry(2).cells[0].encoded())]
+    server.write(key + struct.pack(">I", length) + entry(3).encoded() * entries)
+    if length == 0x7FFFFFFF:
+        assert cells_of(read(server)) == expected([entry(1)])
+    else:
+        with pytest.raises(CorruptStore, match="a cell of more than 2 GiB"):
+            read(server)
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3, 4, 7])
+def test_a_key_without_a_field_is_an_error_and_one_without_a_count_has_no_cells(server: Server, lacking: int) -> None:
+    fields = {1: text(1, b"0f1e"), 2: text(2, b"orders"), 3: number(3, 9), 4: number(4, 9), 7: number(7, 0)}
+    key = b"".join(value for known, value in fields.items() if known != lacking)
+    server.write(varint(len(key)) + key)
+    server.write(entry(2))
+    if lacking == 7:
+        assert cells_of(read(server)) == expected([entry(2)])
+    else:
+        with pytest.raises(CorruptStore, match="its key lacks a field"):
+            read(server)

@@ -71,3 +71,10 @@ def test_a_column_of_a_file_that_the_table_has_not_is_answered_too(db: vk.Databa
     (tmp_path / "w.csv").write_text("id,plcaed\n1,1\n")
     with pytest.raises(vk.UnknownName, match=r"not: plcaed; did you mean placed\?; ignore_unknown=True"):
         db.load("wide", tmp_path / "w.csv")
+
+
+@pytest.mark.parametrize("tables", [2, 3, 4])
+def test_three_are_named_where_more_tables_have_the_same_column(tables: int) -> None:
+    known = [f"{table}.placed" for table in "opqr"[:tables]]
+
+    assert nearest("placd", known) == known[:3]

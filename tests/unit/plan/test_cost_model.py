@@ -297,3 +297,14 @@ def test_weights_are_fitted_to_what_epochs_took() -> None:
     assert fitted.put == default.put  # a thousandth of a second tells nothing
     assert (fitted.row, fitted.step) == pytest.approx((2 * default.row, 2 * default.step))
     assert Weights.fitted(Measured(), plan) == default
+
+
+@pytest.mark.parametrize(("slower", "factor"), [(19, 19), (20, 20), (21, 20), (1 / 19, 1 / 19), (1 / 21, 1 / 20)])
+def test_a_weight_is_fitted_up_to_twenty_times_the_default(slower: float, factor: float) -> None:
+    default, gets = Weights(), 2_000_000_000
+    seconds = gets * default.get * slower
+    counts = Counts(tables={7: Work(gets=gets)}, get_seconds=seconds, read_seconds=seconds)
+    fitted = Weights.fitted(Measured(epochs=1, counts=counts), PlanCost(1.0, {}))
+
+    assert fitted.get / default.get == pytest.approx(factor)
+    assert (fitted.put, fitted.row) == (default.put, default.row)

@@ -11,12 +11,12 @@ import viewkeeper as vk
 from viewkeeper.codegen.expression_sql import emit
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType
+from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType, decimal
 from viewkeeper.sql.bind import bind_query
 from viewkeeper.sql.expressions import Expression, Literal
 from viewkeeper.sql.function_rows import Function
 from viewkeeper.sql.function_table import FUNCTIONS, NAMED, SECTIONS
-from viewkeeper.sql.operands import Together, integer, text
+from viewkeeper.sql.operands import INT_MAX, Together, integer, number, text
 from viewkeeper.sql.relations import Scan, expressions_of
 
 TABLE = TableSchema(
@@ -140,3 +140,36 @@ def test_copies_of_copies_are_counted_and_refused_before_they_fill_the_memory() 
         assert db.execute("SELECT length(repeat(upper(repeat(s, 100)), 100)) AS n FROM t").rows == ((20_000,),)
         with pytest.raises(UnsupportedSql, match="repeat within repeat makes 100,000,000 copies"):
             db.execute("SELECT repeat(concat(s, repeat(s, 10000)), 10000) AS x FROM t")
+
+
+@pytest.mark.parametrize("written", ["-d", "abs(d)"])
+def test_a_sign_changes_as_many_digits_as_spark_computes_exactly(written: str) -> None:
+    def typed(digits: int) -> SqlType:
+        columns = (Column("k", INT, nullable=False), Column("d", decimal(digits, 2)))
+        table = TableSchema(TableId(1), "t", columns, ("k",))
+        (bound,) = expressions_of(bind_query(f"SELECT {written} AS x FROM t", lambda _: Scan(table)))
+        return bound.type
+
+    assert typed(34) == decimal(34, 2)
+    with pytest.raises(UnsupportedSql, match=r"of DECIMAL\(35,2\) is not supported; CAST it to DECIMAL\(34,s\)"):
+        typed(35)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "shown"),
+    [
+        (0, INT_MAX - 1, "a literal from 0 up to 2147483646"),
+        (0, INT_MAX, "a literal from 0"),
+        (-INT_MAX, 7, "a literal up to 7"),
+        (-INT_MAX, INT_MAX, "a literal"),
+    ],
+)
+def test_of_a_literal_the_bounds_that_an_int_does_not_have_itself_are_shown(least: int, most: int, shown: str) -> None:
+    kind = number(least, most)
+
+    assert kind.shown == shown
+    for value in (least, most):
+        assert kind.take(Literal(value, INT), "f") == Literal(value, INT)
+    for value in (least - 1, most + 1):
+        with pytest.raises(UnsupportedSql, match=f"f takes an integer literal from {least} to {most} here"):
+            kind.take(Literal(value, INT), "f")

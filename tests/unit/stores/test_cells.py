@@ -134,6 +134,7 @@ def test_a_pipeline_in_the_background_outlives_a_store_that_does_not_answer(opti
     [
         ("memory:s?seed=1", "a seed is for a store of cells"),
         ("memory:s?cells=on&seed=one", "seed=one is not a seed"),
+        (f"memory:s?cells=on&seed={'9' * 19}", f"seed={'9' * 19} is not a seed"),
         ("memory:s?cells=yes", "use cells=on or cells=off"),
     ],
 )
@@ -149,3 +150,8 @@ def test_what_a_store_of_cells_was_made_with_cannot_be_asked_for_otherwise() -> 
             vk.connect("memory:s?cells=off")
         with pytest.raises(vk.InputError, match="made with seed=3, not 4"):
             vk.connect("memory:s?cells=on&seed=4")
+
+
+def test_a_seed_of_18_digits_is_kept_whole() -> None:
+    with vk.connect(f"memory:?cells=on&seed={'9' * 18}") as db:
+        assert db.store.layout.seed == 10**18 - 1

@@ -7,7 +7,9 @@ import os
 import resource
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
+import lmdb
 import pytest
 
 import viewkeeper as vk
@@ -15,6 +17,7 @@ from tests.support.running import HereRunner, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.events import Waiting
+from viewkeeper.stores.embedded.lmdb_errors import translate
 
 CONTEXT = multiprocessing.get_context("spawn")
 ROW = {"v": "x" * 9_000}
@@ -143,3 +146,27 @@ def test_the_pages_of_lock_files_are_there_from_the_start(tmp_path: Path) -> Non
 
     assert len(files) == 11
     assert all(file.stat().st_blocks * 512 >= file.stat().st_size > 0 for file in files)
+
+
+ROOM = 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("free", "limit", "is_full"),
+    [
+        (ROOM, resource.RLIM_INFINITY, False),
+        (ROOM - 1, resource.RLIM_INFINITY, True),
+        (ROOM, 100 + ROOM, False),
+        (ROOM, 99 + ROOM, True),
+    ],
+)
+def test_a_write_that_was_cut_short_is_a_full_disk_where_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, limit: int, is_full: bool
+) -> None:
+    (tmp_path / "data.mdb").write_bytes(bytes(100))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free, f_frsize=1))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, resource.RLIM_INFINITY))
+    told = translate(lmdb.Error("mdb_txn_commit: Input/output error"), tmp_path)
+
+    assert type(told) is (vk.StoreFull if is_full else vk.StoreError)
+    assert ("free space on the disk" if is_full else "the disk may be failing") in (told.hint or "")

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 
-from viewkeeper.errors import InputError, StoreError, StoreUnavailable
+from viewkeeper.errors import InputError, StoreError, StoreUnavailable, ViewFailed
+from viewkeeper.stores.hbase import connections as connections_module
+from viewkeeper.stores.hbase import records
 from viewkeeper.stores.hbase.address import parse_address
+from viewkeeper.stores.hbase.cells import KEY_BYTES_MAX, ROW_BYTES_MAX, row_key
 from viewkeeper.stores.hbase.connections import Connections
 from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry
 from viewkeeper.stores.hbase.records import _apart
 from viewkeeper.stores.hbase.rowranges import ranges_filter
+from viewkeeper.stores.hbase.scans import span_of
 from viewkeeper.stores.hbase.site import Site
 
 
@@ -164,9 +171,12 @@ def test_a_server_that_is_not_thrift_is_told_at_once(reply: bytes) -> None:
     assert "hbase thrift2 start" in (told.value.hint or "") and server.count == 1
 
 
-@pytest.mark.parametrize(("nice", "count", "at_once"), [(0, 6, 3), (5, 6, 3), (19, 6, 1), (0, 3, 1)])
+@pytest.mark.parametrize(
+    ("nice", "servers", "count", "at_once"),
+    [(0, 1, 6, 3), (5, 1, 6, 3), (19, 1, 6, 1), (0, 1, 3, 1), (0, 2, 5, 5), (0, 2, 6, 6), (0, 2, 12, 6)],
+)
 def test_few_requests_and_those_of_low_priority_are_made_one_at_a_time(
-    nice: int, count: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+    nice: int, servers: int, count: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way, most, together, threads = [], [], threading.Barrier(at_once), set()
 
@@ -180,8 +190,52 @@ def test_few_requests_and_those_of_low_priority_are_made_one_at_a_time(
 
     monkeypatch.setattr(Site, "ask", ask)
     monkeypatch.setattr("os.getpriority", lambda which, who: nice)
-    address = parse_address("hbase://127.0.0.1:1/shop")
+    address = parse_address(f"hbase://{','.join(f'127.0.0.1:{port + 1}' for port in range(servers))}/shop")
     site = Site(address, Connections(address), "once", 1)
     assert site.ask_each(7, "putMultiple", range(count)) == [2 * batch for batch in range(count)]
     assert max(most) == at_once
     assert (threads == {threading.get_ident()}) == (at_once == 1)
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2, 2), (3, 3), (4, 3), (7, 3)])
+def test_a_few_idle_connections_are_kept_and_used_again(count: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, made = threading.Barrier(count), list[Mock]()
+
+    def connect(connections: Connections, server: object) -> Mock:
+        made.append(Mock())
+        return made[-1]
+
+    def reply(client: Mock, requests: object) -> list[str]:
+        together.wait(60)
+        return ["done"]
+
+    monkeypatch.setattr(connections_module, "_IDLE_MAX", 3)
+    monkeypatch.setattr(connections_module, "_replies", reply)
+    monkeypatch.setattr(Connections, "_connect", connect)
+    connections = Connections(parse_address("hbase://127.0.0.1:1/shop"))
+    for connected in (count, count + count - kept):
+        with ThreadPoolExecutor(count) as pool:
+            assert list(pool.map(connections.ask_once, ["listNamespaces"] * count)) == ["done"] * count
+        assert len(made) == connected
+        assert sum(not client.close.called for client in made) == kept
+    connections.close()
+    assert all(client.close.call_count == 1 for client in made)
+
+
+@pytest.mark.parametrize("more", [0, 1, 9])
+def test_a_bound_longer_than_a_row_key_is_cut_and_the_same_rows_are_between(more: int) -> None:
+    longest = (1 << 15) - 1
+    bound = b"k" * (longest - 1 + more)
+    assert [len(cut) for cut in span_of(7, bound, bound)] == [longest] * 2
+    assert span_of(7, bound, None) == (b"\x07" + b"k" * (longest - 1), b"\x08")
+    for key in (b"", b"k", b"k" * KEY_BYTES_MAX, b"k" * 9 + b"a", b"k" * 9 + b"z"):
+        first, stop = span_of(7, bound, bound)
+        assert (row_key(7, key) >= first, row_key(7, key) < stop) == (key >= bound, key < bound)
+
+
+def test_a_record_as_large_as_hbase_takes_is_written_and_a_larger_one_stops_its_view() -> None:
+    largest, keys = ROW_BYTES_MAX, pa.array([b"k", b"l"])
+    records._require_room(7, keys, pa.array([b"", bytes(largest)]))
+    records._require_room(7, keys, pa.array([None, None], pa.binary()))
+    with pytest.raises(ViewFailed, match=f"a row of {largest + 1:,} bytes is more than the {largest:,}"):
+        records._require_room(7, keys, pa.array([b"", bytes(largest + 1)]))

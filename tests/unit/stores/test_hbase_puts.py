@@ -10,7 +10,7 @@ import pytest
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.transport import TMemoryBuffer
 
-from viewkeeper.stores.hbase import puts
+from viewkeeper.stores.hbase import cells, puts
 from viewkeeper.stores.hbase.puts import Puts, with_first
 from viewkeeper.stores.hbase.thrift import thrift
 
@@ -68,3 +68,22 @@ def test_batches_hold_all_puts_in_order_and_are_bounded_beyond_one_put(
         assert batch.arguments(b"t") == written_by_a_library(b"t", batch)
         assert len(batch) <= 7
         assert sum(map(len, batch.values.to_pylist()[:-1])) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "sizes"), [(29, [3, 3, 3, 1]), (30, [3, 3, 3, 1]), (31, [4, 4, 2]), (99, [5, 5])]
+)
+def test_puts_of_base_rows_are_sent_in_batches_that_end_with_the_put_that_fills_them(
+    bytes_max: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "BATCH_RECORDS", 5)
+    monkeypatch.setattr(cells, "BATCH_BYTES", bytes_max)
+    cell = thrift().TColumnValue
+    given = [
+        thrift().TPut(row=b"%d" % at, columnValues=[cell(b"f", b"a", b"x" * 4), cell(b"f", b"b", b"y" * 5)])
+        for at in range(10)
+    ]
+    batches = list(cells.by_size(given))
+
+    assert [put for batch in batches for put in batch] == given
+    assert [len(batch) for batch in batches] == sizes

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.handles import close_environments
 from viewkeeper.model.writes import RowWrites
+from viewkeeper.stores.embedded import node as node_module
 from viewkeeper.stores.embedded.environment import Environment
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.embedded.parts import make_part, part_of
@@ -218,3 +219,21 @@ def test_a_long_log_is_decoded_in_pieces_and_given_in_large_batches(
     monkeypatch.setattr("viewkeeper.stores.embedded.node._READ_CHANGES_MAX", 20)
     assert log_of(node) == whole
     assert len(list(node.read_log(0, node.end()))) == 8
+
+
+@pytest.mark.parametrize(
+    ("read", "decoded", "batches"), [(1 << 27, 0, 2), (1 << 27, 700, 2), (1, 1 << 24, 2), (1, 0, 12), (700, 0, 8)]
+)
+def test_a_log_that_is_read_a_few_bytes_at_a_time_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int, decoded: int, batches: int
+) -> None:
+    made, tick = make_node(tmp_path / "n"), clock()
+    for number in range(12):
+        made.write([put({b"k%d" % number: b"x" * 200, b"again": b"%d" % number}, table=1 + number % 2)], tick)
+    whole = [log_of(made, start) for start in range(0, 24, 2)]
+    monkeypatch.setattr(node_module, "_READ_BYTES_MAX", read)
+    monkeypatch.setattr(node_module, "_DECODED_BYTES_MAX", decoded)
+
+    assert [log_of(made, start) for start in range(0, 24, 2)] == whole
+    assert log_of(made, 4, 10) == [change for change in whole[2] if change[0] <= 10]
+    assert len(list(made.read_log(0, made.end()))) == batches

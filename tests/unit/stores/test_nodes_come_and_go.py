@@ -16,6 +16,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError, PositionLost, StoreBusy
 from viewkeeper.settings import EpochLimits, GcSettings
+from viewkeeper.stores.embedded import moving
 from viewkeeper.stores.placement import EVERY, SLOTS, even_moves, first_slots, listed
 
 STORES = {
@@ -125,6 +126,42 @@ def test_a_node_that_is_removed_leaves_its_rows_to_the_others_and_its_log_to_its
     db.wait_for(token, timeout=1)  # of a row that was written on a node that is gone
     with pytest.raises(PositionLost):
         list(db.store.scan_as_of(1, db.store.parts(1)[0], {stream: 0 for stream in positions}))
+
+
+@pytest.mark.parametrize(("piece", "keys"), [(2_500, 500_000), (4, 500_000), (2_500, 6)])
+def test_rows_that_move_in_small_pieces_all_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, keys: int
+) -> None:
+    monkeypatch.setattr(moving, "_PIECE_ROWS", piece)
+    monkeypatch.setattr(moving, "_KEYS_MAX", keys)
+    monkeypatch.setattr(moving, "_LIST_ROWS", 7)
+    look_up, try_piece, found, moved = moving._look_up, moving._try_piece, list[int](), list[int]()
+
+    def note_found(*arguments: object) -> object:
+        one = look_up(*arguments)
+        found.append(sum(map(len, one.keys.values())))
+        return one
+
+    def note_moved(*arguments: object) -> int:
+        moved.append(try_piece(*arguments))
+        return moved[-1]
+
+    monkeypatch.setattr(moving, "_look_up", note_found)
+    monkeypatch.setattr(moving, "_try_piece", note_moved)
+    with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
+        fill(db, 30)
+        keep_up(db)
+        told = db.execute("ALTER STORE ADD NODE").message
+        facts = db.status().nodes
+        assert f"{facts[1].rows} row" in told and sum(node.rows for node in facts) == 30
+        db.execute("ALTER STORE REMOVE NODE 0")
+        assert sum(moved) == 30
+        assert (max(found) <= keys, len(found) == 2) == (True, keys > 30)
+        assert (max(moved) <= piece, len(moved) == len(found)) == (True, piece > 30)
+        db.table("t").delete_many(range(0, 30, 3))
+        keep_up(db)
+        assert rows_of(db) == {k: k for k in range(30) if k % 3}
+        assert wrong(db) == []
 
 
 def test_rows_with_long_keys_and_of_several_tables_move_too(db: vk.Database) -> None:

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,15 @@ def test_few_files_are_told_with_the_limit(tmp_path: Path) -> None:
 def test_spark_is_not_started_where_it_may_not_open_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 64))
     with pytest.raises(vk.StoreError, match="may have 64 open; ulimit -n 1024"):
+        session._require_files()
+
+
+@pytest.mark.parametrize(("most", "is_enough"), [(399, False), (400, True), (resource.RLIM_INFINITY, True)])
+def test_spark_is_started_where_it_may_open_its_files(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_enough: bool
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, most))
+    with nullcontext() if is_enough else pytest.raises(vk.StoreError, match=f"may have {most} open"):
         session._require_files()
 
 

@@ -18,8 +18,11 @@ from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.small_hbase import SmallHBase
 from viewkeeper.coordinator.anew import start_views_anew
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.errors import Fenced, PipelineRunning
 from viewkeeper.model.positions import Cut
 from viewkeeper.settings import EpochLimits
+from viewkeeper.stores.hbase import claims, meta
+from viewkeeper.stores.hbase.claims import LeasedClaim
 
 
 @pytest.fixture
@@ -215,3 +218,114 @@ def test_a_new_store_has_four_partitions_and_one_that_is_there_keeps_its_own(hba
         assert made.store.partitions == 8
     with vk.connect(url) as again:
         assert again.store.partitions == 8
+
+
+@pytest.mark.parametrize("rows", [3, 4, 5])
+def test_a_list_of_chunks_that_takes_several_requests_is_whole(
+    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("viewkeeper.stores.hbase.staging._CHUNK_ROWS", 1)
+    for number in range(rows):
+        put(hbase, f"a{number}", 1)
+    map_table(db)
+    pipeline = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=1))
+    pipeline.step()
+    listed = []
+    for most in (10_000, 2):
+        monkeypatch.setattr("viewkeeper.stores.hbase.staged._ROWS_MAX", most)
+        listed.append((db.store.ends(), db.store.log_entries(), db.store.waiting({})))
+    assert listed[0] == listed[1] and listed[0][1] >= rows
+    pipeline.catch_up()
+    assert total(db) == (rows, rows)
+
+
+def test_rows_are_counted_as_far_as_that_is_quick_and_then_by_the_delta(
+    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        put(hbase, f"a{number}", 1)
+    map_table(db)
+    keep_up(db)
+    table = db.table("orders").schema.id
+    hbase.tables[b"orders"].rows.pop(b"a4")  # so that the two counts differ
+    counts = {}
+    for most in (3, 4, 5, 50_000):
+        monkeypatch.setattr("viewkeeper.stores.hbase.baserows._COUNTED", most)
+        counts[most] = db.store.count_rows(table)
+
+    assert counts == {3: 5, 4: 5, 5: 4, 50_000: 4}
+
+
+def test_a_row_key_as_long_as_hbase_has_is_read_and_a_longer_one_is_not_asked_for(
+    hbase: SmallHBase, db: vk.Database
+) -> None:
+    map_table(db)
+    longest = "k" * ((1 << 15) - 1)
+    put(hbase, longest, 7)
+    put(hbase, "a", 1)
+    asked: list[str] = []
+    hbase.reached = lambda request, table: asked.append(request) if table == b"orders" else None
+    table = db.table("orders")
+
+    assert table.get_many([longest + "k", longest, "", "a"]) == [
+        None,
+        {"id": longest, "x": 7},
+        None,
+        {"id": "a", "x": 1},
+    ]
+    assert asked == ["getMultiple"]
+    assert (table.get(longest + "k"), asked) == (None, ["getMultiple"])
+
+
+def test_a_value_as_large_as_hbase_takes_is_put_and_a_larger_one_is_refused(
+    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("CREATE TABLE t (id STRING PRIMARY KEY, x STRING) USING hbase OPTIONS (table 'orders', family 'f')")
+    monkeypatch.setattr("viewkeeper.stores.hbase.rowchanges.ROW_BYTES_MAX", 100)
+    db.table("t").put("a", {"x": "x" * 100})
+    with pytest.raises(vk.BadRow, match="a value of 101 bytes in table t; HBase takes up to 100"):
+        db.table("t").put("a", {"x": "y" * 101})
+
+    assert list(db.table("t").scan()) == [{"id": "a", "x": "x" * 100}]
+
+
+@pytest.mark.parametrize(("silent_ms", "is_taken"), [(59_999, False), (60_000, True), (90_000, True)])
+def test_a_claim_of_another_machine_lasts_for_a_minute_after_its_last_beat(
+    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, silent_ms: int, is_taken: bool
+) -> None:
+    monkeypatch.setattr(claims.platform, "node", lambda: "elsewhere")
+    first = LeasedClaim(db.store._rows, take_over=False, instead_of=None)
+    monkeypatch.setattr(claims.platform, "node", lambda: "here")
+    now = (hbase.ms + silent_ms) / 1_000
+    monkeypatch.setattr(claims, "time", mock.Mock(wraps=claims.time, time=lambda: now))
+    if is_taken:
+        LeasedClaim(db.store._rows, take_over=False, instead_of=None)
+        with pytest.raises(Fenced, match="another pipeline took this store over"):
+            first.beat()
+    else:
+        with pytest.raises(PipelineRunning):
+            LeasedClaim(db.store._rows, take_over=False, instead_of=None)
+        first.beat()
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(0.9, 0), (1.0, 1), (5.0, 1)])
+def test_what_is_committed_is_read_with_a_horizon_of_less_than_a_second_ago(
+    hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, seconds: float, looks: int
+) -> None:
+    map_table(db)
+    put(hbase, "a", 1)
+    with vk.connect(hbase.url) as other:
+        keep_up(other)
+        now, asked = 100.0, list[object]()
+        monkeypatch.setattr(meta, "time", mock.Mock(wraps=meta.time, monotonic=lambda: now))
+        view = db.view("sum_orders")
+        assert view.get() == {"n": 1, "s": 1}
+        hbase.reached = lambda request, table: asked.append(table)
+        now += seconds
+        assert view.get() == {"n": 1, "s": 1}
+        assert asked.count(b"views:viewkeeper") == looks
+
+        hbase.reached = lambda request, table: None
+        put(hbase, "b", 4)
+        keep_up(other)
+        assert view.get() == {"n": 2, "s": 5}, "the version is newer than the horizon"

@@ -115,7 +115,8 @@ class _Scan:
             except struct.error:
                 at = max(at, size + 1)
             if at > size:
-                raise ValueError("a cell of more than 2 GiB") if at - size > _LENGTH_MAX else CutOff
+                too_long = any(length_at(data, cell)[0] > _LENGTH_MAX for cell in cells if cell + 4 <= size)
+                raise ValueError("a cell of more than 2 GiB") if too_long else CutOff
             if name != _NOT_WANTED:
                 self.notes += name, at, sequence_at, written_at, count
                 self.cells += cells
