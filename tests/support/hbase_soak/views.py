@@ -132,9 +132,9 @@ class Views:
             for name, table in rows.items():
                 judge.register(name, table)
             for kind in self.live.values():
-                judge.execute(f"CREATE TEMP VIEW {kind.name} AS {kind.asked or kind.query}")
+                judge.execute(f'CREATE TEMP VIEW "{kind.name}" AS {kind.asked or kind.query}')
             return {
-                kind.name: bag_of(kind.finish(row) for row in judge.execute(f"SELECT * FROM {kind.name}").fetchall())
+                kind.name: bag_of(kind.finish(row) for row in judge.execute(f'SELECT * FROM "{kind.name}"').fetchall())
                 for kind in self.live.values()
             }
 
