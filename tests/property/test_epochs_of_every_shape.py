@@ -6,7 +6,6 @@ name many literals, of which DuckDB makes joins. Texts are long, and equal in al
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import duckdb
@@ -101,15 +100,14 @@ def _text(number: int) -> str:
     return TEXTS[number // GROUPS % len(TEXTS)] if number < LONG else f"w{number % 9}"
 
 
-SMALL = tuple(size for size in DELTA_ROWS if size < 100)
 LARGE = max(DELTA_ROWS)
 
 
 @pytest.mark.parametrize(
     "url, managers, pairs",
     [
-        ("memory:", 1, ((1, LARGE), (63, LARGE), (64, 65))),
-        ("embedded:{}?sync=off&before_images=off", 3, tuple(itertools.combinations(SMALL, 2))),
+        ("memory:", 1, ((63, LARGE), (64, 65))),
+        ("embedded:{}?sync=off&before_images=off", 3, ((1, 63), (1, 65), (63, 64), (63, 65))),
     ],
 )
 def test_views_are_right_after_epochs_of_every_shape(
