@@ -259,7 +259,7 @@ def test_a_view_whose_work_fails_in_a_task_is_stopped_alone(
         )
         return PhysicalPlan(plan.tables, tuple(nodes))
 
-    monkeypatch.setattr("viewkeeper.coordinator.coordinator.physical_plan", broken_plan)
+    monkeypatch.setattr("viewkeeper.coordinator.steps.physical_plan", broken_plan)
     with jobs_only(db, spark, view_managers=2) as pipeline:
         pipeline.run_available()
 

@@ -19,7 +19,6 @@ from viewkeeper.client.filling import Worked
 from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
 from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
-from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.runner import SparkRunner
 from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
@@ -122,7 +121,7 @@ class Pipeline:
                 done = self._coordinator.catch_up()
             finally:
                 self._is_at_work = False
-            collect_garbage(self._store)
+            self._coordinator.collect_garbage()
         return done
 
     def _require_open(self) -> None:

@@ -1,7 +1,7 @@
 """The coordinator: moves a store's views from epoch to epoch, one after the other (`docs/epochs.md`, sections 1 and 2).
 
 In: the store, and a runner that does an epoch's work. Out: committed epochs. Always: `steps` decides, this module acts;
-the store's epoch record is the truth (R5, R9); syncs happen where R10 requires them.
+the store's epoch record is the truth (R5, R9), and each swap tests the copy held here; syncs happen where R10 requires.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.backfill import plan_chunks
+from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.coordinator.scaling import Scaling
 from viewkeeper.coordinator.sizes import sizes_after, stored_tables, walked_sizes
 from viewkeeper.coordinator.staging import late_backfills, stage_tables, tables_staged
-from viewkeeper.coordinator.swaps import swap_catalog, swap_record
+from viewkeeper.coordinator.swaps import Held
 from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
 from viewkeeper.errors import (
     EpochFailed,
@@ -38,12 +40,12 @@ from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.measured import MEASURED, Measured
-from viewkeeper.model.positions import Cut, Position, Positions, Stream, covers
+from viewkeeper.model.positions import Position, Positions, Stream, covers
 from viewkeeper.model.verdicts import Repaired
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.plan.planner import physical_plan, unfilled
-from viewkeeper.plan.repairs import aside_plan, asides_done_with, done_with, due_aside, due_repair, repair_plan
+from viewkeeper.plan.planner import unfilled
+from viewkeeper.plan.repairs import asides_done_with, done_with, due_aside, due_repair
 from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
@@ -89,44 +91,54 @@ class Coordinator:
         self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
         self._clock = clock
         self._started = clock()
+        self._held = Held(store)
+        self._followed: EpochRecord | None = None  # the record whose entries the log was last seen to hold
         self._follow(self._claim(claim, inherits=inherits))
 
     def step(self) -> Committed | None:
         """Finish the epoch in flight, or begin, run and commit the next; None when there is nothing to do."""
-        self._started = self._clock()
-        record = self._store.read_epoch_record()
-        return self._follow(steps.Found(record, self._asked(record)))
+        return self._step(self._held.look())
 
     def catch_up(self, *, gather: Callable[[], bool] = lambda: True) -> list[Committed]:
         """Step until everything written before the call is committed.
 
         `gather` is called ahead of the first step, and tells whether there is to be one.
         """
-        self._require_same_log(self.require_ownership())
+        self._require_same_log(self._owned(self._held.look()))
         goal = self._store.ends()
         done: list[Committed] = []
         while not self.has_reached(goal) and (done or gather()):
-            step = self.step()
+            step = self._step(self._held.record)
             if step is None:
                 break
             done.append(step)
         return done
 
+    def collect_garbage(self) -> None:
+        """Remove what lies before the committed epoch, as of the last step."""
+        collect_garbage(self._store, held=self._held)
+
     def require_ownership(self) -> EpochRecord:
-        """The epoch record, if this coordinator owns it; raises if another one does."""
-        record = self._store.read_epoch_record()
+        """The epoch record, if this coordinator owns it; raises if another one does. Any thread may ask."""
+        return self._owned(self._store.read_epoch_record())
+
+    def _owned(self, record: EpochRecord) -> EpochRecord:
         if record.owner != self._state.owner:
             raise Fenced("another pipeline took this store over", "stop this one")
         return record
 
     def has_reached(self, goal: Positions) -> bool:
-        """Whether `goal` is committed, nothing is in flight, every view is filled and nothing that was asked for is due."""
-        record = self._store.read_epoch_record()
-        catalog = Catalog.from_json(self._store.read_catalog())
-        is_filled = not unfilled(catalog, filled=record.filled, stopped=record.stopped)
+        """Whether `goal` is committed, nothing is in flight, every view is filled and nothing that was asked for is due,
+        as of the last step."""
+        record, catalog = self._held.record, self._held.catalog
         is_asked = due_repair(catalog, record) is not None or due_aside(catalog, record) is not None
-        is_done = record.inflight is None and not is_asked
-        return is_done and is_filled and not self._store.has_changes(record.positions, goal)
+        if is_asked or record.inflight or unfilled(catalog, filled=record.filled, stopped=record.stopped):
+            return False
+        return covers(record.positions, goal) or not self._store.has_changes(record.positions, goal)
+
+    def _step(self, record: EpochRecord) -> Committed | None:
+        self._started = self._clock()
+        return self._follow(steps.Found(record, self._asked(record)))
 
     def close(self) -> None:
         """Shut down in order after the last step; recovery from a crash does not need this."""
@@ -149,10 +161,15 @@ class Coordinator:
 
     def _do(self, action: steps.Action) -> steps.Fact | None:
         match action:
-            case steps.Plan(record, limits):
-                return self._plan(record, limits)
-            case steps.Begin(planned):
-                return self._begin(planned)
+            case steps.Ask(draft, "cut"):
+                return self._cut(draft)
+            case steps.Ask(draft, "rows"):
+                return replace(draft, chunks=plan_chunks(self._store, draft.plan, draft.record, draft.limits))
+            case steps.Ask(draft):
+                late = late_backfills(self._store, draft.catalog, draft.plan, draft.record.positions)
+                return replace(draft, late=late)
+            case steps.Begin():
+                return self._begin(action)
             case steps.Run(epoch):
                 return self._run(epoch)
             case steps.GiveUp(failed):
@@ -177,88 +194,35 @@ class Coordinator:
                 claim.beat()
             return epochs.take_over(record, self._state.owner)
 
-        record = swap_record(self._store, take_over)
+        record = self._held.swap_record(take_over)
         if inherits and (asked := asked_managers(self._store, record.generation - 1)):
             ask_for_managers(self._store, asked)
         self._store.open_views()
-        if record.sizes is None:
-            record = self._count(record)
+        if record.sizes is None:  # epochs of a release before did not count what they wrote
+            sizes = walked_sizes(self._store, stored_tables(self._held.catalog), record)
+            record = self._held.swap_record(lambda record: epochs.count(record, self._state.owner, sizes))
         measured = Measured.from_json(self._store.read_note(MEASURED))
         return steps.Claimed(record, *self._store.written_epochs(), measured)
 
-    def _count(self, record: EpochRecord) -> EpochRecord:
-        """Count what epochs of a release before have written."""
-        tables = stored_tables(Catalog.from_json(self._store.read_catalog()))
-        owner, sizes = self._state.owner, walked_sizes(self._store, tables, record)
-        return swap_record(self._store, lambda record: epochs.count(record, owner, sizes))
+    def _cut(self, draft: steps.Draft) -> steps.Draft:
+        if draft.stop is None:
+            self._require_same_log(draft.record)
+            stage_tables(self._store, self._held, rows_max=draft.limits.rows)
+        most = (draft.limits.changes, draft.limits.bytes) if draft.is_bounded else (ALL, ALL)
+        mapped = self._held.catalog.foreign
+        stop = self._store.cut(draft.record.positions, changes_max=most[0], bytes_max=most[1])
+        catalog, have_moved = self._held.look_at_catalog(), self._store.moves_after(stop.stamp)
+        return replace(draft, stop=stop, catalog=catalog, mapped=mapped, have_moved=have_moved)
 
-    def _plan(self, record: EpochRecord, limits: EpochLimits) -> steps.Planned:
-        """Where the next epoch ends, what it runs, and the tables of the views that it maintains.
-
-        The catalog is read after the cut: it holds every table that has a change before the cut, and DELTA gets every
-        change.
-        """
-        self._require_same_log(record)
-        if (asked := self._plan_repair(record)) is not None:
-            return asked
-        catalog = Catalog.from_json(self._store.read_catalog())
-        stage_tables(self._store, catalog, rows_max=limits.rows)
-        is_read, known, mapped = True, None, catalog.foreign
-        while True:
-            # what nobody reads can be skipped at once
-            most = (limits.changes, limits.bytes) if is_read else (ALL, ALL)
-            stop = self._store.cut(record.positions, changes_max=most[0], bytes_max=most[1])
-            found = self._store.read_catalog()
-            has_moved = self._store.moves_after(stop.stamp)  # then no fill begins: it would miss those rows (R12)
-            if (found, has_moved) != known:  # the first time, or after a change between two cuts
-                known, catalog = (found, has_moved), Catalog.from_json(found)
-                if not catalog.foreign <= mapped:  # the cut did not look for what is special in their logs
-                    mapped, known = catalog.foreign, None
-                    continue
-                late = unfilled(catalog, filled=record.filled, stopped=record.stopped) if has_moved else frozenset()
-                kept = late.difference(record.filling)
-                plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped, late=kept)
-                chunks = plan_chunks(self._store, plan, record, limits)
-            if plan.reads_log(chunks) == is_read:
-                break
-            is_read = not is_read
-        has_work = bool(chunks) or not covers(record.positions, stop.positions)
-        if not has_work and record.filling:  # a view may have lacked nothing but that its tables be staged
-            late = late_backfills(self._store, catalog, plan, record.positions)
-            has_work = any(fill.is_done and backfill not in late for backfill, fill in record.filling.items())
-        if has_work:
-            failpoint("begin.cut")
-            self._keep_plan(plan)
-        views = frozenset(view.node.table for view in catalog.kept)
-        return steps.Planned(stop, self._planned[0] if self._planned else "", chunks, views, has_work)
-
-    def _plan_repair(self, record: EpochRecord) -> steps.Planned | None:
-        """An epoch without changes, which compares views with their twins, or does what was asked for rows set aside."""
-        catalog = Catalog.from_json(self._store.read_catalog())
-        repair, aside = due_repair(catalog, record), due_aside(catalog, record)
-        if repair is not None:
-            plan, number = repair_plan(catalog, repair), repair.backfill
-        elif aside is not None:
-            plan, number = aside_plan(catalog, record, aside), aside.id
-        else:
-            return None
-        failpoint("repair.due")
-        self._keep_plan(plan)
-        views = frozenset(view.node.table for view in catalog.kept)
-        stop = Cut(record.positions, record.stamp, 0)
-        return steps.Planned(stop, self._planned[0] if self._planned else "", (), views, True, number)
-
-    def _begin(self, planned: steps.Planned) -> steps.Fact:
-        owner = self._state.owner
+    def _begin(self, begin: steps.Begin) -> steps.Fact:
+        failpoint("repair.due" if begin.repair else "begin.cut")
+        owner, plan = self._state.owner, self._keep_plan(begin.plan)
         try:
-            begun = swap_record(
-                self._store,
-                lambda record: epochs.begin(
-                    record, owner, planned.stop, planned.plan, planned.chunks, planned.views, planned.repair
-                ),
+            begun = self._held.swap_record(
+                lambda record: epochs.begin(record, owner, begin.stop, plan, begin.chunks, begin.views, begin.repair)
             )
         except RowsMoved:
-            return steps.Found(self._store.read_epoch_record())
+            return steps.Found(self._held.look())
         failpoint("begin.swapped")
         return steps.Begun(begun)
 
@@ -287,7 +251,7 @@ class Coordinator:
     def _give_up(self, failed: steps.RunFailed) -> steps.GivenUp:
         owner = self._state.owner
         failpoint("abort.start")
-        record = swap_record(self._store, lambda record: _without_epoch(record, owner, failed.epoch, failed.error))
+        record = self._held.swap_record(lambda record: _without_epoch(record, owner, failed.epoch, failed.error))
         failpoint("abort.swapped")
         self._store.sync_epoch_record()
         return steps.GivenUp(failed, record)
@@ -297,7 +261,7 @@ class Coordinator:
         self._store.sync_views()  # R10.5
         failpoint("commit.synced")
         owner, checksums = self._state.owner, self._store.checksums(epoch.stop.positions)
-        catalog = Catalog.from_json(self._store.read_catalog())
+        catalog = self._held.look_at_catalog()
         tables = frozenset(number for node in catalog.nodes for number in (node.table, node.backfill))
         plan = self._plan_of(epoch)
         repaired = _repaired(catalog, plan.repairs, epoch, ran.counts, self._store.now()) if plan.repairs else {}
@@ -309,7 +273,7 @@ class Coordinator:
             sizes = sizes_after(record.sizes or {}, ran.counts, stored)
             return epochs.commit(record, owner, epoch.epoch, checksums, tables, repaired, aside, late, sizes)
 
-        record = swap_record(self._store, commit)
+        record = self._held.swap_record(commit)
         failpoint("commit.swapped")
         self._store.sync_epoch_record()  # R10.7
         failpoint("commit.done")
@@ -338,11 +302,10 @@ class Coordinator:
             changed = changed.without_asides(asides_done_with(changed, record))
             return changed.with_all_staged(staged)
 
-        catalog = Catalog.from_json(self._store.read_catalog())
-        staged = tables_staged(self._store, catalog, record.positions)
-        if change(catalog) is not catalog:
+        staged = tables_staged(self._store, self._held.catalog, record.positions)
+        if change(self._held.catalog) is not self._held.catalog:
             failpoint("replace.ready")
-            swap_catalog(self._store, change)
+            self._held.swap_catalog(change)
             failpoint("replace.swapped")
 
     def _measure(self, plan: PhysicalPlan, counts: Counts) -> Measured:
@@ -353,16 +316,17 @@ class Coordinator:
     def _keep_measured(self, measured: Measured) -> None:
         """Keep what epochs cost; a store that is full or busy loses it, and no view depends on it."""
         with suppress(StoreError, OSError):
-            catalog = Catalog.from_json(self._store.read_catalog())
+            catalog = self._held.catalog
             tables = stored_tables(catalog).union(table.id for table in catalog.tables)
             self._store.keep_note(MEASURED, measured.only(tables).to_json())
 
-    def _keep_plan(self, plan: PhysicalPlan) -> None:
-        """Store the plan, unless it is that of the epoch before."""
+    def _keep_plan(self, plan: PhysicalPlan) -> str:
+        """Store the plan, unless it is that of the epoch before; returns its digest."""
         if self._planned is None or self._planned[1] is not plan:
             self._planned = plan.digest, plan
             self._store.keep_plan(self._planned[0], plan.to_json())
             failpoint("begin.planned")
+        return self._planned[0]
 
     def _plan_of(self, epoch: Inflight) -> PhysicalPlan:
         if self._planned is None or self._planned[0] != epoch.plan:
@@ -375,16 +339,20 @@ class Coordinator:
         return steps.Size(epoch.stop.changes, rows, size)
 
     def _require_same_log(self, record: EpochRecord) -> None:
-        """R9: the entry at a committed position must be the one that was committed."""
-        now, ends = self._store.checksums(record.positions), self._store.ends()
-        for stream, checksum in record.checksums.items():
+        """R9: the entry at a committed position must be the one that was committed; looked at once for each record."""
+        if record is self._followed:
+            return
+        now = self._store.checksums(record.positions)
+        others = [stream for stream, checksum in record.checksums.items() if now.get(stream) != checksum]
+        for stream, end in self._store.ends().items() if others else ():
             # truncation keeps this entry, so it may not be missing either, unless the node was removed
-            if stream in ends and now.get(stream) != checksum:
-                self._require_log_after(stream, record.positions[stream], ends[stream])
+            if stream in others:
+                self._require_log_after(stream, record.positions[stream], end)
                 raise LogDiverged(
                     f"the log of node {stream} is not the one that epoch {record.committed} was made from",
                     "restore the whole store, not a part of it",
                 )
+        self._followed = record
 
     def _require_log_after(self, stream: Stream, start: Position, end: Position) -> None:
         """Raise PositionLost where the log was truncated behind a committed position: then it is short, not another one."""

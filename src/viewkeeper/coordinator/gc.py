@@ -11,8 +11,7 @@ import math
 import time
 from collections.abc import Callable
 
-from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator.swaps import swap_catalog
+from viewkeeper.coordinator.swaps import Held
 from viewkeeper.failpoints import failpoint
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import GcSettings
@@ -28,14 +27,17 @@ def collect_garbage(
     settings: GcSettings | None = None,
     *,
     is_alone: bool = False,
+    held: Held | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Truncate the log up to the committed positions, and remove dropped tables; returns how many entries were deleted.
 
     Truncation runs until done, or for about the time set: it deletes more in a second than writers can write in one.
+    `held`: what a pipeline goes by since its last step, so that nothing is read; what could go then can go now.
     """
     store.clear_stale_readers()
-    record = store.read_epoch_record()
+    held = held or Held(store)
+    record = held.record
     if record.inflight is not None:
         return 0
     failpoint("gc.start")
@@ -53,17 +55,16 @@ def collect_garbage(
     while store.purge(record, records_max=most) and clock() < until:
         pass
     at_once = is_alone or store.capabilities.held_reads
-    _remove_dropped(store, math.inf if at_once else record.floor)
+    _remove_dropped(store, held, math.inf if at_once else record.floor)
     return gone_entries
 
 
-def _remove_dropped(store: Store, floor: float) -> None:
+def _remove_dropped(store: Store, held: Held, floor: float) -> None:
     """Remove tables dropped before the floor; later ones may still be read at an older epoch (R4)."""
-    catalog = Catalog.from_json(store.read_catalog())
-    gone = [table for table, epoch in catalog.dropped if epoch < floor]
+    gone = [table for table, epoch in held.catalog.dropped if epoch < floor]
     for table in gone:
         store.drop_records(table)
         store.drop_rows(table)
     if gone:
         failpoint("gc.dropped")
-        swap_catalog(store, lambda catalog: catalog.without_dropped(gone))
+        held.swap_catalog(lambda catalog: catalog.without_dropped(gone))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator.swaps import swap_catalog
+from viewkeeper.coordinator.swaps import Held
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.positions import Positions
 from viewkeeper.plan.physical import PhysicalPlan
@@ -18,14 +18,14 @@ from viewkeeper.ports.store import Store
 _ROWS_AT_ONCE = 50_000  # some seconds, in which other views wait
 
 
-def stage_tables(store: Store, catalog: Catalog, *, rows_max: int) -> None:
+def stage_tables(store: Store, held: Held, *, rows_max: int) -> None:
     """Copy about so many rows more of each table that needs it; the last ones are in the log up to its end by now."""
     most = min(rows_max, _ROWS_AT_ONCE)
-    for table in catalog.tables:
+    for table in held.catalog.tables:
         if table.foreign is not None and table.foreign.staged is None and store.stage(table, rows_max=most):
             failpoint("stage.ready")
             done = partial(Catalog.with_staged, table=table.id, staging=table.foreign.staging, ends=store.ends())
-            swap_catalog(store, done)
+            held.swap_catalog(done)
 
 
 def tables_staged(store: Store, catalog: Catalog, positions: Positions) -> frozenset[int]:

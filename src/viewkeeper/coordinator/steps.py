@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Literal, assert_never
 
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator.scaling import Load, Scaling, scaled
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, TookOver
@@ -19,10 +20,14 @@ from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.fills import BackfillProgress, Chunk, with_chunks
 from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.measured import Measured
-from viewkeeper.model.positions import Cut
+from viewkeeper.model.positions import Cut, covers
+from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.planner import physical_plan, unfilled
+from viewkeeper.plan.repairs import aside_plan, due_aside, due_repair, repair_plan
 from viewkeeper.settings import EpochLimits, ScalingSettings
 
 KEEP_MEASURED_SECONDS = 5.0
+_NOTHING = PhysicalPlan((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +77,23 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """Where the next epoch would end, and what it would run."""
+class Draft:
+    """The next epoch as far as it is known: after `record`, of about the size of `limits`, or with all that nobody reads.
 
-    stop: Cut
-    plan: str
-    chunks: tuple[Chunk, ...]
-    views: frozenset[int]
-    has_work: bool
-    repair: int = 0  # the backfill of the twins that it would compare views with
+    `catalog` was read after the cut `stop`: it holds every table that has a change before the cut, and DELTA gets every
+    change. The cut looked at the logs of the foreign tables in `mapped`. Since the cut rows `have_moved` to other nodes.
+    """
+
+    record: EpochRecord
+    limits: EpochLimits
+    is_bounded: bool = True
+    stop: Cut | None = None
+    catalog: Catalog = field(default_factory=Catalog)
+    mapped: frozenset[int] = frozenset()
+    have_moved: bool = False
+    plan: PhysicalPlan = _NOTHING
+    chunks: tuple[Chunk, ...] = ()  # of this plan
+    late: frozenset[int] | None = None  # the backfills of this plan that lack rows of foreign tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +134,30 @@ class CommittedInRecord:
     waiting: int = 0  # changes
 
 
-Fact = Claimed | Found | Planned | Begun | Ran | RunFailed | GivenUp | CommittedInRecord
+Fact = Claimed | Found | Draft | Begun | Ran | RunFailed | GivenUp | CommittedInRecord
 
 
 # Actions: what the shell has to do. An event is an action too: the shell publishes it.
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Cut the log and plan the next epoch, of about this size."""
+class Ask:
+    """Find out what a draft lacks: a `cut` of the log with all that is to be seen after it, the `rows` that its plan fills
+    views from, or which backfills are `late`."""
 
-    record: EpochRecord
-    limits: EpochLimits
+    draft: Draft
+    lacks: Literal["cut", "rows", "late"]
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    planned: Planned
+    """Begin an epoch; `repair`: see `epochs.begin`."""
+
+    stop: Cut
+    plan: PhysicalPlan
+    views: frozenset[int]
+    chunks: tuple[Chunk, ...] = ()
+    repair: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +196,7 @@ class Scale:
     managers: int
 
 
-Action = Plan | Begin | Run | GiveUp | Commit | ReplaceViews | KeepMeasured | Scale | Event
+Action = Ask | Begin | Run | GiveUp | Commit | ReplaceViews | KeepMeasured | Scale | Event
 Decision = tuple[State, tuple[Action, ...]]
 
 
@@ -195,9 +215,9 @@ def step(fact: Fact, state: State) -> Decision:
             if record.inflight is not None:
                 state, actions = _run(state, record.inflight)
                 return state, (*scale, *actions)
-            return state, (*scale, Plan(record, state.limits.times(state.share)))
-        case Planned():
-            return state, (Begin(fact),) if fact.has_work else ()
+            return state, (*scale, Ask(Draft(record, state.limits.times(state.share)), "cut"))
+        case Draft():
+            return state, _next_epoch(fact)
         case Begun(record):
             if (epoch := record.inflight) is None:
                 raise _taken_over()
@@ -229,6 +249,39 @@ def _claimed(fact: Claimed, owner: str) -> tuple[Action, ...]:
     # a coordinator that died after its commit may have left views to replace
     replaced = (ReplaceViews(record),) if record.inflight is None else ()
     return (*replaced, TookOver(owner))
+
+
+def _next_epoch(draft: Draft) -> tuple[Action, ...]:
+    """What is missing to plan the next epoch, or its begin, or nothing: there is nothing to do."""
+    record, stop, catalog = draft.record, draft.stop, draft.catalog
+    if stop is None or not catalog.foreign <= draft.mapped:  # or did not look for what is special in their logs
+        return (Ask(draft, "cut"),)
+    views = frozenset(view.node.table for view in catalog.kept)
+    if (asked := _asked_epoch(record, catalog)) is not None:
+        return (Begin(Cut(record.positions, record.stamp, 0), asked[0], views, repair=asked[1]),)
+    # no fill begins after rows have moved: it would miss those (R12)
+    late = unfilled(catalog, filled=record.filled, stopped=record.stopped) if draft.have_moved else frozenset()
+    kept = late.difference(record.filling)
+    plan = physical_plan(catalog, filling=record.filling, stopped=record.stopped, late=kept)
+    if plan != draft.plan:  # the first time, or after a change between two cuts
+        return (Ask(replace(draft, plan=plan, late=None), "rows"),)
+    if plan.reads_log(draft.chunks) != draft.is_bounded:  # what nobody reads can be skipped at once
+        return (Ask(replace(draft, is_bounded=not draft.is_bounded), "cut"),)
+    has_work = bool(draft.chunks) or not covers(record.positions, stop.positions)
+    if not has_work and record.filling:  # a view may have lacked nothing but that its tables be staged
+        if draft.late is None:
+            return (Ask(draft, "late"),)
+        has_work = any(fill.is_done and backfill not in draft.late for backfill, fill in record.filling.items())
+    return (Begin(stop, plan, views, draft.chunks),) if has_work else ()
+
+
+def _asked_epoch(record: EpochRecord, catalog: Catalog) -> tuple[PhysicalPlan, int] | None:
+    """An epoch without changes, which compares views with their twins, or does what was asked for rows set aside."""
+    if (repair := due_repair(catalog, record)) is not None:
+        return repair_plan(catalog, repair), repair.backfill
+    if (aside := due_aside(catalog, record)) is not None:
+        return aside_plan(catalog, record, aside), aside.id
+    return None
 
 
 def _failed(fact: RunFailed, state: State) -> Decision:

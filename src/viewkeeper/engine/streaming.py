@@ -19,7 +19,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told, unfit_of
 from viewkeeper.engine.session import let_others_go_first_here
 from viewkeeper.engine.starting import StartingSession
@@ -123,7 +122,7 @@ class StreamingLoop:
                 looks = min(2 * looks, _LOOKS_AT_QUERY_MAX) if has_ended else _LOOKS_AT_QUERY
                 until_query = looks
             try:
-                found: object = self._store.ends(), self._store.read_catalog().get("version", 0)
+                found: object = self._store.ends(), self._store.read_horizon().catalog_version
             except (StoreError, OSError):
                 found = None  # to be told, or waited out, by whoever works with the store
             if found is None or found != seen:
@@ -205,7 +204,7 @@ class StreamingLoop:
             try:
                 with self._working:
                     self._coordinator.catch_up(gather=self._gather)
-                    collect_garbage(self._store)
+                    self._coordinator.collect_garbage()
                 self.trouble = None
                 return
             except _PASSES as error:

@@ -47,7 +47,7 @@ class WakeupReader(DataSourceStreamReader):
     def latestOffset(self, start: dict | None = None, limit: object = None) -> dict:
         store = open_shared(self._url, self._incarnation)
         ends = positions_to_json(store.ends())
-        return {"catalog": store.read_catalog().get("version", 0), "ends": json.dumps(ends, sort_keys=True)}
+        return {"catalog": store.read_horizon().catalog_version, "ends": json.dumps(ends, sort_keys=True)}
 
     def partitions(self, start: dict, end: dict) -> list[InputPartition]:
         return [InputPartition(0)]

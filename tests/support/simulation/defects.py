@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tests.support.simulation import pipelines
 from tests.support.simulation.world import STORES
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator import coordinator, gc
+from viewkeeper.coordinator import coordinator, gc, swaps
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import StoreError
 from viewkeeper.model import epochs
@@ -137,7 +137,7 @@ def tombstones_do_not_wait() -> Iterator[None]:
 def a_lost_answer_is_a_no() -> Iterator[None]:
     """R5: a swap that failed is tried again on what is there."""
 
-    def careless(store: Any, change: Callable[[EpochRecord], EpochRecord]) -> EpochRecord:
+    def careless(store: Any, change: Callable[[EpochRecord], EpochRecord], **_: Any) -> EpochRecord:
         while True:
             record = store.read_epoch_record()
             tried = change(record)
@@ -147,7 +147,7 @@ def a_lost_answer_is_a_no() -> Iterator[None]:
             except StoreError:
                 continue
 
-    with patch(coordinator, "swap_record", careless):
+    with patch(swaps, "swap_record", careless):
         yield
 
 

@@ -129,7 +129,7 @@ def test_a_fixed_number_does_not_depend_on_the_backlog() -> None:
 def test_a_wish_is_obeyed_once_before_the_next_epoch_begins() -> None:
     state = steps.State("me", EpochLimits(), scaling=Scaling.within(ManagerBounds(2, 2)))
     state, actions = steps.step(steps.Found(RECORD, ManagerBounds(5, 5)), state)
-    assert actions[:2] == (steps.Scale(5), Scaled(2, 5, "asked for 5")) and isinstance(actions[2], steps.Plan)
+    assert actions[:2] == (steps.Scale(5), Scaled(2, 5, "asked for 5")) and isinstance(actions[2], steps.Ask)
     state, actions = steps.step(steps.Found(RECORD, ManagerBounds(5, 5)), state)
     assert changes_of(actions) == []
     state, actions = steps.step(steps.Found(RECORD, ManagerBounds(1, 3)), state)

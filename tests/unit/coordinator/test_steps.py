@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
 from viewkeeper.model import epochs
 from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Cut, Position, Stream
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import parse_type
 from viewkeeper.settings import EpochLimits
 
 SCHEDULES = 10_000 if os.environ.get("VIEWKEEPER_DEEP") else 2_000
 STREAM = Stream("0")
+KEY = Column("k", parse_type("INT"))
+CATALOG = Catalog().with_table(TableSchema(TableId(1), "t", (KEY,), ("k",), delta=TableId(2)))  # whose log is read
 LIMITS = EpochLimits(changes=40, rows=40, bytes=4_000, smallest_work=2, smallest_bytes=200)
 
 
@@ -63,13 +68,15 @@ class Shell:
     def _do(self, action: steps.Action, error: EpochFailed | None) -> steps.Fact | None:
         world, owner = self.world, self.state.owner
         match action:
-            case steps.Plan(record, limits):
-                start = record.positions.get(STREAM, 0)
-                stop = min(world.log, start + limits.changes)
+            case steps.Ask(draft, "cut"):
+                start = draft.record.positions.get(STREAM, 0)
+                stop = min(world.log, start + draft.limits.changes)
                 cut = Cut({STREAM: Position(stop)}, world.log, stop - start)
-                return steps.Planned(cut, "plan", (), frozenset(), stop > start)
-            case steps.Begin(planned):
-                world.record = epochs.begin(world.record, owner, planned.stop, planned.plan)
+                return replace(draft, stop=cut, catalog=CATALOG)
+            case steps.Ask(draft):
+                return draft
+            case steps.Begin(stop):
+                world.record = epochs.begin(world.record, owner, stop, "plan")
                 return steps.Begun(world.record)
             case steps.Run(epoch):
                 if error is not None:
@@ -152,7 +159,7 @@ def test_a_lost_worker_is_worth_another_try_and_then_a_smaller_epoch() -> None:
     state, actions = steps.step(steps.GivenUp(given_up.failed, record), state)
 
     assert state.share == 0.5
-    assert actions[1:] == (steps.Plan(record, LIMITS.times(0.5)),)
+    assert actions[1:] == (steps.Ask(steps.Draft(record, LIMITS.times(0.5)), "cut"),)
 
 
 def test_the_smallest_epoch_that_fails_is_the_operators() -> None:
@@ -180,8 +187,6 @@ def test_one_that_is_not_the_owner_stops() -> None:
 
 @pytest.mark.parametrize(("oldest", "newest", "error"), [(2, 4, CorruptStore), (3, 5, EpochRecordLost)])
 def test_views_that_do_not_fit_the_record_stop_a_take_over(oldest: int, newest: int, error: type) -> None:
-    from dataclasses import replace
-
     record = replace(EpochRecord.first("w"), committed=3, last=4, recent=(3,), filled={9: 1})
 
     with pytest.raises(error):

@@ -199,14 +199,15 @@ def _loop(
     start: Callable[[StreamingLoop], _Query] = lambda loop: _Query(),
     every: float = 0.05,
 ) -> StreamingLoop:
-    monkeypatch.setattr(streaming, "collect_garbage", lambda store: None)
     monkeypatch.setattr(StreamingLoop, "_start_query", start)
-    coordinator = SimpleNamespace(catch_up=lambda gather: catch_up(gather), require_ownership=lambda: None)
+    coordinator = SimpleNamespace(
+        catch_up=lambda gather: catch_up(gather), collect_garbage=lambda: None, require_ownership=lambda: None
+    )
     written = [0] if written is None else written
     store = SimpleNamespace(
         capabilities=SimpleNamespace(many_processes=True, epoch_seconds=every),
         ends=lambda: {"0": written[0]},
-        read_catalog=dict,
+        read_horizon=lambda: SimpleNamespace(catalog_version=0),
     )
     return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
 
@@ -241,7 +242,7 @@ def test_no_view_waits_for_the_first_batches_of_the_query(monkeypatch: pytest.Mo
 def test_changes_are_noticed_beside_the_query_and_an_idle_look_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, looks, written = [], threading.Semaphore(0), [0]
     loop = _loop(monkeypatch, lambda gather: calls.append(written[0]), written)
-    loop._store.read_catalog = lambda: looks.release() or {}
+    loop._store.read_horizon = lambda: looks.release() or SimpleNamespace(catalog_version=0)
     loop._wake(None, 1)
     for _ in range(3):  # the first looks find something
         assert looks.acquire(timeout=60)
@@ -283,7 +284,7 @@ def test_a_query_that_has_ended_is_started_again_and_is_no_failure(
     loop = _loop(
         monkeypatch, lambda gather: None, start=lambda loop: started.append(queries[len(started)]) or started[-1]
     )
-    loop._store.read_catalog = lambda: looks.release() or {}
+    loop._store.read_horizon = lambda: looks.release() or SimpleNamespace(catalog_version=0)
     loop._wake(None, 1)
     for _ in range(10):
         assert looks.acquire(timeout=60)
@@ -302,7 +303,7 @@ def test_a_worker_that_is_late_for_ever_is_asked_for_less_and_less_often(monkeyp
     looks, started = threading.Semaphore(0), []
     monkeypatch.setattr(streaming, "_LOOKS_AT_QUERY", 1)
     loop = _loop(monkeypatch, lambda gather: None, start=lambda loop: started.append(1) or Ended(), every=0.001)
-    loop._store.read_catalog = lambda: looks.release() or {}
+    loop._store.read_horizon = lambda: looks.release() or SimpleNamespace(catalog_version=0)
     for _ in range(70):
         assert looks.acquire(timeout=60)
     loop.stop()

@@ -84,6 +84,6 @@ class Meta:
             return is_expected
 
     def _replace(self, record: str, catalog: bytes) -> None:
+        horizon = horizon_bytes(json.loads(record), self._text.read(catalog).get("version", 0))
         # in this order: a reader without the lock finds a catalog at least as new as the horizon read before it
-        self._record, self._catalog = record, catalog
-        self._horizon = horizon_bytes(json.loads(record), self._text.read(catalog).get("version", 0))
+        self._record, self._catalog, self._horizon = record, catalog, horizon
