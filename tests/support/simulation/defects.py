@@ -341,6 +341,19 @@ def a_cut_falls_into_a_transaction() -> Iterator[None]:
         yield
 
 
+@shows(first=8)
+def the_catalog_is_not_read_after_the_cut() -> Iterator[None]:
+    """Begin: an epoch is planned by the catalog that was known before its cut."""
+    cut = Coordinator._cut
+
+    def stale(self: Coordinator, draft: Any) -> Any:
+        known = self._held.catalog
+        return replace(cut(self, draft), catalog=known)
+
+    with patch(Coordinator, "_cut", stale):
+        yield
+
+
 @shows(first=5)
 def the_log_is_truncated_to_its_end() -> Iterator[None]:
     """gc: changes go that no epoch has read."""

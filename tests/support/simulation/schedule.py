@@ -14,6 +14,7 @@ from tests.support.simulation.admins import Admins
 from tests.support.simulation.faults import Faults
 from tests.support.simulation.kinds import KINDS, with_their_sources
 from tests.support.simulation.leftovers import require_no_leftovers
+from tests.support.simulation.newcomers import Newcomers
 from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.readers import Readers
 from tests.support.simulation.users import Users
@@ -48,13 +49,14 @@ class Schedule:
         self._faults = Faults(world, self._meanwhile)
         self._pipelines = Pipelines(world, self._faults)
         self._admins = Admins(world, self._users, self._pipelines)
+        self._newcomers = Newcomers(world, self._users, self._faults)
         self._depth = 0
 
     def run(self) -> Outcome:
         """The whole of it; raises Wrong."""
         world = self._world
         try:
-            with self._faults.listening():
+            with self._faults.listening(), self._newcomers.listening():
                 self._run()
         except Wrong as error:
             raise Wrong(
@@ -86,6 +88,7 @@ class Schedule:
             world.counts.update(world.store._contents.network.counts)
         self._require_all_filled()
         self._readers.check_all()
+        self._newcomers.require_heard(self._pipelines)
         world.counts["groupings shared"] += len({view.sharing for view in world.db.catalog().views} - {None})
         if world.chance(0.3):
             self._users.drop(self._users.drawn_free())

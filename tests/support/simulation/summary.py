@@ -30,6 +30,7 @@ HAPPENS = (
     ),
     *("moves", "moves resumed", "moves put off", "repairs", "rebuilds"),
     *("re-runs", "take-overs", "void epochs", "catalog changes", "groupings shared", "tidied", "clock jumps"),
+    "tables made before a cut",
     *("lost", "late", "twice", "silent", "doubled", "pipelines without an answer", "statements without an answer"),
     *("snapshots read", "changes replayed", "followers lost", "states compared"),
     *("tables compared with those of a new store", "runs by 0 managers", "runs by 1 managers", "runs by 3 managers"),
