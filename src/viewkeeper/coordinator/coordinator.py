@@ -215,7 +215,7 @@ class Coordinator:
         return replace(draft, stop=stop, catalog=catalog, mapped=mapped, have_moved=have_moved)
 
     def _begin(self, begin: steps.Begin) -> steps.Fact:
-        failpoint("repair.due" if begin.repair else "begin.cut")
+        failpoint("repair.due") if begin.repair else failpoint("begin.cut")
         owner, plan = self._state.owner, self._keep_plan(begin.plan)
         try:
             begun = self._held.swap_record(

@@ -114,7 +114,7 @@ def validate_before_the_reads() -> Iterator[None]:
         yield
 
 
-@shows("cells", first=1)
+@shows("cells", first=4)
 def purge_by_committed() -> Iterator[None]:
     """V4: what the newest committed epoch does not need goes, though readers of the one before are promised theirs."""
     purge = CellStore.purge
@@ -126,7 +126,7 @@ def purge_by_committed() -> Iterator[None]:
         yield
 
 
-@shows("cells", first=79)
+@shows("cells", first=349)
 def tombstones_do_not_wait() -> Iterator[None]:
     """V3: a tombstone goes with the floor, while puts of earlier epochs may be under way."""
     with patch(CellStore, "_settled", lambda self, last: last + 1):
@@ -175,7 +175,7 @@ def fences_are_not_raised() -> Iterator[None]:
         yield
 
 
-@shows("memory", first=18)
+@shows("memory", first=21)
 def a_rerun_adds() -> Iterator[None]:
     """A record that the epoch wrote is taken for one of the epoch before."""
     read = NodeStore.read_versions
@@ -252,7 +252,7 @@ def writes_to_dropped_tables() -> Iterator[None]:
 # epochs
 
 
-@shows(first=76)
+@shows(first=93)
 def failures_are_overlooked() -> Iterator[None]:
     """R18a: an epoch is committed with the receipts that came."""
 
