@@ -71,6 +71,7 @@ class HostileHBase(SmallHBase):
             mock.patch.object(site, "_FEW", 1 << 30),
             mock.patch.object(puts, "BATCH_RECORDS", _PUT_ROWS),
             mock.patch.object(scans, "_FIRST_ROWS", _FIRST_ROWS),
+            *(mock.patch.dict(walk.__kwdefaults__, first=_FIRST_ROWS) for walk in (scans.walk, scans.pages)),
             *(mock.patch.object(module, "time", Time(self)) for module in (claims, connections, meta, records, tables)),
         ]
         with ExitStack() as stack:

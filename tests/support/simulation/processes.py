@@ -1,9 +1,9 @@
 """Processes over a small HBase: each an open store of its own, with the adapter's own memory of records and horizons.
 
 In: a world's seed and options. Out: stores whose views, epoch record, catalog and claim are in a hostile small HBase, by the
-adapter that users run. Always: base tables and their log are those of a memory store, which all processes share and which always
-answers, because HBase's own are written by others (`mapped.py`). A process that crashes is gone with its memory; one that is
-stopped is used by nobody else meanwhile.
+adapter that users run. Always: base tables and their log are those of a memory store, which all processes share and which
+always answers; base tables in HBase, which others write, are in `mapped.py`. A process that crashes is gone with its memory;
+one that is stopped is used by nobody else meanwhile.
 """
 
 from __future__ import annotations

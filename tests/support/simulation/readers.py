@@ -17,12 +17,13 @@ from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import set_aside
 from viewkeeper.client.views import record_of
-from viewkeeper.errors import ChangesLost, NotReady, UnknownName
+from viewkeeper.errors import ChangesLost, NotReady, StaleRead, UnknownName
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.moments import Moment
 from viewkeeper.ports.reads import Held
 
 HELD_MAX = 3
+KEPT_SECONDS = 600  # at least, where a snapshot is kept by a pin
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Readers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._held: list[Snapshot] = []
+        self._kept: dict[Snapshot, int] = {}  # since when
         self._followers: list[Follower] = []
 
     def close(self) -> None:
@@ -55,13 +57,27 @@ class Readers:
         if world.chance(0.3):
             self.look_again()
         if world.chance(0.3) and len(self._held) < HELD_MAX:
-            self._held.append(world.db.snapshot())
+            self._held.append(self._snapshot())
             world.note("snapshots held", self._held[-1].epoch)
         if world.chance(0.3):
             self._follow()
         for follower in list(self._followers):
             if world.chance(0.5):
                 self._catch_up(follower)
+
+    def _snapshot(self) -> Snapshot:
+        """One that is kept, or one whose epoch may be given up."""
+        world = self._world
+        if world.store.capabilities.held_reads or world.chance(0.3):
+            snapshot = world.db.snapshot()
+            self._kept[snapshot] = world.store.now()
+            return snapshot
+        return Snapshot(world.db)
+
+    def _is_kept(self, snapshot: Snapshot) -> bool:
+        since, world = self._kept.get(snapshot), self._world
+        pinned = since is not None and world.store.now() < since + KEPT_SECONDS * 1e9
+        return world.store.capabilities.held_reads or pinned
 
     def check(self) -> None:
         """Views as of the committed epoch, and as of the one before for as long as that is readable."""
@@ -83,11 +99,16 @@ class Readers:
             for view in snapshot.catalog.views:
                 try:
                     rows = [tuple(row.values()) for row in snapshot.view(view.name).scan()]
+                    if snapshot.epoch:
+                        self._compare(view, bag_of(rows), snapshot.epoch)
+                        self._compare_aside(snapshot, view)
                 except NotReady:
                     continue
-                if snapshot.epoch:
-                    self._compare(view, bag_of(rows), snapshot.epoch)
-                    self._compare_aside(snapshot, view)
+                except StaleRead as error:
+                    if self._is_kept(snapshot):
+                        raise Wrong(f"a snapshot that was to be kept was not: {error}") from error
+                    self._world.note("snapshots lost", snapshot.epoch)
+                    break
             self._world.note("snapshots read", snapshot.epoch)
             if self._world.chance(0.5):
                 snapshot.close()
