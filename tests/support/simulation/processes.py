@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from tests.support.hostile_hbase import OPTIONS, HostileHBase
 from viewkeeper.model.epochs import EpochRecord, record_from_json
@@ -119,7 +120,8 @@ class Processes:
         self._all = [self.first]
 
     def _open(self) -> ProcessStore:
-        with self.hbase.calm():
+        """Nobody else does anything meanwhile: who opens a memory store has a lock."""
+        with self.hbase.calm(), mock.patch.object(self.hbase, "between", lambda: None):
             return enter(self._url, self._entered, create=True)
 
     def _entered(self, contents: Contents) -> ProcessStore:

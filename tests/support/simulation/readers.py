@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tests.support.oracle import bag_of
+from tests.support.simulation.inhbase import require_gets
 from tests.support.simulation.kinds import KINDS
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
@@ -43,6 +44,7 @@ class Readers:
         self._world = world
         self._held: list[Snapshot] = []
         self._kept: dict[Snapshot, int] = {}  # since when
+        self._keys: dict[int, dict[bytes, int]] = {}  # by table: keys that it had once, and their partitions
         self._followers: list[Follower] = []
 
     def close(self) -> None:
@@ -88,10 +90,19 @@ class Readers:
             with closing(world.store.hold(moment, range(world.store.partitions))) as held:
                 for view in readable(catalog, record, epoch):
                     self._compare(view, self._rows(held, view), epoch)
+                    if world.hbase is not None and epoch == record.committed:
+                        self._compare_gets(held, view)
         names = {view.name for view in readable(catalog, record, record.committed)}
         if hidden := set() if record.stopped else world.shown - names:
             raise Wrong(f"{hidden} could be read before epoch {record.committed}, and now cannot")
         world.shown |= names
+
+    def _compare_gets(self, held: Held, view: ViewDefinition) -> None:
+        table, partitions = view.node.table, range(self._world.store.partitions)
+        known = self._keys.setdefault(table, {})
+        rows = {key: (part, row) for part in partitions for key, row in held.scan([part], table, b"", None)}
+        known |= {key: part for key, (part, _) in rows.items()}
+        require_gets(self._world, table, rows, known)
 
     def look_again(self) -> None:
         """A snapshot that was held while others went on shows its epoch still; some are let go."""

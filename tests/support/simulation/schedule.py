@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tests.support.hostile_hbase import SETTLED_SECONDS
 from tests.support.simulation.admins import Admins
 from tests.support.simulation.faults import Faults
+from tests.support.simulation.inhbase import contend, require_little_surplus, require_right_columns
 from tests.support.simulation.kinds import KINDS, with_their_sources
 from tests.support.simulation.leftovers import require_no_leftovers
 from tests.support.simulation.pipelines import Pipelines
@@ -94,12 +95,16 @@ class Schedule:
             world.counts.update(world.store._contents.network.counts)
         self._require_all_filled()
         self._readers.check_all()
+        if world.hbase is not None:
+            require_right_columns(world)
         world.counts["groupings shared"] += len({view.sharing for view in world.db.catalog().views} - {None})
         if world.chance(0.3):
             self._users.drop(self._users.drawn_free())
             self._pipelines.retry(self._pipelines.tidy)
             self._pipelines.wake_newest()
             require_no_leftovers(world)
+            if world.hbase is not None:
+                require_little_surplus(world)
 
     def _drawn_kinds(self) -> list[str]:
         draw, number = self._world.random, self._world.seed // len(STORES)
@@ -135,6 +140,8 @@ class Schedule:
             pipelines.faulty(pipelines.tidy, world.random.choice(("", "crash", "zombie")))
         if world.chance(0.25):
             pipelines.start_late()
+        if world.hbase is not None and world.chance(0.1):
+            contend(world)
         with world.calm():
             self._readers.read()
 
