@@ -92,7 +92,7 @@ class HostileHBase(SmallHBase):
             self.is_calm = was
 
     def now_ms(self, table: bytes, row: bytes) -> int:
-        return self.ms + self._skews[self.home(self.tables[table].region(row)).name]
+        return self.ms + self._skews[self.home(self._known(table).region(row)).name]
 
     def pass_time(self, seconds: float) -> None:
         """What is late by no more than that is done."""

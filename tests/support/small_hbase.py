@@ -19,6 +19,7 @@ from unittest import mock
 from tests.support import wal_files as wal
 from tests.support.hbase_rows import Stored, Table, raw_cells
 from tests.support.wal_files import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Entry, Server
+from viewkeeper.errors import InputError
 from viewkeeper.stores.hbase import basewrites, staging
 from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.puts import Puts
@@ -60,6 +61,8 @@ class SmallHBase:
         """All stores of this process that are in HBase are in this one; who waits for a write to be visible has waited."""
 
         def ask(connections: Connections, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+            if connections._is_closed:
+                raise InputError("the database is closed", "connect again")
             return [self.reply(*request) for request in requests]
 
         clock = mock.Mock(wraps=staging.time, sleep=self.sleep)

@@ -17,15 +17,23 @@ from viewkeeper.stores.hbase.claims import LeasedClaim
 from viewkeeper.stores.hbase.journal import Entry
 from viewkeeper.stores.hbase.tables import JOURNAL
 
+FAULTS = (  # what must befall requests and servers, in many schedules
+    *("lost", "silent", "late", "twice", "partial", "doubled", "major compactions", "regions moved", "servers died"),
+    *("gets", "claims", "surplus looked for", "snapshots lost"),
+)
 BEAT_SECONDS, LEASE_SECONDS = 40, 75  # the lease is 60 s; clocks of servers differ by up to 12
 VERSIONS_MAX = 2 * (1 + OLDER_MAX)  # of a record, at or below the floor: one who crashes leaves what it was to delete
 
 
-def require_gets(world: World, table: int, rows: dict[bytes, tuple[int, bytes]], known: dict[bytes, int]) -> None:
-    """What a client gets of a few keys, by a horizon that it knows of, is what there is; all keys with partitions."""
+def require_gets(
+    world: World, table: int, epoch: int, rows: dict[bytes, tuple[int, bytes]], known: dict[bytes, int]
+) -> None:
+    """What a client gets of a few keys, by a horizon that it knows, is what `epoch` left; all keys with partitions."""
     for key in world.random.sample(sorted(known), min(3, len(known))):
         found = world.store.get_committed(known[key], table, key)
         expected = rows[key][1] if key in rows else None
+        if world.record().committed != epoch:  # a commit that was late
+            return
         if found is not None and found[0] != expected:
             raise Wrong(f"a get of {key!r} in table {table} gives {found[0]!r}, and there is {expected!r}")
         world.note("gets", table)

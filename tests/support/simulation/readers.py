@@ -91,18 +91,18 @@ class Readers:
                 for view in readable(catalog, record, epoch):
                     self._compare(view, self._rows(held, view), epoch)
                     if world.hbase is not None and epoch == record.committed:
-                        self._compare_gets(held, view)
+                        self._compare_gets(held, view, epoch)
         names = {view.name for view in readable(catalog, record, record.committed)}
         if hidden := set() if record.stopped else world.shown - names:
             raise Wrong(f"{hidden} could be read before epoch {record.committed}, and now cannot")
         world.shown |= names
 
-    def _compare_gets(self, held: Held, view: ViewDefinition) -> None:
+    def _compare_gets(self, held: Held, view: ViewDefinition, epoch: int) -> None:
         table, partitions = view.node.table, range(self._world.store.partitions)
         known = self._keys.setdefault(table, {})
         rows = {key: (part, row) for part in partitions for key, row in held.scan([part], table, b"", None)}
         known |= {key: part for key, (part, _) in rows.items()}
-        require_gets(self._world, table, rows, known)
+        require_gets(self._world, table, epoch, rows, known)
 
     def look_again(self) -> None:
         """A snapshot that was held while others went on shows its epoch still; some are let go."""
