@@ -42,11 +42,13 @@ services-stop: $(STAMP) ## stop the servers that `make services` started
 test-services: $(STAMP) ## run the tests that need real servers: on those of `make services`, or on new ones
 	@$(WITH_JAVA) .venv/bin/python -m pytest tests/services $(ARGS)
 
-sim: $(STAMP) ## run schedules of faults: make sim SEED=4711 COUNT=400, or from a new seed
-	@.venv/bin/python -m tests.support.simulation $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+sim: $(STAMP) ## run schedules of faults: make sim SEED=4711 COUNT=400 STORE=hbase, or from a new seed
+	@.venv/bin/python -m tests.support.simulation $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
+	  $(if $(STORE),--store $(STORE))
 
 soak: $(STAMP) ## run schedules of faults on all cores for a while: make soak MINUTES=60
-	@.venv/bin/python -m tests.support.simulation --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
+	@.venv/bin/python -m tests.support.simulation --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(STORE),--store $(STORE))
 
 soak-services: $(STAMP) ## the same over a real HBase, with its own faults: make soak-services MINUTES=60 SEED=4711
 	@$(WITH_JAVA) .venv/bin/python -m tests.support.hbase_soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))

@@ -14,14 +14,16 @@ import sys
 import pytest
 
 from tests.support import tiers
+from tests.support.simulation import hbase_defects  # noqa: F401  (its defects are in the list)
 from tests.support.simulation.defects import DEFECTS, SCHEDULES_MAX, Defect
+from tests.support.simulation.inhbase import FAULTS
 from tests.support.simulation.run import simulate
 from tests.support.simulation.schedule import Schedule
 from tests.support.simulation.summary import ENOUGH, OTHER_LANES, all_points, own_points
-from tests.support.simulation.world import Wrong
+from tests.support.simulation.world import HBASE, Wrong
 from tests.support.source_tree import ROOT
 
-SLICES, SCHEDULES_EACH = 4, 25
+SLICES, SCHEDULES_EACH, IN_HBASE_EACH = 4, 25, 15
 SLICES_DEEP = 3
 FAILED_ONCE = {
     2153: "a view of a snapshot that was dropped before it was filled",
@@ -43,6 +45,18 @@ def test_views_equal_their_recomputation_in_schedules_of_new_seeds(part: int) ->
     require_valid(tiers.seed() * SEEDS_EACH + part * ENOUGH, ENOUGH)
 
 
+@pytest.mark.parametrize("part", range(SLICES))
+def test_views_in_hbase_equal_their_recomputation(part: int) -> None:
+    """By the adapter that users run, in several processes, over a small HBase behind a hostile network."""
+    require_right(part * IN_HBASE_EACH, IN_HBASE_EACH)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("part", range(SLICES_DEEP))
+def test_views_in_hbase_equal_their_recomputation_in_schedules_of_new_seeds(part: int) -> None:
+    require_right(tiers.seed() * SEEDS_EACH + part * ENOUGH, ENOUGH)
+
+
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_a_schedule_that_failed_once_does_not_fail_again(seed: int) -> None:
     require_valid(seed, 1)
@@ -53,6 +67,15 @@ def require_valid(first: int, count: int) -> None:
     print(f"seeds from {first} on\n{summary.text()}")
     assert summary.verdict == "valid", summary.text()
     assert summary.schedules.total() == count
+
+
+def require_right(first: int, count: int) -> None:
+    """Over HBase failpoints of other stores are not passed, so that no verdict is `valid`."""
+    summary = simulate(first, count, HBASE)
+    print(f"seeds from {first} on\n{summary.text()}")
+    assert not summary.violations and not summary.unforeseen, summary.text()
+    assert summary.schedules == {HBASE: count}
+    assert count < ENOUGH or not set(FAULTS) - summary.counts.keys()
 
 
 def test_a_schedule_is_the_same_each_time_whatever_the_order_of_sets() -> None:
@@ -91,14 +114,14 @@ def test_a_defect_is_found(defect: Defect) -> None:
     """Every run begins where the defect shows soon; a deep one anywhere."""
     first = tiers.seed() * SEEDS_EACH if tiers.is_deep() else defect.first
     with defect.plant():
-        number = next((n for n, seed in enumerate(defect.seeds(first), 1) if is_wrong(seed)), None)
+        number = next((n for n, seed in enumerate(defect.seeds(first), 1) if is_wrong(seed, defect.store)), None)
     print(f"{defect.name}: found by schedule {number} of at most {SCHEDULES_MAX}")
     assert number is not None
 
 
-def is_wrong(seed: int) -> bool:
+def is_wrong(seed: int, store: str) -> bool:
     try:
-        Schedule(seed).run()
+        Schedule(seed, store if store == HBASE else "").run()
     except Wrong:
         return True
     return False

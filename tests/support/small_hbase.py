@@ -1,9 +1,9 @@
 """A small HBase in this process: the requests of Thrift 2 that ViewKeeper sends, and the WAL files that HBase would write.
 
 In: requests, as `Connections` sends them, and writes of other clients. Out: replies, and WALs in a folder. Always: each
-mutation is in a WAL before it is done; a cell is hidden by deletes as HBase hides it. A write of another client may be logged
-some moments before readers see it (`begin_write`, `settle`). `reached` is called ahead of every request: whatever others do
-between two requests of a store can be made to happen there.
+mutation is in a WAL before it is done, if there is a folder; rows are those of `hbase_rows.py`. A write of another client may
+be logged some moments before readers see it (`begin_write`, `settle`). `reached` is called ahead of every request: whatever
+others do between two requests of a store can be made to happen there. `hostile_hbase.py` puts a bad network before it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from tests.support import wal_files as wal
+from tests.support.hbase_rows import Stored, Table, raw_cells
 from tests.support.wal_files import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Entry, Server
+from viewkeeper.errors import InputError
 from viewkeeper.stores.hbase import basewrites, staging
 from viewkeeper.stores.hbase.connections import Connections, Refused
 from viewkeeper.stores.hbase.puts import Puts
@@ -29,39 +31,19 @@ _KINDS = (DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION)  # by TDe
 _OPEN = b"HBASE::REGION_EVENT::REGION_OPEN"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A cell, a delete among them; `sequence` rises with each entry of the log."""
-
-    cell: wal.Cell
-    sequence: int
-
-    @property
-    def place(self) -> tuple[bytes, bytes]:
-        return self.cell.family, self.cell.qualifier
-
-
-@dataclass(slots=True)
-class Table:
-    described: Any
-    borders: list[bytes]
-    number: int
-    is_enabled: bool = True
-    rows: dict[bytes, list[Stored]] = field(default_factory=dict)
-
-    def region(self, row: bytes) -> str:
-        """The encoded name of the region that holds a row."""
-        return f"{self.number:016x}{sum(border <= row for border in self.borders):016x}"
+Mutation = Callable[[], None]  # of one row, done when it is called
 
 
 class SmallHBase:
-    """Two region servers and what is in their tables."""
+    """Two region servers and what is in their tables; without a folder they write no logs."""
 
-    def __init__(self, root: Path, *, servers: int = 2) -> None:
-        (root / "hbase.id").write_text(CLUSTER)
+    def __init__(self, root: Path | None, *, servers: int = 2) -> None:
         self.root, self.ms, self.sequence = root, START_MS + 1_000, 0
-        self.servers = [Server(root, f"rs{number},16020,{START_MS}", START_MS + 50) for number in range(servers)]
-        for server in self.servers:
+        if root is not None:
+            (root / "hbase.id").write_text(CLUSTER)
+        folder = root or Path()
+        self.servers = [Server(folder, f"rs{number},16020,{START_MS}", START_MS + 50) for number in range(servers)]
+        for server in self.servers if root is not None else ():
             server.roll()
         self.tables: dict[bytes, Table] = {}
         self.reached: Callable[[str, Any], None] = lambda request, asked: None  # a request and its first argument
@@ -71,6 +53,7 @@ class SmallHBase:
 
     @property
     def url(self) -> str:
+        assert self.root is not None
         return f"hbase://localhost:9090/views?partitions=2&rootdir={self.root.as_uri()}"
 
     @contextmanager
@@ -78,6 +61,8 @@ class SmallHBase:
         """All stores of this process that are in HBase are in this one; who waits for a write to be visible has waited."""
 
         def ask(connections: Connections, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+            if connections._is_closed:
+                raise InputError("the database is closed", "connect again")
             return [self.reply(*request) for request in requests]
 
         clock = mock.Mock(wraps=staging.time, sleep=self.sleep)
@@ -120,11 +105,11 @@ class SmallHBase:
     def move(self, table: bytes, row: bytes) -> None:
         """Open a row's region at the other server."""
         region = self.tables[table].region(row)
-        server = self._home(region)
+        server = self.home(region)
         self._homes[region] = self.servers[(self.servers.index(server) + 1) % len(self.servers)]
         self.sequence += 1
         cell = wal.Cell(b"METAROW", b"METAFAMILY", _OPEN, self.ms, PUT, wal.number(1, 0))
-        self._home(region).write(Entry(region, _in_wal(table), self.sequence, self.ms, (cell,)))
+        self._write(region, table, (cell,))
 
     def tick(self) -> int:
         """A time that no write has had."""
@@ -133,81 +118,87 @@ class SmallHBase:
 
     def seen(self, table: bytes) -> dict[bytes, dict[tuple[bytes, bytes], bytes]]:
         """The rows of a table, and of each the newest values of its cells."""
-        rows = {row: self._visible(self.tables[table], row, None, None, 1) for row in sorted(self.tables[table].rows)}
+        known = self.tables[table]
+        rows = {row: known.visible(row, None, None, 1, self.ms) for row in known.keys}
         return {row: {(c.family, c.qualifier): c.value for c in cells} for row, cells in rows.items() if cells}
 
     def written(self, table: bytes, row: bytes) -> list[Stored]:
         """All cells of a row, visible or not."""
         unseen = [one for name, cells in self._unseen if name == table for one in cells if one.cell.row == row]
-        return [*self.tables[table].rows.get(row, ()), *unseen]
+        known = self.tables[table].rows.get(row)
+        return [*(known.stored if known else ()), *unseen]
 
     # requests for rows
 
     def _get(self, table: bytes, get: Any) -> Any:
-        cells = self._visible(self._known(table), get.row, get.columns, get.timeRange, get.maxVersions or 1)
-        return thrift().TResult(row=get.row if cells else None, columnValues=cells)
+        cells = self._served(table).visible(get.row, get.columns, get.timeRange, get.maxVersions or 1, self.ms)
+        return thrift().TResult(row=get.row if cells else None, columnValues=_replied(cells))
 
     def _getMultiple(self, table: bytes, gets: Sequence[Any]) -> list[Any]:
         return [self._get(table, get) for get in gets]
 
     def _getScannerResults(self, table: bytes, scan: Any, count: int) -> list[Any]:
-        known, ranges = self._known(table), _ranges(scan.filterBytes)
+        known, ranges = self._served(table), _ranges(scan.filterBytes)
         start, stop = scan.startRow or b"", scan.stopRow
-        rows = sorted(known.rows, reverse=bool(scan.reversed))
-        if scan.reversed:
-            rows = [row for row in rows if (not start or row <= start) and (stop is None or row > stop)]
-        else:
-            rows = [row for row in rows if row >= start and (not stop or row < stop)]
+        rows = known.walk_back(start, stop) if scan.reversed else known.walk(start, stop)
         if ranges is not None:
-            rows = [row for row in rows if any(low <= row < high for low, high in ranges)]
+            rows = (row for row in rows if any(low <= row < high for low, high in ranges))
         found, is_raw = [], b"_raw_" in (scan.attributes or {})
         for row in rows:
             if is_raw:
-                cells = _raw(known.rows[row], {column.family for column in scan.columns})
+                cells = raw_cells(known.rows[row], {column.family for column in scan.columns})
             else:
-                cells = self._visible(known, row, scan.columns, scan.timeRange, scan.maxVersions or 1)
+                cells = known.visible(row, scan.columns, scan.timeRange, scan.maxVersions or 1, self.ms)
             if cells:
-                found.append(thrift().TResult(row=row, columnValues=cells))
+                found.append(thrift().TResult(row=row, columnValues=_replied(cells)))
             if len(found) == min(count, scan.limit or count):
                 break
         return found
 
-    def _put(self, table: bytes, put: Any) -> None:
-        self._change(table, _cells_put(put, self.ms))
+    def mutations(self, request: str, table: bytes, asked: Any) -> list[tuple[bytes, Mutation]]:
+        """What a request does to each row, by the row; each may be done by itself, and late."""
+        match request:
+            case "put":
+                return [(asked.row, lambda: self._change(table, self._cells_put(table, asked)))]
+            case "deleteSingle":
+                return [(asked.row, lambda: self._change(table, self._cells_deleted(table, asked)))]
+            case "mutateRow":
+                return [(asked.row, lambda: self._mutate(table, asked))]
+            case "putMultiple" if isinstance(asked, Puts):
+                return [(cells[0].row, partial(self._change, table, cells)) for cells in _versions_put(asked)]
+        single = {"putMultiple": "put", "deleteMultiple": "deleteSingle"}[request]
+        return [one for part in asked for one in self.mutations(single, table, part)]
 
-    def _putMultiple(self, table: bytes, puts: Any) -> None:
-        if isinstance(puts, Puts):
-            for at, row in enumerate(puts.rows.to_pylist()):
-                shown = [(b"c", name, texts[at].as_py()) for name, texts in puts.columns]
-                values = [(b"r", b"r", puts.values[at].as_py()), *shown]
-                self._change(table, [wal.Cell(row, *one[:2], puts.epoch, PUT, one[2] or b"") for one in values])
-            return
-        for put in puts:
-            self._put(table, put)
+    def _mutate_each(self, request: str, table: bytes, asked: Any) -> None:
+        for _, mutate in self.mutations(request, table, asked):
+            mutate()
 
-    def _deleteSingle(self, table: bytes, delete: Any) -> None:
-        self._change(table, self._cells_deleted(table, delete))
+    _put = partialmethod(_mutate_each, "put")
+    _putMultiple = partialmethod(_mutate_each, "putMultiple")
+    _deleteSingle = partialmethod(_mutate_each, "deleteSingle")
+    _mutateRow = partialmethod(_mutate_each, "mutateRow")
 
     def _deleteMultiple(self, table: bytes, deletes: Sequence[Any]) -> list[Any]:
-        for delete in deletes:
-            self._deleteSingle(table, delete)
+        self._mutate_each("deleteMultiple", table, deletes)
         return []
-
-    def _mutateRow(self, table: bytes, mutations: Any) -> None:
-        found: list[wal.Cell] = []
-        for one in mutations.mutations:
-            found += _cells_put(one.put, self.ms) if one.put else self._cells_deleted(table, one.deleteSingle)
-        self._change(table, found)
 
     def _checkAndMutate(
         self, table: bytes, row: bytes, family: bytes, name: bytes, op: int, value: bytes, new: Any
     ) -> Any:
+        """What is put has a timestamp that is not below that of the cell that was tested."""
         column = [thrift().TColumn(family, name)]
-        there = next((cell.value for cell in self._visible(self._known(table), row, column, None, 1)), b"")
-        is_met = (there == value) == (op == thrift().TCompareOp.EQUAL)
+        there = next(iter(self._served(table).visible(row, column, None, 1, self.ms)), None)
+        is_met = ((there.value if there else b"") == value) == (op == thrift().TCompareOp.EQUAL)
         if is_met:
-            self._mutateRow(table, new)
+            self._mutate(table, new, there.timestamp if there else 0)
         return is_met
+
+    def _mutate(self, table: bytes, mutations: Any, not_before: int = 0) -> None:
+        found: list[wal.Cell] = []
+        for one in mutations.mutations:
+            cells = self._cells_put(table, one.put, not_before) if one.put else None
+            found += self._cells_deleted(table, one.deleteSingle) if cells is None else cells
+        self._change(table, found)
 
     # requests for tables
 
@@ -230,14 +221,20 @@ class SmallHBase:
         return self._known(_name(name)).described
 
     def _deleteTable(self, name: Any) -> None:
+        self._require_disabled(name)
         del self.tables[_name(name)]
 
     def _truncateTable(self, name: Any, keeps_splits: bool) -> None:
-        self.tables[_name(name)].rows.clear()
+        self._require_disabled(name).clear()
         self.tables[_name(name)].is_enabled = True
 
     def _disableTable(self, name: Any) -> None:
-        self._known(_name(name)).is_enabled = False
+        self._served(_name(name)).is_enabled = False
+
+    def _require_disabled(self, name: Any) -> Table:
+        if (known := self._known(_name(name))).is_enabled:
+            raise Refused(f"{_name(name).decode()} is in use")
+        return known
 
     def _listNamespaces(self) -> list[str]:
         return list(self._namespaces)
@@ -260,78 +257,70 @@ class SmallHBase:
             raise Refused(f"there is no table {table.decode()}")
         return self.tables[table]
 
-    def _home(self, region: str) -> Server:
+    def _served(self, table: bytes) -> Table:
+        """A table whose rows can be read and written."""
+        if not (known := self._known(table)).is_enabled:
+            raise Refused(f"{table.decode()} is disabled")
+        return known
+
+    def home(self, region: str) -> Server:
         return self._homes.setdefault(region, self.servers[len(self._homes) % len(self.servers)])
 
     def _change(self, table: bytes, cells: Sequence[wal.Cell]) -> None:
         self.settle(table)  # what was logged before is visible before
-        self._known(table)
+        self._served(table)
         self._store(table, self._log(table, cells))
 
     def _log(self, table: bytes, cells: Sequence[wal.Cell]) -> list[Stored]:
         region = self._known(table).region(cells[0].row)
         self.sequence += 1
-        self._home(region).write(Entry(region, _in_wal(table), self.sequence, self.ms, tuple(cells)))
+        self._write(region, table, cells)
         return [Stored(cell, self.sequence) for cell in cells]
 
+    def _write(self, region: str, table: bytes, cells: Sequence[wal.Cell]) -> None:
+        server = self.home(region)
+        if self.root is not None:
+            server.write(Entry(region, _in_wal(table), self.sequence, self.ms, tuple(cells)))
+
     def _store(self, table: bytes, cells: Sequence[Stored]) -> None:
-        for one in cells:
-            self.tables[table].rows.setdefault(one.cell.row, []).append(one)
+        self.tables[table].store(cells)
+
+    def now_ms(self, table: bytes, row: bytes) -> int:
+        """By the clock of the server that has the row."""
+        return self.ms
+
+    def _cells_put(self, table: bytes, put: Any, not_before: int = 0) -> list[wal.Cell]:
+        """Two values of one cell in a put: the last counts, as it is stored later."""
+        stamp = max(not_before, self.now_ms(table, put.row)) if put.timestamp is None else put.timestamp
+        return [
+            wal.Cell(put.row, c.family, c.qualifier, stamp if c.timestamp is None else c.timestamp, PUT, c.value)
+            for c in put.columnValues
+        ]
 
     def _cells_deleted(self, table: bytes, delete: Any) -> list[wal.Cell]:
+        now = self.now_ms(table, delete.row)
         if not delete.columns:
             families = [family.name for family in self._known(table).described.columns]
-            stamp = self.ms if delete.timestamp is None else delete.timestamp
+            stamp = now if delete.timestamp is None else delete.timestamp
             return [wal.Cell(delete.row, family, b"", stamp, DELETE_FAMILY, b"") for family in families]
         kind = _KINDS[thrift().TDeleteType.DELETE_COLUMNS if delete.deleteType is None else delete.deleteType]
         return [
-            wal.Cell(delete.row, one.family, one.qualifier or b"", one.timestamp or self.ms, kind, b"")
+            wal.Cell(delete.row, one.family, one.qualifier or b"", one.timestamp or now, kind, b"")
             for one in delete.columns
         ]
 
-    def _visible(self, table: Table, row: bytes, columns: Any, times: Any, versions: int) -> list[Any]:
-        """The cells of a row that no delete hides, newest first, up to so many of each column."""
-        stored = table.rows.get(row, ())
-        deletes = [one.cell for one in stored if one.cell.kind != PUT]
-        found = []
-        for place in sorted({one.place for one in stored if one.cell.kind == PUT}):
-            if columns and not any(place[0] == c.family and c.qualifier in (None, place[1]) for c in columns):
-                continue
-            newest = {one.cell.timestamp: one.cell for one in stored if one.place == place and one.cell.kind == PUT}
-            shown = [cell for cell in newest.values() if not any(_hides(delete, cell) for delete in deletes)]
-            if times is not None:
-                shown = [cell for cell in shown if times.minStamp <= cell.timestamp < times.maxStamp]
-            found += sorted(shown, key=lambda cell: -cell.timestamp)[:versions]
-        return [_column_value(cell) for cell in found]
+
+def _versions_put(puts: Puts) -> Iterator[list[wal.Cell]]:
+    rows, values = puts.rows.to_pylist(), puts.values.to_pylist()
+    shown = [(name, texts.to_pylist()) for name, texts in puts.columns]
+    for at, row in enumerate(rows):
+        columns = [wal.Cell(row, b"c", name, puts.epoch, PUT, texts[at] or b"") for name, texts in shown]
+        yield [wal.Cell(row, b"r", b"r", puts.epoch, PUT, values[at] or b""), *columns]
 
 
-def _hides(delete: wal.Cell, cell: wal.Cell) -> bool:
-    if delete.family != cell.family:
-        return False
-    is_older = cell.timestamp <= delete.timestamp
-    if delete.kind in (DELETE, DELETE_FAMILY_VERSION):
-        is_older = cell.timestamp == delete.timestamp
-    return is_older and (delete.kind in (DELETE_FAMILY, DELETE_FAMILY_VERSION) or delete.qualifier == cell.qualifier)
-
-
-def _raw(stored: Sequence[Stored], families: set[bytes]) -> list[Any]:
-    """All cells, newest first within a column; of several with one timestamp deletes come first, then what was put last."""
-    wanted = [one for one in stored if one.cell.family in families]
-    ordered = sorted(wanted, key=lambda one: (one.place, -one.cell.timestamp, -one.cell.kind, -one.sequence))
-    return [_column_value(one.cell) for one in ordered]
-
-
-def _column_value(cell: wal.Cell) -> Any:
-    return thrift().TColumnValue(cell.family, cell.qualifier, cell.value, cell.timestamp, None, cell.kind)
-
-
-def _cells_put(put: Any, ms: int) -> list[wal.Cell]:
-    """Two values of one cell in a put: the last counts, as it is stored later."""
-    stamp = ms if put.timestamp is None else put.timestamp
-    return [
-        wal.Cell(put.row, c.family, c.qualifier, stamp if c.timestamp is None else c.timestamp, PUT, c.value)
-        for c in put.columnValues
-    ]
+def _replied(cells: Sequence[wal.Cell]) -> list[Any]:
+    make = thrift().TColumnValue
+    return [make(cell.family, cell.qualifier, cell.value, cell.timestamp, None, cell.kind) for cell in cells]
 
 
 def _name(name: Any) -> bytes:

@@ -16,7 +16,7 @@ from viewkeeper.client.connection import Connection
 from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
-from viewkeeper.errors import InputError
+from viewkeeper.errors import InputError, StaleRead
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport, RepairReport
@@ -100,7 +100,12 @@ class Database(Connection):
 
     def snapshot(self) -> Snapshot:
         """One committed epoch of all views."""
-        return Snapshot(self)
+        while True:
+            snapshot = Snapshot(self)
+            try:
+                return snapshot.keep()
+            except StaleRead:  # epochs were faster
+                snapshot.close()
 
     def pipeline(
         self,

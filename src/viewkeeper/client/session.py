@@ -102,6 +102,11 @@ class Snapshot:
         """All records of one partition, and apart from them those of no epoch up to `last` (`ports/reads.py`)."""
         return self._held.stored(partition, table, last)
 
+    def keep(self) -> Snapshot:
+        """Have the store keep the epoch until `close`, where it would give it up."""
+        self._held.keep()
+        return self
+
     def close(self) -> None:
         self._held.close()
 

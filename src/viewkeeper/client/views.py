@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import ViewDefinition
 from viewkeeper.client.connection import Connection
 from viewkeeper.client.reading import TIMEOUT_SECONDS, moment_of
 from viewkeeper.client.row_values import byte_range, check_limit, key_bytes
-from viewkeeper.errors import InputError, NotReady
+from viewkeeper.errors import InputError, NotReady, StaleRead
 from viewkeeper.model.keys import after_prefix, decode_key, part_end
 from viewkeeper.model.moments import EPOCH_MAX, Moment
 from viewkeeper.model.pairs import pairs_to_arrow
@@ -160,18 +161,22 @@ class View:
         """What each epoch after `since` did to the records; ChangesLost when not all of it is kept any more."""
         from viewkeeper.client.changes import Changes, require_kept
 
-        held, moment, definition, partitions = self._hold((), read, timeout)
-        try:
-            if moment.epoch == EPOCH_MAX:
-                raise InputError("changes are those of committed epochs", 'leave read="latest" out')
-            if self._is_unfilled(definition, moment):
-                raise self._not_ready(definition)
-            table = definition.node.table
-            since = require_kept(_label(definition), since, moment, moment.horizon.filled[definition.node.backfill])
-            steps = held.steps(partitions, table, since)
-        finally:
-            self._release(held)
-        return Changes(since, moment.epoch, steps, lambda step: _to_change(definition, step))
+        while True:
+            held, moment, definition, partitions = self._hold((), read, timeout)
+            try:
+                if moment.epoch == EPOCH_MAX:
+                    raise InputError("changes are those of committed epochs", 'leave read="latest" out')
+                if self._is_unfilled(definition, moment):
+                    raise self._not_ready(definition)
+                filled = moment.horizon.filled[definition.node.backfill]
+                first = require_kept(_label(definition), since, moment, filled)
+                steps = held.steps(partitions, definition.node.table, first)
+                return Changes(first, moment.epoch, steps, partial(_to_change, definition))
+            except StaleRead:  # as in `_scan`
+                if self._held:
+                    raise
+            finally:
+                self._release(held)
 
     def pieces(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Keys and rows of the records in some ranges of keys, some thousand at a time; only for a snapshot's view."""
@@ -200,19 +205,26 @@ class View:
         read: ReadMode | None,
         timeout: float,
     ) -> Iterator[dict[str, object]]:
-        held, moment, definition, partitions = self._hold(prefix, read, timeout)
-        try:
-            low, high = _bounds(definition, prefix, start, stop)
-            if self._is_unfilled(definition, moment):
-                pairs = self._unfilled_pairs(definition)
-                yield from (one for key, row in pairs if key >= low and (one := record_of(definition, key, row)))
+        is_told = False
+        while True:
+            held, moment, definition, partitions = self._hold(prefix, read, timeout)
+            try:
+                low, high = _bounds(definition, prefix, start, stop)
+                if self._is_unfilled(definition, moment):
+                    pairs = self._unfilled_pairs(definition)
+                    yield from (one for key, row in pairs if key >= low and (one := record_of(definition, key, row)))
+                    return
+                for key, row in held.scan(partitions, definition.node.table, low, high, reverse=reverse):
+                    record = record_of(definition, key, row)
+                    if record is not None:
+                        is_told = True
+                        yield record
                 return
-            for key, row in held.scan(partitions, definition.node.table, low, high, reverse=reverse):
-                record = record_of(definition, key, row)
-                if record is not None:
-                    yield record
-        finally:
-            self._release(held)
+            except StaleRead:  # epochs were faster than the first page
+                if is_told or self._held:
+                    raise
+            finally:
+                self._release(held)
 
     def _records(
         self,
@@ -225,18 +237,26 @@ class View:
         timeout: float = TIMEOUT_SECONDS,
     ) -> Iterator[tuple[ViewDefinition, pa.Array, pa.Array]]:
         """Keys and rows of the records in a range, some thousand at a time, with the view's definition; at least once."""
-        held, moment, definition, partitions = self._hold(prefix, read, timeout)
-        try:
-            low, high = _bounds(definition, prefix, start, stop)
-            if self._is_unfilled(definition, moment):
-                pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
-                yield definition, *pairs_to_arrow(pairs)
+        is_told = False
+        while True:
+            held, moment, definition, partitions = self._hold(prefix, read, timeout)
+            try:
+                low, high = _bounds(definition, prefix, start, stop)
+                if self._is_unfilled(definition, moment):
+                    pairs = [pair for pair in self._unfilled_pairs(definition) if pair[0] >= low]
+                    yield definition, *pairs_to_arrow(pairs)
+                    return
+                for keys, rows in held.batches(definition.node.table, [(partitions, low, high)], reverse=reverse):
+                    is_told = True
+                    yield definition, *present_records(definition, keys, rows)
+                if not is_told:
+                    yield definition, *pairs_to_arrow([])
                 return
-            yield definition, *pairs_to_arrow([])
-            for keys, rows in held.batches(definition.node.table, [(partitions, low, high)], reverse=reverse):
-                yield definition, *present_records(definition, keys, rows)
-        finally:
-            self._release(held)
+            except StaleRead:  # as in `_scan`
+                if is_told or self._held:
+                    raise
+            finally:
+                self._release(held)
 
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float

@@ -54,6 +54,14 @@ class Held(Protocol):
         """What the epochs after `since` did to the records, by epoch and key; `since` is not below the floor."""
         ...
 
+    def keep(self) -> None:
+        """Have the store keep them until `close`, or for some minutes after the last read; StaleRead: they are gone.
+
+        Without it, and without `Capabilities.held_reads`, any read may raise StaleRead: epochs that came meanwhile may have
+        purged what it needs.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

@@ -92,6 +92,9 @@ class HeldRecords:
             )
         return collect_steps(self._chains.scan(partitions, table, b"", None), since, self._moment)
 
+    def keep(self) -> None:
+        """They are held."""
+
     def close(self) -> None:
         self._chains.close()
 

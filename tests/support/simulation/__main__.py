@@ -8,6 +8,7 @@ import random
 import sys
 
 from tests.support.simulation.run import PIECE, simulate, simulate_on_cores
+from tests.support.simulation.world import HBASE, STORES
 
 SEEDS = 1_000_000_000
 
@@ -18,14 +19,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=400, help="of schedules")
     parser.add_argument("--minutes", type=float, default=None, help="go on for so long, whatever the count")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--store", choices=(*STORES, HBASE), default="", help="of all schedules; all but hbase in turn")
     asked = parser.parse_args()
     first = random.randrange(SEEDS) if asked.seed is None else asked.seed
     print(f"seeds from {first} on", flush=True)
     if asked.minutes is None and asked.count <= PIECE:
-        summary = simulate(first, asked.count)
+        summary = simulate(first, asked.count, asked.store)
     else:
         count = asked.count if asked.minutes is None else None
-        summary = simulate_on_cores(first, count, minutes=asked.minutes, workers=asked.workers)
+        summary = simulate_on_cores(first, count, asked.store, minutes=asked.minutes, workers=asked.workers)
     print(summary.text())
     return 0 if summary.verdict == "valid" else 1
 

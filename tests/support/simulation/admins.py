@@ -59,7 +59,8 @@ class Admins:
             return
         ending = world.random.choice(("repair", "repair", "rebuild"))
         names = world.random.sample(sorted(world.views), min(len(world.views), world.random.choice((1, 1, 2))))
-        epoch = store.read_horizon().committed
+        with world.calm():
+            epoch = store.read_horizon().committed
         try:
             world.db.change_catalog(lambda catalog: with_twins(catalog, names, ending, epoch)[0])
         except (InputError, StoreUnavailable) as error:  # one of them is being replaced; or nobody knows

@@ -53,13 +53,9 @@ class Faults:
     @contextmanager
     def listening(self) -> Iterator[None]:
         world = self._world
-        read = world.store.read_versions
-
-        def counted_read(*args: object) -> object:
-            self.reached("read")
-            return read(*args)
-
-        world.store.read_versions = counted_read
+        self._listen_to_reads()
+        if world.hbase is not None:
+            world.hbase.between = lambda: self.reached("request")
         if world.kind == "cells":
             network = world.store._contents.network
             tick = network.tick
@@ -75,6 +71,19 @@ class Faults:
         finally:
             failpoints.hook(None)
 
+    def _listen_to_reads(self) -> None:
+        world = self._world
+        if world.hbase is not None:
+            world.listen_to_reads(lambda: self.reached("read"))
+            return
+        read = world.store.read_versions
+
+        def counted_read(*args: object) -> object:
+            self.reached("read")
+            return read(*args)
+
+        world.store.read_versions = counted_read
+
     def arm(self, effect: str, *, sharp: bool = False, at: Sequence[str] = ()) -> None:
         """Something will befall whoever reaches a place that is drawn here, or drawn from those given."""
         draw = self._world.random
@@ -85,7 +94,7 @@ class Faults:
         kinds = (
             ("read",) * 8 + ("request", "point") if sharp else ("read", "request", "request", "point", "named", "named")
         )
-        match draw.choice(kinds if self._world.kind == "cells" else tuple(k for k in kinds if k != "request")):
+        match draw.choice(tuple(k for k in kinds if k != "request") if self._world.answers_always else kinds):
             case "read":
                 self._place, self._left = "read", draw.choice((1, 1, 2, 3))
             case "request":

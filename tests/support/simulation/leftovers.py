@@ -20,6 +20,7 @@ from viewkeeper.client.reading import moment_of
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreUnavailable
 from viewkeeper.settings import GcSettings
+from viewkeeper.stores.hbase.tables import JOURNAL
 
 Records = dict[tuple[str, int], list[tuple[bytes, bytes]]]  # by the text of a node and the place of its table
 
@@ -73,5 +74,8 @@ def _held_tables(world: World) -> set[int]:
     """The tables that have records, or tombstones, in some partition."""
     if world.kind == "embedded":
         return {table for table, _, _ in dump(world.store)}
+    if world.hbase is not None:
+        numbers = (name.rpartition(b".")[2] for name in world.hbase.tables if b"." in name)
+        return {int(number) for number in numbers} - {JOURNAL}
     partitions = world.store._contents.partitions
     return {table for partition in partitions for table, pairs in partition.state[0].items() if len(pairs)}

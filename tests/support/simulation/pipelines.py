@@ -26,10 +26,12 @@ from viewkeeper.operators.messages import Message
 from viewkeeper.operators.program import EpochProgram
 from viewkeeper.operators.receipts import require_all
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits, GcSettings, WorkSettings
 
 STEPS_MAX = 60  # of pipelines that a store which does not answer may end, one after the other
 REMEMBERED_MAX = 40
+OpenStore = Callable[[], Store]
 SMALL = WorkSettings(decoded_rows=2, side_rows=2, pairs=3, rows_handed_on=2)
 
 
@@ -64,7 +66,7 @@ class Pipelines:
         except Crash:
             pass
         except StoreUnavailable as error:
-            if self._world.kind != "cells":
+            if self._world.answers_always:
                 raise Wrong(f"a store that always answers did not: {error!r}") from error
             self._world.note("pipelines without an answer")
         except ViewKeeperError as error:
@@ -79,16 +81,18 @@ class Pipelines:
         """Epochs by a pipeline that takes over, as far as it comes."""
         draw = self._world.random
         limits = EpochLimits(changes=draw.choice((1, 3, 100)), rows=draw.choice((2, 6, 1_000)))
-        coordinator = self._taking_over(limits, fails=draw.random() < 0.06)
-        for _ in range(count):
-            coordinator.step()
+        fails = draw.random() < 0.06
+        with self._world.process() as store:
+            coordinator = self._taking_over(store, limits, fails=fails)
+            for _ in range(count):
+                coordinator.step()
 
-    def _taking_over(self, limits: EpochLimits, *, fails: bool = False) -> Coordinator:
+    def _taking_over(self, store: Store, limits: EpochLimits, *, fails: bool = False) -> Coordinator:
         """A coordinator that is known before it takes over."""
         coordinator = self._current = Coordinator.__new__(Coordinator)
         self._world.note("take-overs")
         clock = self._world.clock
-        coordinator.__init__(self._world.store, Runner(self, fails=fails), limits=limits, clock=lambda: clock() / 1e9)
+        coordinator.__init__(store, Runner(self, store, fails=fails), limits=limits, clock=lambda: clock() / 1e9)
         return coordinator
 
     def tidy(self) -> None:
@@ -96,7 +100,8 @@ class Pipelines:
         self._world.note("tidied")
         kept = self._world.random.choice((0, 300, 300, 300))
         clock = self._world.clock
-        collect_garbage(self._world.store, GcSettings(kept, seconds_max=math.inf), clock=lambda: clock() / 1e9)
+        with self._world.process() as store:
+            collect_garbage(store, GcSettings(kept, seconds_max=math.inf), clock=lambda: clock() / 1e9)
 
     def start_late(self) -> None:
         """A run or a task starts that was forgotten, of an epoch below which nothing is left, if there is one."""
@@ -105,13 +110,17 @@ class Pipelines:
             old = [task for task in self.tasks if floor - 1 <= task.program.epoch.epoch <= floor]
             task = draw.choice(old or self.tasks)
             self._world.note("late tasks", task.program.epoch.epoch, task.stage, task.manager)
-            list(task.program.apply(lambda: self._world.store, task.stage, task.manager, iter(task.messages)))
+            self._wake(task)
         elif self.runs:
             below = [(plan, epoch) for plan, epoch in self.runs if floor - 1 <= epoch.epoch <= floor]
             plan, epoch = draw.choice(below or self.runs)
             self._world.note("late runs", epoch.epoch)
-            with contextlib.suppress(ViewKeeperError):
-                run_here(self._world.store, plan, epoch)
+            with contextlib.suppress(ViewKeeperError), self._world.process() as store:
+                run_here(store, plan, epoch)
+
+    def _wake(self, task: LateTask) -> None:
+        with self._world.process() as store:
+            list(task.program.apply(lambda: store, task.stage, task.manager, iter(task.messages)))
 
     def wake_newest(self) -> None:
         """Tasks of the newest epoch start again, though it is committed."""
@@ -119,7 +128,7 @@ class Pipelines:
         for task in [task for task in self.tasks if task.program.epoch.epoch == newest]:
             self._world.note("late tasks", newest, task.stage, task.manager)
             with contextlib.suppress(ViewKeeperError):
-                list(task.program.apply(lambda: self._world.store, task.stage, task.manager, iter(task.messages)))
+                self._wake(task)
 
     # without
 
@@ -127,8 +136,12 @@ class Pipelines:
         """That many epochs by pipelines that nothing befalls, then what nobody needs any more goes."""
         for _ in range(epochs):
             write()
-            self.retry(lambda: self._taking_over(EpochLimits()).step())
+            self.retry(self._step)
         self.retry(self.tidy)
+
+    def _step(self) -> None:
+        with self._world.process() as store:
+            self._taking_over(store, EpochLimits()).step()
 
     def finish(self) -> int:
         """Commit everything that is written, and fill every view; how many steps that took."""
@@ -136,11 +149,12 @@ class Pipelines:
 
         def step_on() -> None:
             nonlocal done
-            coordinator, goal = self._taking_over(EpochLimits()), self._world.store.ends()
-            while not coordinator.has_reached(goal):
-                if (done := done + 1) > STEPS_MAX:
-                    raise Wrong(f"not everything was committed after {STEPS_MAX} steps: {self._world.record()}")
-                coordinator.step()
+            with self._world.process() as store:
+                coordinator, goal = self._taking_over(store, EpochLimits()), self._world.store.ends()
+                while not coordinator.has_reached(goal):
+                    if (done := done + 1) > STEPS_MAX:
+                        raise Wrong(f"not everything was committed after {STEPS_MAX} steps: {self._world.record()}")
+                    coordinator.step()
 
         self.retry(step_on)
         return done
@@ -177,8 +191,8 @@ class Pipelines:
 class Runner:
     """Runs epochs by managers whose number changes, in any order, with twins of tasks; may find an epoch too large."""
 
-    def __init__(self, pipelines: Pipelines, *, fails: bool = False) -> None:
-        self._pipelines, self._fails = pipelines, fails
+    def __init__(self, pipelines: Pipelines, store: Store, *, fails: bool = False) -> None:
+        self._pipelines, self._store, self._fails = pipelines, store, fails
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         with self._pipelines.running() as world:
@@ -194,7 +208,7 @@ class Runner:
             return done
 
     def _run(self, world: World, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        store, managers = world.store, world.random.choice((0, 0, 1, 3, 11))
+        store, managers = self._store, world.random.choice((0, 0, 1, 3, 11))
         settings = SMALL if world.chance(0.3) else WorkSettings()
         owners = owners_of_shards(store.partitions, managers) if managers else [0] * store.partitions
         divided = frozenset(shard for shard in range(len(owners)) if managers and epoch.epoch >> shard % 8 & 1)
@@ -203,28 +217,47 @@ class Runner:
             world.note("runs with divided shards")
         exchange = ShuffledExchange(store, world.random.random(), None) if managers else InProcess(store)
         world.note(f"runs by {managers} managers")
-        return require_all(program.tasks, exchange.run(Twinned(world, program, self._pipelines.tasks)))
+        with Workers(world, managers) as workers:
+            return require_all(program.tasks, exchange.run(Twinned(world, program, self._pipelines.tasks, workers)))
+
+
+class Workers(contextlib.ExitStack):
+    """The processes that run the tasks of an epoch, over a store that can tell: up to two beside the pipeline's own."""
+
+    def __init__(self, world: World, managers: int) -> None:
+        super().__init__()
+        self._world, self._managers = world, managers
+        self._stores: list[Store] = []
+
+    def __enter__(self) -> Workers:
+        if self._world.hbase is not None and self._managers:
+            number = self._world.random.choice((0, 1, 2))
+            self._stores = [self.enter_context(self._world.process()) for _ in range(number)]
+        return self
+
+    def of(self, manager: int, other: OpenStore) -> OpenStore:
+        """How the tasks of a manager open the store; the pipeline's own process runs some."""
+        own = manager % (len(self._stores) + 1)
+        return (lambda: self._stores[own - 1]) if own else other
 
 
 class Twinned:
     """A program, of which some tasks run twice: the twin is lost at some point, or done before the other one begins."""
 
-    def __init__(self, world: World, program: EpochProgram, tasks: list[LateTask]) -> None:
-        self._world, self._program, self._tasks = world, program, tasks
+    def __init__(self, world: World, program: EpochProgram, tasks: list[LateTask], workers: Workers) -> None:
+        self._world, self._program, self._tasks, self._workers = world, program, tasks, workers
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._program, name)
 
-    def apply(
-        self, open_store: Callable[[], object], stage: int, manager: int, messages: Iterable[Message]
-    ) -> Iterator[Message]:
+    def apply(self, open_store: OpenStore, stage: int, manager: int, messages: Iterable[Message]) -> Iterator[Message]:
         given = tuple(messages)
         self._tasks.append(LateTask(self._program, stage, manager, given))
         del self._tasks[:-REMEMBERED_MAX]
         if self._world.chance(0.1):
             self._world.note("twins of tasks", stage, manager)
-            twin = self._program.apply(open_store, stage, manager, iter(given))
+            twin = self._program.apply(self._workers.of(manager + 1, open_store), stage, manager, iter(given))
             for _ in itertools.islice(twin, self._world.random.choice((0, 1, 2, 1_000))):
                 pass
             twin.close()
-        return self._program.apply(open_store, stage, manager, iter(given))
+        return self._program.apply(self._workers.of(manager, open_store), stage, manager, iter(given))

@@ -11,18 +11,20 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tests.support.oracle import bag_of
+from tests.support.simulation.inhbase import require_gets
 from tests.support.simulation.kinds import KINDS
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import set_aside
 from viewkeeper.client.views import record_of
-from viewkeeper.errors import ChangesLost, NotReady, UnknownName
+from viewkeeper.errors import ChangesLost, NotReady, StaleRead, UnknownName
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.moments import Moment
 from viewkeeper.ports.reads import Held
 
 HELD_MAX = 3
+KEPT_SECONDS = 600  # at least, where a snapshot is kept by a pin
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class Readers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._held: list[Snapshot] = []
+        self._kept: dict[Snapshot, int] = {}  # since when
+        self._keys: dict[int, dict[bytes, int]] = {}  # by table: keys that it had once, and their partitions
         self._followers: list[Follower] = []
 
     def close(self) -> None:
@@ -55,13 +59,27 @@ class Readers:
         if world.chance(0.3):
             self.look_again()
         if world.chance(0.3) and len(self._held) < HELD_MAX:
-            self._held.append(world.db.snapshot())
+            self._held.append(self._snapshot())
             world.note("snapshots held", self._held[-1].epoch)
         if world.chance(0.3):
             self._follow()
         for follower in list(self._followers):
             if world.chance(0.5):
                 self._catch_up(follower)
+
+    def _snapshot(self) -> Snapshot:
+        """One that is kept, or one whose epoch may be given up."""
+        world = self._world
+        if world.store.capabilities.held_reads or world.chance(0.3):
+            snapshot = world.db.snapshot()
+            self._kept[snapshot] = world.store.now()
+            return snapshot
+        return Snapshot(world.db)
+
+    def _is_kept(self, snapshot: Snapshot) -> bool:
+        since, world = self._kept.get(snapshot), self._world
+        pinned = since is not None and world.store.now() < since + KEPT_SECONDS * 1e9
+        return world.store.capabilities.held_reads or pinned
 
     def check(self) -> None:
         """Views as of the committed epoch, and as of the one before for as long as that is readable."""
@@ -72,10 +90,19 @@ class Readers:
             with closing(world.store.hold(moment, range(world.store.partitions))) as held:
                 for view in readable(catalog, record, epoch):
                     self._compare(view, self._rows(held, view), epoch)
+                    if world.hbase is not None and epoch == record.committed:
+                        self._compare_gets(held, view, epoch)
         names = {view.name for view in readable(catalog, record, record.committed)}
         if hidden := set() if record.stopped else world.shown - names:
             raise Wrong(f"{hidden} could be read before epoch {record.committed}, and now cannot")
         world.shown |= names
+
+    def _compare_gets(self, held: Held, view: ViewDefinition, epoch: int) -> None:
+        table, partitions = view.node.table, range(self._world.store.partitions)
+        known = self._keys.setdefault(table, {})
+        rows = {key: (part, row) for part in partitions for key, row in held.scan([part], table, b"", None)}
+        known |= {key: part for key, (part, _) in rows.items()}
+        require_gets(self._world, table, epoch, rows, known)
 
     def look_again(self) -> None:
         """A snapshot that was held while others went on shows its epoch still; some are let go."""
@@ -83,11 +110,16 @@ class Readers:
             for view in snapshot.catalog.views:
                 try:
                     rows = [tuple(row.values()) for row in snapshot.view(view.name).scan()]
+                    if snapshot.epoch:
+                        self._compare(view, bag_of(rows), snapshot.epoch)
+                        self._compare_aside(snapshot, view)
                 except NotReady:
                     continue
-                if snapshot.epoch:
-                    self._compare(view, bag_of(rows), snapshot.epoch)
-                    self._compare_aside(snapshot, view)
+                except StaleRead as error:
+                    if self._is_kept(snapshot):
+                        raise Wrong(f"a snapshot that was to be kept was not: {error}") from error
+                    self._world.note("snapshots lost", snapshot.epoch)
+                    break
             self._world.note("snapshots read", snapshot.epoch)
             if self._world.chance(0.5):
                 snapshot.close()

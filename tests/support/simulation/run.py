@@ -22,34 +22,36 @@ PIECE = 50  # schedules that a worker does at once
 WRONG_MAX = 20  # after so many nobody reads on
 
 
-def simulate(first: int, count: int, *, is_over: Callable[[], bool] = lambda: False) -> Summary:
-    """The schedules of seeds in a row, in this process."""
+def simulate(first: int, count: int, store: str = "", *, is_over: Callable[[], bool] = lambda: False) -> Summary:
+    """The schedules of seeds in a row, in this process; over all kinds of stores in turn, or one."""
     summary = Summary()
     for seed in range(first, first + count):
         if is_over() or len(summary.violations) + len(summary.unforeseen) >= WRONG_MAX:
             break
         try:
-            _simulate_one(seed, summary, twice=seed % TWICE_EACH == 0)
+            _simulate_one(seed, store, summary, twice=seed % TWICE_EACH == 0)
         except Wrong as error:
             summary.violations.append(str(error))
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             told = f"seed {seed}: {error!r} in {where.name} ({os.path.basename(where.filename)}:{where.lineno})"
-            summary.unforeseen.append(f"{told}; again: {again(seed)}")
+            summary.unforeseen.append(f"{told}; again: {again(seed, store)}")
     return summary
 
 
-def _simulate_one(seed: int, summary: Summary, *, twice: bool) -> None:
+def _simulate_one(seed: int, store: str, summary: Summary, *, twice: bool) -> None:
     started = time.process_time()
-    outcome = Schedule(seed).run()
+    outcome = Schedule(seed, store).run()
     summary.took(outcome, time.process_time() - started)
     if twice:
         summary.counts["drawn twice"] += 1
-        if Schedule(seed).run().history != outcome.history:
-            raise Wrong(f"seed {seed} has two histories; again: {again(seed)}")
+        if Schedule(seed, store).run().history != outcome.history:
+            raise Wrong(f"seed {seed} has two histories; again: {again(seed, store)}")
 
 
-def simulate_on_cores(first: int, count: int | None, *, minutes: float | None, workers: int) -> Summary:
+def simulate_on_cores(
+    first: int, count: int | None, store: str = "", *, minutes: float | None, workers: int
+) -> Summary:
     """On several cores: so many schedules, or as many as there is time for."""
     until = None if minutes is None else time.time() + 60 * minutes
     summary, pieces = Summary(), _pieces(first, count)
@@ -57,7 +59,7 @@ def simulate_on_cores(first: int, count: int | None, *, minutes: float | None, w
         waiting: set[Future[Summary]] = set()
         while True:
             while len(waiting) < workers and (until is None or time.time() < until) and (piece := next(pieces, None)):
-                waiting.add(pool.submit(_simulate_until, *piece, until))
+                waiting.add(pool.submit(_simulate_until, *piece, store, until))
             if not waiting:
                 return summary
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -75,5 +77,5 @@ def _pieces(first: int, count: int | None) -> Iterator[tuple[int, int]]:
         done += size
 
 
-def _simulate_until(first: int, count: int, until: float | None) -> Summary:
-    return simulate(first, count, is_over=lambda: until is not None and time.time() >= until)
+def _simulate_until(first: int, count: int, store: str, until: float | None) -> Summary:
+    return simulate(first, count, store, is_over=lambda: until is not None and time.time() >= until)

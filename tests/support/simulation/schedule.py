@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tests.support.hostile_hbase import SETTLED_SECONDS
 from tests.support.simulation.admins import Admins
 from tests.support.simulation.faults import Faults
+from tests.support.simulation.inhbase import contend, require_little_surplus, require_right_columns
 from tests.support.simulation.kinds import KINDS, with_their_sources
 from tests.support.simulation.leftovers import require_no_leftovers
 from tests.support.simulation.newcomers import Newcomers
 from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.readers import Readers
 from tests.support.simulation.users import Users
-from tests.support.simulation.world import STORES, World, Wrong
+from tests.support.simulation.world import HBASE, STORES, World, Wrong
 from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS
 
 ROUNDS = 3
@@ -41,8 +43,8 @@ class Outcome:
 class Schedule:
     """One history of one store."""
 
-    def __init__(self, seed: int) -> None:
-        self._world = world = World(seed)
+    def __init__(self, seed: int, kind: str = "") -> None:
+        self._world = world = World(seed, kind)
         self._sharp = world.chance(0.35)  # nothing but zombies, over views that are made from what they read
         self._users = Users(world, deletes=0.8 if self._sharp else 0.4)
         self._readers = Readers(world)
@@ -58,10 +60,11 @@ class Schedule:
         try:
             with self._faults.listening(), self._newcomers.listening():
                 self._run()
+                if world.hbase is not None:
+                    world.counts.update(world.hbase.counts)
         except Wrong as error:
-            raise Wrong(
-                f"seed {world.seed} ({world.kind}, {world.options}): {error}; again: {again(world.seed)}"
-            ) from error
+            told = f"seed {world.seed} ({world.kind}, {world.options}): {error}"
+            raise Wrong(f"{told}; again: {again(world.seed, world.kind)}") from error
         finally:
             self._readers.close()
             world.close()
@@ -70,18 +73,24 @@ class Schedule:
 
     def _run(self) -> None:
         world = self._world
+        if world.hbase is not None:
+            world.hbase.is_calm = False
         self._users.make_tables()
         self._users.write(8)
         for kind in with_their_sources(self._drawn_kinds()):
             self._users.create(kind)
         if world.chance(0.5):
-            world.db.keep_changes(epochs=world.random.choice((2, 10)))
+            with world.calm():
+                world.db.keep_changes(epochs=world.random.choice((2, 10)))
         self._pipelines.go_on(lambda: self._users.write(1), 2)
         if any(kind.beside for kind in world.views.values()) and world.chance(0.7):
             self._users.optimize()
         for _ in range(ROUNDS):
             self._act()
         world.note("steps to the end", self._pipelines.finish())
+        if world.hbase is not None:
+            world.hbase.is_calm = True
+            world.hbase.pass_time(SETTLED_SECONDS)
         if world.kind == "cells":
             for _ in range(PUT_TICKS + LATE_TICKS):  # whatever is under way lands
                 world.store._contents.network.tick()
@@ -89,12 +98,16 @@ class Schedule:
         self._require_all_filled()
         self._readers.check_all()
         self._newcomers.require_heard(self._pipelines)
+        if world.hbase is not None:
+            require_right_columns(world)
         world.counts["groupings shared"] += len({view.sharing for view in world.db.catalog().views} - {None})
         if world.chance(0.3):
             self._users.drop(self._users.drawn_free())
             self._pipelines.retry(self._pipelines.tidy)
             self._pipelines.wake_newest()
             require_no_leftovers(world)
+            if world.hbase is not None:
+                require_little_surplus(world)
 
     def _drawn_kinds(self) -> list[str]:
         draw, number = self._world.random, self._world.seed // len(STORES)
@@ -119,7 +132,10 @@ class Schedule:
         if world.is_looked_after and self._depth == 0 and world.chance(0.7):
             self._admins.act()
         if world.chance(0.2):
-            world.clock.jump(world.random.choice((1, 299, 3_600, 86_400)))
+            seconds = world.random.choice((1, 299, 3_600, 86_400))
+            world.clock.jump(seconds)
+            if world.hbase is not None:
+                world.hbase.pass_time(min(seconds, SETTLED_SECONDS))
             world.note("clock jumps")
         effect = "zombie" if self._sharp else world.random.choice(EFFECTS)
         pipelines.faulty(lambda: pipelines.epochs(world.random.choice((1, 2))), effect, sharp=self._sharp)
@@ -127,7 +143,10 @@ class Schedule:
             pipelines.faulty(pipelines.tidy, world.random.choice(("", "crash", "zombie")))
         if world.chance(0.25):
             pipelines.start_late()
-        self._readers.read()
+        if world.hbase is not None and world.chance(0.1):
+            contend(world)
+        with world.calm():
+            self._readers.read()
 
     def _meanwhile(self, effect: str) -> None:
         """What others do while somebody is stopped."""
@@ -147,6 +166,6 @@ class Schedule:
                 self._depth -= 1
 
 
-def again(seed: int) -> str:
+def again(seed: int, kind: str) -> str:
     """The line that replays a schedule."""
-    return f"make sim SEED={seed} COUNT=1"
+    return f"make sim SEED={seed} COUNT=1{f' STORE={HBASE}' if kind == HBASE else ''}"

@@ -40,7 +40,8 @@ class Users:
                 changes += self._beside(changes[0], self._world.random.choice((1, 2, 3)))
             self._world.base.begin(self._settled())
             try:
-                self._write(changes)
+                with self._world.calm():
+                    self._write(changes)
             except Crash:
                 pass
             if self._world.base.write(changes, self._world.store.ends()):
@@ -80,7 +81,8 @@ class Users:
         return list(found.values())[1:]
 
     def _node(self, change: Change) -> int:
-        table = self._world.db.catalog().table(change[0])
+        with self._world.calm():
+            table = self._world.db.catalog().table(change[0])
         return self._world.store.node_of(encode_key(table.key_columns, (change[1],)))
 
     def _write(self, changes: list[Change]) -> None:

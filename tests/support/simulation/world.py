@@ -11,16 +11,22 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import viewkeeper as vk
 from tests.support.handles import close_environments
 from tests.support.simulation.kinds import Kind
+from tests.support.simulation.processes import Processes, WatchedHBase
 from tests.support.simulation.recomputed import Base
+from viewkeeper.client.database import Database
 from viewkeeper.model.epochs import EpochRecord
 from viewkeeper.model.positions import Positions
+from viewkeeper.ports.store import Store
 
-STORES = ("memory", "cells", "embedded")
+STORES = ("memory", "cells", "embedded")  # by seed; "hbase" is asked for by name
+HBASE = "hbase"
 _MEMORY_DISK = Path("/dev/shm")  # where there is one, an embedded store costs no disk
 
 
@@ -45,9 +51,9 @@ class Clock:
 class World:
     """What all actors of a schedule share."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kind: str = "") -> None:
         self.seed, self.random, self.clock = seed, random.Random(seed), Clock(seed)
-        self.kind = STORES[seed % len(STORES)]
+        self.kind = kind or STORES[seed % len(STORES)]
         self.counts: Counter[str] = Counter()
         self._history = hashlib.blake2b(digest_size=12)
         self.base = Base()
@@ -59,10 +65,21 @@ class World:
         self.is_looked_after = random.Random(f"{seed} nodes").random() < 0.3  # by admins
         self.options = f"nodes={self.nodes}&before_images={self.random.choice(('on', 'off'))}"
         self._folder: Path | None = None
-        self.db = vk.connect(self._url())
+        self._ends = ExitStack()
+        self.hbase = WatchedHBase(seed) if self.kind == HBASE else None
+        self._processes: Processes | None = None
+        self.db = self._connect()
         self.store = self.db.store
         self._set_clock()
         self._watch_commits()
+
+    def _connect(self) -> vk.Database:
+        if self.hbase is None:
+            return vk.connect(self._url())
+        self._ends.enter_context(self.hbase.serving())
+        self._processes = Processes(self.hbase, self.options, self.seed)
+        self._ends.callback(self._processes.close)
+        return Database(self._processes.first, read_only=False)
 
     def _url(self) -> str:
         if self.kind == "embedded":
@@ -77,20 +94,55 @@ class World:
             self.store._contents.now = self.clock
 
     def _watch_commits(self) -> None:
+        if self.hbase is not None:
+            self.hbase.swapped = self._see
+            return
         swap = self.store.meta.swap_epoch_record
 
         def seen_swap(expected_version: int, record: EpochRecord) -> bool:
             swapped = swap(expected_version, record)
-            if swapped and record.committed not in self.positions:
-                self._reached |= record.positions  # logs of removed nodes stay where they ended
-                self.positions[record.committed] = dict(self._reached)
-                self.note("epochs", record.committed, sorted(record.positions.items()))
+            if swapped:
+                self._see(record)
             return swapped
 
         self.store.meta.swap_epoch_record = seen_swap
 
+    def _see(self, record: EpochRecord) -> None:
+        if record.committed not in self.positions:
+            self._reached |= record.positions  # logs of removed nodes stay where they ended
+            self.positions[record.committed] = dict(self._reached)
+            self.note("epochs", record.committed, sorted(record.positions.items()))
+
+    @property
+    def answers_always(self) -> bool:
+        return self.kind not in ("cells", HBASE)
+
+    @contextmanager
+    def process(self) -> Iterator[Store]:
+        """A process for a pipeline or a task: over HBase one of its own."""
+        if self._processes is None:
+            yield self.store
+        else:
+            with self._processes.one() as store:
+                yield store
+
+    def listen_to_reads(self, reading: Callable[[], None]) -> None:
+        """Call this when a process of HBase's reads records for a task."""
+        assert self._processes is not None
+        self._processes.reading = reading
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """Requests are answered, and what is under way goes on."""
+        if self.hbase is None:
+            yield
+        else:
+            with self.hbase.calm():
+                yield
+
     def close(self) -> None:
         self.db.close()
+        self._ends.close()
         if self._folder is not None:
             close_environments()
             shutil.rmtree(self._folder)

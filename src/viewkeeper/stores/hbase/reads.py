@@ -1,17 +1,17 @@
 """Reads in HBase: the port `Reads`, records as of a moment.
 
 In: a moment. Out: rows. Always: a moment is a time range of cells, so a get is one request, and a page of a scan another.
-Nothing is held: what the floor has passed may be gone at any time, and the reader looks at the horizon afterwards (R4).
+Nothing is held: what the floor has passed may be gone at any time, so the horizon is looked at afterwards (R4).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.errors import InputError
+from viewkeeper.errors import InputError, StaleRead
 from viewkeeper.model.horizon import Horizon
 from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
 from viewkeeper.model.pairs import pairs_to_arrow, pieces
@@ -33,7 +33,8 @@ from viewkeeper.stores.hbase.cells import (
 from viewkeeper.stores.hbase.columns import shown_of
 from viewkeeper.stores.hbase.journal import written_between
 from viewkeeper.stores.hbase.meta import MetaPart
-from viewkeeper.stores.hbase.scans import Look, gets, pages, pages_reversed, span_of, walk
+from viewkeeper.stores.hbase.pins import Pin
+from viewkeeper.stores.hbase.scans import Look, asked, gets, pages, span_of, walk, walk_back
 from viewkeeper.stores.hbase.site import Site
 from viewkeeper.stores.hbase.tables import is_shown
 from viewkeeper.stores.hbase.thrift import thrift
@@ -48,8 +49,12 @@ _NEWEST = 3  # versions: some may be of aborted epochs
 class ReadsPart(MetaPart):
     """The port `Reads`."""
 
+    if TYPE_CHECKING:
+
+        def now(self) -> int: ...
+
     def get_record(self, partition: int, table: int, key: bytes, moment: Moment) -> Image:
-        return HeldCells(self._site, moment).get(partition, table, key)
+        return visible_at(self._site, table, row_key(partition, key), moment)
 
     def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
         """The newest version, which is never purged, if it is committed at a horizon that was read before it.
@@ -80,30 +85,39 @@ class ReadsPart(MetaPart):
             yield from shown.wrong(page)
 
     def hold(self, moment: Moment, partitions: Sequence[int]) -> HeldCells:
-        return HeldCells(self._site, moment)
+        return HeldCells(self._site, moment, self.read_horizon, Pin(self, moment.epoch))
 
 
 class HeldCells:
-    """The port `Held`: nothing but the moment is held."""
+    """The port `Held`: nothing but the moment is held.
 
-    def __init__(self, site: Site, moment: Moment) -> None:
+    Whatever was read is told only if the floor has not passed the moment since (R4); a scan of several pages pins it.
+    """
+
+    def __init__(self, site: Site, moment: Moment, horizon: Callable[[], Horizon], pin: Pin) -> None:
         self._site = site
         self._moment = moment
+        self._horizon = horizon
+        self._pin = pin
         self._is_closed = False
 
+    def keep(self) -> None:
+        if self._moment.epoch != EPOCH_MAX:
+            self._pin.take()
+
     def get(self, partition: int, table: int, key: bytes) -> Image:
-        site = self._open()
-        if len(key) > KEY_BYTES_MAX:
-            return None
-        found = site.ask(table, "get", get_of(row_key(partition, key), *self._as_of()))
-        return None if found is None else visible(found, self._moment.aborted)
+        row = visible_at(self._open(), table, row_key(partition, key), self._moment)
+        self._require_kept()
+        return row
 
     def get_each(self, table: int, places: Sequence[tuple[int, bytes]]) -> list[Image]:
         """The same of many records, in batches."""
         known = [row_key(*place) for place in places if len(place[1]) <= KEY_BYTES_MAX]
         results = gets(self._open(), table, known, Look(*self._as_of()))
         found = (None if result is None else visible(result, self._moment.aborted) for result in results)
-        return [next(found) if len(key) <= KEY_BYTES_MAX else None for _, key in places]
+        rows = [next(found) if len(key) <= KEY_BYTES_MAX else None for _, key in places]
+        self._require_kept()
+        return rows
 
     def scan(
         self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
@@ -127,26 +141,40 @@ class HeldCells:
         is_indexed = indexed_from is not None and since + 1 >= indexed_from
         found = self._indexed(partitions, table, since) if is_indexed else self._every(partitions, table)
         chains = sorted((result.row[1:], chain_of(versions_in(result))) for result in found if result.columnValues)
+        self._require_kept(since)  # the state before the first step is told too
         return collect_steps(chains, since, self._moment)
 
     def close(self) -> None:
         self._is_closed = True
+        self._pin.end()
 
     def _open(self) -> Site:
         if self._is_closed:
             raise InputError("the snapshot is closed", "open another one")
         return self._site
 
+    def _require_kept(self, since: int | None = None) -> None:
+        """Raise unless nothing that was read until now, as of an epoch or all since another, can have been purged."""
+        epoch = self._moment.epoch if since is None else since
+        if self._moment.epoch != EPOCH_MAX and self._horizon().floor > epoch:
+            raise StaleRead(f"epoch {epoch} was given up while it was read", "read a newer one")
+
     def _as_of(self) -> tuple[Any, int]:
-        """The versions to ask for."""
-        until = self._moment.epoch
-        return times(self._site.tables.anew, until), versions_needed(until, self._moment.aborted)
+        return as_of(self._site, self._moment)
 
     def _walk(
         self, partition: int, table: int, start: bytes, stop: bytes | None, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
-        walk = pages_reversed if reverse else pages
-        for page in walk(self._open(), table, span_of(partition, start, stop), Look(*self._as_of())):
+        ask = asked(self._open(), table, Look(*self._as_of()))
+
+        def ask_and_look(scan: Any) -> list:
+            found = ask(scan)
+            self._require_kept()
+            if len(found) == scan.limit:  # there may be more
+                self.keep()
+            return found
+
+        for page in (walk_back if reverse else walk)(ask_and_look, span_of(partition, start, stop)):
             for result in page:
                 row = visible(result, self._moment.aborted)
                 if row is not None:
@@ -166,6 +194,19 @@ class HeldCells:
         return (
             found for found in gets(self._site, table, rows, Look(self._as_of()[0], VERSIONS_MAX)) if found is not None
         )
+
+
+def as_of(site: Site, moment: Moment) -> tuple[Any, int]:
+    """The versions to ask for."""
+    return times(site.tables.anew, moment.epoch), versions_needed(moment.epoch, moment.aborted)
+
+
+def visible_at(site: Site, table: int, row: bytes, moment: Moment) -> Image:
+    """A record as of a moment."""
+    if len(row) > 1 + KEY_BYTES_MAX:
+        return None
+    found = site.ask(table, "get", get_of(row, *as_of(site, moment)))
+    return None if found is None else visible(found, moment.aborted)
 
 
 def _committed(result: Any | None, horizon: Horizon) -> tuple[Image, Horizon] | None:

@@ -50,12 +50,7 @@ def gets(site: Site, table: int, rows: Sequence[bytes], look: Look) -> Iterator[
 
 def pages(site: Site, table: int, span: tuple[bytes, bytes], look: Look, *, first: int = _FIRST_ROWS) -> Iterator[list]:
     """The results of a span, ascending."""
-    return walk(_asked(site, table, look), span, first=first)
-
-
-def pages_reversed(site: Site, table: int, span: tuple[bytes, bytes], look: Look) -> Iterator[list]:
-    """The results of a span, descending."""
-    return walk_back(_asked(site, table, look), span)
+    return walk(asked(site, table, look), span, first=first)
 
 
 def walk(ask: Ask, span: tuple[bytes, bytes | None], *, first: int = _FIRST_ROWS) -> Iterator[list]:
@@ -71,7 +66,7 @@ def walk(ask: Ask, span: tuple[bytes, bytes | None], *, first: int = _FIRST_ROWS
 
 
 def walk_back(ask: Ask, span: tuple[bytes, bytes | None]) -> Iterator[list]:
-    """The same descending; HBase includes the first row of such a scan and excludes the last."""
+    """The same, descending; HBase includes the first row of such a scan and excludes the last."""
     (start, stop), size = span, _FIRST_ROWS
     while stop is None or start < stop:
         last = _before(start) if start else None
@@ -84,7 +79,7 @@ def walk_back(ask: Ask, span: tuple[bytes, bytes | None]) -> Iterator[list]:
         stop, size = found[-1].row, _next_size(found)
 
 
-def _asked(site: Site, table: int, look: Look) -> Ask:
+def asked(site: Site, table: int, look: Look) -> Ask:
     """Of a scan's bounds the records between them, as `look` says."""
 
     def ask(scan: Any) -> list:
