@@ -302,9 +302,8 @@ def a_rerun_makes_its_plan_anew() -> Iterator[None]:
     """R9: a run follows the catalog as it is now, not the plan that the epoch was begun with."""
 
     def planned(self: Coordinator, epoch: Inflight) -> Any:
-        record = self._store.read_epoch_record()
-        catalog = Catalog.from_json(self._store.read_catalog())
-        return physical_plan(catalog, filling=record.filling, stopped=record.stopped)
+        record = self._held.look()
+        return physical_plan(self._held.catalog, filling=record.filling, stopped=record.stopped)
 
     with patch(Coordinator, "_plan_of", planned):
         yield
@@ -345,12 +344,9 @@ def a_cut_falls_into_a_transaction() -> Iterator[None]:
 def the_catalog_is_not_read_after_the_cut() -> Iterator[None]:
     """Begin: an epoch is planned by the catalog that was known before its cut."""
     cut = Coordinator._cut
-
-    def stale(self: Coordinator, draft: Any) -> Any:
-        known = self._held.catalog
-        return replace(cut(self, draft), catalog=known)
-
-    with patch(Coordinator, "_cut", stale):
+    with patch(
+        Coordinator, "_cut", lambda me, draft: (old := me._held.catalog) and replace(cut(me, draft), catalog=old)
+    ):
         yield
 
 
