@@ -1,4 +1,4 @@
-"""A real HBase replies to the adapter's requests as it is recorded: `tests/unit/stores/test_small_hbase.py` asks the small one."""
+"""A real HBase replies to the adapter as is recorded; `tests/unit/stores/test_small_hbase.py` asks the small one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small HBase replies to the adapter's requests as a real one does: `tests/services/test_small_hbase.py` asks that one."""
+"""The small HBase replies to the adapter's requests as a real one: `tests/services/test_small_hbase.py` asks that one."""
 
 from __future__ import annotations
 
