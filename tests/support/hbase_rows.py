@@ -130,9 +130,12 @@ class Table:
 
 
 def raw_cells(row: Row, families: set[bytes]) -> list[wal.Cell]:
-    """All cells, newest first within a column; of several with one timestamp deletes come first, then what was put last."""
-    wanted = [one for one in row.stored if one.cell.family in families]
-    ordered = sorted(wanted, key=lambda one: (one.place, -one.cell.timestamp, -one.cell.kind, -one.sequence))
+    """All cells, newest first within a column; of several with one timestamp deletes come first.
+
+    Of one kind with one timestamp the last: HBase's `ScanWildcardColumnTracker` skips the others.
+    """
+    last = {(one.place, one.cell.timestamp, one.cell.kind): one for one in row.stored if one.cell.family in families}
+    ordered = sorted(last.values(), key=lambda one: (one.place, -one.cell.timestamp, -one.cell.kind))
     return [one.cell for one in ordered]
 
 

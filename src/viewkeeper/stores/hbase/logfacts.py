@@ -28,7 +28,7 @@ class HBaseLogFacts:
         return self._began
 
     def begin(self, now: Positions) -> Positions:
-        self._rows.swap_surely(LOG, _BEGAN, b"", json.dumps(positions_to_json(now)).encode())
+        self._rows.swap_surely(LOG, _BEGAN, b"", {_BEGAN: json.dumps(positions_to_json(now)).encode()})
         began = self.began()
         assert began is not None
         return began

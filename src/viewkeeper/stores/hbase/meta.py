@@ -24,7 +24,9 @@ from viewkeeper.stores.hbase.site import Site
 
 _VERSIONS, _RECORD, _CATALOG, _HORIZON, _INFLIGHT = "versions", "record", "catalog", "horizon", "inflight"
 _INCARNATION, _PARTITIONS = "incarnation", "partitions"
+_PLAN, _KEPT = "plan", "kept"
 _ATTEMPTS_MAX = 100
+_PLAN_SECONDS = 3_600.0  # for how long a plan that was stored stays: more than anybody takes to begin an epoch with it
 _KNOWN_SECONDS = 1.0
 _UNSEEN = (None, -math.inf)
 Versions = tuple[int, int]  # of the epoch record and of the catalog
@@ -134,25 +136,30 @@ class MetaPart:
         raise StoreUnavailable("others swap the epoch record or the catalog all the time", "try again")
 
     def keep_plan(self, digest: str, plan: dict) -> None:
-        """Store a plan and empty the others but that of the epoch in flight.
+        """Store a plan, and empty old ones but that of the epoch in flight.
 
-        A delete could hide a plan that is stored again, on a server whose clock is behind; so it is also read back.
+        A nonce is swapped with it each time: who would empty it late, or after a stop, does not once it is stored again. One
+        that was stored lately stays, because another pipeline may be about to begin an epoch with it.
         """
-        value, row = json.dumps(plan).encode(), PLAN + digest.encode()
+        row = PLAN + digest.encode()
+        facts = {_PLAN: json.dumps(plan).encode(), _KEPT: uuid.uuid4().hex.encode()}
         for _ in range(_ATTEMPTS_MAX):
-            self._rows.put(row, "plan", value)
-            if self._rows.read(row, "plan").get("plan") == value:
-                break
-        else:
-            raise StoreUnavailable(f"the plan {digest} does not stay", "look at the clocks of HBase's servers")
+            self._rows.swap_surely(row, _KEPT, self._rows.read(row, _KEPT).get(_KEPT, b""), facts)
+            if self._rows.read(row, *facts) == facts:
+                self._empty_old_plans(row)
+                return
+        raise StoreUnavailable(f"the plan {digest} does not stay", "look at the clocks of HBase's servers")
+
+    def _empty_old_plans(self, newest: bytes) -> None:
+        kept = self._rows.cells_from(PLAN, PLAN + b"\xff", _KEPT)
         inflight = self.read_epoch_record().inflight
-        kept = {row, PLAN + inflight.plan.encode()} if inflight else {row}
-        for other in self._rows.rows_from(PLAN, PLAN + b"\xff"):
-            if other not in kept:
-                self._rows.put(other, "plan", b"")
+        asked = PLAN + inflight.plan.encode() if inflight else newest
+        for row, cell in kept.items():
+            if cell.value and row != asked and cell.timestamp < kept[newest].timestamp - _PLAN_SECONDS * 1_000:
+                self._rows.swap_surely(row, _KEPT, cell.value, {_PLAN: b"", _KEPT: b""})
 
     def read_plan(self, digest: str) -> dict:
-        found = self._rows.read(PLAN + digest.encode(), "plan").get("plan")
+        found = self._rows.read(PLAN + digest.encode(), _PLAN).get(_PLAN)
         if not found:
             raise CorruptStore(f"the plan {digest} of an epoch is not there", "make a new store")
         return json.loads(found)

@@ -54,20 +54,20 @@ class MetaRows:
         """Put the values if the named one is as expected; b"" also expects that there is none. Sent once."""
         return self._connections.ask_once("checkAndMutate", *self._swap(row, name, expected, values))
 
-    def swap_surely(self, row: bytes, name: str, expected: bytes, value: bytes) -> None:
-        """Put one value if it is as expected, where a repetition does no harm: it never becomes so again."""
-        self._connections.ask("checkAndMutate", *self._swap(row, name, expected, {name: value}))
+    def swap_surely(self, row: bytes, name: str, expected: bytes, values: Mapping[str, bytes]) -> None:
+        """The same, where a repetition does no harm: the named one never becomes as expected again."""
+        self._connections.ask("checkAndMutate", *self._swap(row, name, expected, values))
 
     def _swap(self, row: bytes, name: str, expected: bytes, values: Mapping[str, bytes]) -> tuple[object, ...]:
         mutation = thrift().TMutation(put=_put(row, values))
         mutations = thrift().TRowMutations(row=row, mutations=[mutation])
         return self.table, row, FAMILY, name.encode(), thrift().TCompareOp.EQUAL, expected, mutations
 
-    def rows_from(self, start: bytes, stop: bytes) -> list[bytes]:
-        """The keys of the rows that have a value."""
-        scan = thrift().TScan(startRow=start, stopRow=stop)
+    def cells_from(self, start: bytes, stop: bytes, name: str) -> dict[bytes, Any]:
+        """Those of one name in a range of rows, by row."""
+        scan = thrift().TScan(startRow=start, stopRow=stop, columns=[thrift().TColumn(FAMILY, name.encode())])
         found = self._connections.ask("getScannerResults", self.table, scan, 1 << 20)
-        return [result.row for result in found if any(cell.value for cell in result.columnValues)]
+        return {result.row: cell for result in found for cell in result.columnValues}
 
 
 def _put(row: bytes, values: Mapping[str, bytes], stamp: int | None = None) -> Any:

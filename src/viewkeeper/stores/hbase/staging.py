@@ -82,7 +82,7 @@ class Staging:
             starts = sorted(region.regionInfo.startKey or b"" for region in regions)
             step = -(-len(starts) // _PARTS_MAX)
             text = ",".join(start.hex() for start in starts[::step])
-            self.rows.swap_surely(LOG, name, b"", f"{text},".encode())
+            self.rows.swap_surely(LOG, name, b"", {name: f"{text},".encode()})
             found = self.rows.read(LOG, name)[name]
         return [bytes.fromhex(start) for start in found.decode().split(",")]
 

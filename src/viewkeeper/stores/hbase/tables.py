@@ -58,7 +58,7 @@ class Tables:
             return self.name_of(table)
         name = f"{self._namespace}:{'view' if shows else 'vk'}.{table}".encode()
         create_table(self._connections, name, [RECORD, COLUMNS] if shows else [RECORD], self._partitions, VERSIONS_MAX)
-        self._rows.swap_surely(TABLES, str(table), b"", name)
+        self._rows.swap_surely(TABLES, str(table), b"", {str(table): name})
         if self.look()[str(table)] != name:  # another one was faster, by another catalog, or dropped it
             drop_table(self._connections, name)
         return self.name_of(table)
@@ -66,7 +66,7 @@ class Tables:
     def drop(self, table: int) -> None:
         """From here on nobody finds it."""
         while (name := self.look().get(str(table), b"")) != _DROPPED:
-            self._rows.swap_surely(TABLES, str(table), name, _DROPPED)
+            self._rows.swap_surely(TABLES, str(table), name, {str(table): _DROPPED})
         for kind in ("view", "vk"):
             drop_table(self._connections, f"{self._namespace}:{kind}.{table}".encode())
 
