@@ -20,6 +20,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -56,6 +57,7 @@ def constants() -> dict[str, set[str]]:
     return found
 
 
+@cache
 def thresholds() -> list[str]:
     """Every threshold as `module:NAME`, of the module that uses it."""
     known = constants()
