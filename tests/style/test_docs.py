@@ -19,8 +19,8 @@ from tests.support.pages import (
     missing_things,
     named_tests,
     pages,
-    telling_files,
-    told_by,
+    documents,
+    documentation_in,
 )
 from tests.support.source_tree import ROOT, text_files
 from viewkeeper.ports.store import Store
@@ -84,7 +84,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_what_pages_docstrings_and_comments_name_exists() -> None:
-    missing = {_relative(path): missing_things(path, told_by(path)) for path in telling_files()}
+    missing = {_relative(path): missing_things(path, documentation_in(path)) for path in documents()}
 
     assert {path: names for path, names in missing.items() if names} == {}, "name what is there now"
 
@@ -172,10 +172,14 @@ def test_a_missing_path_is_found() -> None:
 
 
 def test_a_missing_name_is_found() -> None:
-    whole = "viewkeeper.errors, viewkeeper.connect(), viewkeeper.settings.VERSION and viewkeeper.errors.ViewKeeperError."
+    whole = (
+        "viewkeeper.errors, viewkeeper.connect(), viewkeeper.settings.VERSION and viewkeeper.errors.ViewKeeperError."
+    )
 
     assert missing_names(whole) == []
-    assert missing_names("viewkeeper.nowhere.Name, viewkeeper.errors.NoSuchError and viewkeeper.errors.ViewKeeperError.no") == [
+    assert missing_names(
+        "viewkeeper.nowhere.Name, viewkeeper.errors.NoSuchError and viewkeeper.errors.ViewKeeperError.no"
+    ) == [
         "viewkeeper.nowhere.Name",
         "viewkeeper.errors.NoSuchError",
         "viewkeeper.errors.ViewKeeperError.no",
@@ -196,7 +200,7 @@ def test_a_python_file_tells_in_docstrings_and_comments(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text('"""One."""\nx = "two"  # three\ndef f():\n    "four"\n    # five\n', encoding="utf-8")
 
-    assert told_by(path).split() == ["One.", "four", "three", "five"]
+    assert documentation_in(path).split() == ["One.", "four", "three", "five"]
 
 
 def test_an_incomplete_decision_is_found() -> None:

@@ -70,7 +70,9 @@ def test_every_exception_of_the_unmentioned_is_needed_and_has_a_reason() -> None
 
 def unmentioned_names() -> list[str]:
     words = Counter[str]()
-    for path in (path for folder in TEXTS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".md")):
+    for path in (
+        path for folder in TEXTS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".md")
+    ):
         if path != Path(__file__):
             words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     return [name for module in modules() for name in house.definitions(module.source) if words[name] == 1]
@@ -87,7 +89,13 @@ def test_every_file_of_the_support_is_on_its_map_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("path", "package"),
-    [("a.py", "(root)"), ("b/a.py", "b"), ("b/c/a.py", "b"), ("stores/a.py", "stores"), ("stores/x/y/a.py", "stores/x")],
+    [
+        ("a.py", "(root)"),
+        ("b/a.py", "b"),
+        ("b/c/a.py", "b"),
+        ("stores/a.py", "stores"),
+        ("stores/x/y/a.py", "stores/x"),
+    ],
 )
 def test_a_file_counts_for_its_package(path: str, package: str) -> None:
     assert house.package_of(path) == package

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ _COMMENT = re.compile(r"(?:^|\s)#:? (.*)$", flags=re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.*:-])((?:src|tests|docs|benchmarks|scripts)/(?!decisions/N+-)[\w./-]*\w)(?![\w*<{…])")
 _ROOM = re.compile(r"`((?:\w+/)+\w+)/?`")
 _DOTTED = re.compile(r"(?<![\w/.:-])viewkeeper((?:\.\w+)+)")
-_MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?![\w*])")
+_MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?![\w*…])")
 _TARGET = re.compile(r"`(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)")
 _TEST = re.compile(r"(tests/[\w/.-]+\.py)(?:::((?:\w+::)?\w+))?")
 
@@ -29,20 +30,18 @@ def pages() -> list[Path]:
     return [path for path in text_files() if path.suffix == ".md"]
 
 
-def telling_files() -> list[Path]:
+def documents() -> list[Path]:
     """Files that tell people about the project: pages, and code with its docstrings and comments."""
     return [path for path in text_files() if path.suffix in (".md", ".py", ".sh", ".toml") or path.name == "Makefile"]
 
 
-def told_by(path: Path) -> str:
+def documentation_in(path: Path) -> str:
     """What a file tells: of Python, the docstrings and comments; of any other, all of it."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return text
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    tree = nodes_of(text) if path.is_relative_to(PACKAGE) else ast.walk(ast.parse(text))
-    docstrings = [ast.get_docstring(node, clean=False) or "" for node in tree if isinstance(node, documented)]
-    return "\n".join(docstrings + _COMMENT.findall(text))
+    tree = parsed(text) if path.is_relative_to(PACKAGE) else ast.parse(text)
+    return "\n".join([*_docstrings(tree), *_COMMENT.findall(text)])
 
 
 def missing_things(path: Path, text: str) -> list[str]:
@@ -73,7 +72,9 @@ def missing_names(text: str) -> list[str]:
 def missing_members(text: str) -> list[str]:
     """Each `Class.member` where the package has the class and the class does not have the member."""
     members = _members()
-    return [f"{owner}.{name}" for owner, name in _MEMBER.findall(text) if owner in members and name not in members[owner]]
+    return [
+        f"{owner}.{name}" for owner, name in _MEMBER.findall(text) if owner in members and name not in members[owner]
+    ]
 
 
 def missing_targets(text: str) -> list[str]:
@@ -114,6 +115,13 @@ def missing_files(page: str, folder: Path = ROOT) -> list[str]:
     the package, or by name."""
     known = _file_names()
     return [name for name in _FILE.findall(page) if name not in known and not (folder / name).exists()]
+
+
+def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    yield ast.get_docstring(node, clean=False) or ""
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _docstrings(inner)
 
 
 @cache
@@ -157,15 +165,25 @@ def _names_of(node: ast.stmt) -> set[str]:
 
 @cache
 def _members() -> dict[str, set[str]]:
-    """The names in the body of each class of the package and in those of its bases."""
+    """The members of each class of the package, with those of its bases; classes of one name count as one."""
     found: dict[str, set[str]] = {}
     bases: dict[str, set[str]] = {}
     for source in _sources().values():
         for node in nodes_of(source):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, set()).update(_identifiers(node))
-                bases.setdefault(node.name, set()).update(name for base in node.bases for name in _identifiers(base))
-    return {name: own.union(*(found.get(base, set()) for base in _ancestors(name, bases))) for name, own in found.items()}
+                found.setdefault(node.name, set()).update(_members_of(node))
+                bases.setdefault(node.name, set()).update(ast.unparse(base).split("[")[0] for base in node.bases)
+    return {
+        name: own.union(*(found.get(base, set()) for base in _ancestors(name, bases))) for name, own in found.items()
+    }
+
+
+def _members_of(owner: ast.ClassDef) -> set[str]:
+    """What the body of a class defines, and the attributes that its methods set."""
+    set_ones = (
+        part.attr for part in ast.walk(owner) if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+    )
+    return {name for node in owner.body for name in _names_of(node)}.union(set_ones)
 
 
 def _ancestors(name: str, bases: dict[str, set[str]]) -> set[str]:
@@ -175,11 +193,6 @@ def _ancestors(name: str, bases: dict[str, set[str]]) -> set[str]:
         reached |= new
         waiting += new
     return reached
-
-
-def _identifiers(node: ast.AST) -> set[str]:
-    names = (getattr(part, "name", None) or getattr(part, "attr", None) or getattr(part, "id", None) for part in ast.walk(node))
-    return {name for name in names if isinstance(name, str)}
 
 
 def _leads_somewhere(path: Path, page: str, link: str) -> bool:

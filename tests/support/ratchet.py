@@ -52,7 +52,9 @@ def worse(before: Figures, today: Figures) -> list[str]:
 
 
 def better(before: Figures, today: Figures) -> list[str]:
-    return [_line(before, today, *at) for at in changed(before, today) if not is_worse(*_figures_at(before, today, *at))]
+    return [
+        _line(before, today, *at) for at in changed(before, today) if not is_worse(*_figures_at(before, today, *at))
+    ]
 
 
 def without_worse(before: Figures, today: Figures) -> Figures:
