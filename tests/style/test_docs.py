@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.pages import (
     dead_links,
+    documentation_in,
+    documents,
     headings,
     missing_files,
     missing_members,
@@ -19,8 +21,6 @@ from tests.support.pages import (
     missing_things,
     named_tests,
     pages,
-    documents,
-    documentation_in,
 )
 from tests.support.source_tree import ROOT, text_files
 from viewkeeper.ports.store import Store

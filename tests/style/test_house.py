@@ -2,14 +2,15 @@
 
 A figure that got worse fails, and says the way out. One that got better fails too until `make house` has written it down:
 without that the next change could lose it again unseen; a test that wrote the file by itself would change the tree of
-whoever runs it, and in continuous integration nobody would commit it. `make house` never writes a figure that got worse unless
-it is told to, by `make house WORSE=yes`.
+whoever runs it, and in continuous integration nobody would commit it. `make house` never writes a figure that got worse; that
+takes `make house WORSE=yes`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_no_figure_is_worse(section: str) -> None:
     worse = ratchet.worse({section: before[section]}, {section: today[section]})
 
     assert worse == [], (
-        f"{section}: {ratchet.WAYS[section]}; where it buys something, `{ratchet.WRITE_WORSE}` writes it down, for the reviewer"
+        f"{section}: {ratchet.WAYS[section]}; where it buys something, `{ratchet.WRITE_WORSE}` writes it down"
     )
 
 
@@ -68,6 +69,7 @@ def test_every_exception_of_the_unmentioned_is_needed_and_has_a_reason() -> None
     assert all(len(reason) > 10 for reason in UNMENTIONED.values())
 
 
+@cache
 def unmentioned_names() -> list[str]:
     words = Counter[str]()
     for path in (
@@ -172,7 +174,7 @@ def test_small_private_functions_called_once_are_found(source: str, found: list[
 
 
 def test_definitions_are_functions_classes_constants_and_methods() -> None:
-    source = "A, B = 1, 2\nC: int = 3\n__all__ = []\nclass D:\n    e = 1\n    def f(self): g = 1\n    def __init__(self): ...\n"
+    source = "A, B = 1, 2\nC: int = 3\n__all__ = []\nclass D:\n    e = 1\n    def f(self): g = 1\n    def __or__(self): ...\n"
 
     assert list(house.definitions(source)) == ["A", "B", "C", "D", "f"]
 

@@ -68,7 +68,7 @@ def medians(sources: Mapping[str, str]) -> dict[str, int]:
 def word_counts(sources: Mapping[str, str]) -> dict[str, int]:
     """How often each forbidden word is used, as a name in the code, or as the name of a module or a folder."""
     counted = Counter[str]()
-    for path, source in sources.items():
+    for source in sources.values():
         for identifier in names_in(source):
             counted.update(forbidden_words(identifier))
     modules = {Path(path).with_suffix("") for path in sources}
@@ -139,6 +139,7 @@ def figures() -> Figures:
     }
 
 
+@cache
 def touched_files() -> dict[str, list[str]]:
     """The files that each operation touches, counted in a fresh process."""
     command = [sys.executable, "-m", "tests.support.touched_files"]

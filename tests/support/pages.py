@@ -40,8 +40,7 @@ def documentation_in(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return text
-    tree = parsed(text) if path.is_relative_to(PACKAGE) else ast.parse(text)
-    return "\n".join([*_docstrings(tree), *_COMMENT.findall(text)])
+    return "\n".join([*_docstrings(parsed(text)), *_COMMENT.findall(text)])
 
 
 def missing_things(path: Path, text: str) -> list[str]:
@@ -213,6 +212,6 @@ def _test_exists(path: str, name: str) -> bool:
 
 @cache
 def _functions_of(path: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    tree = parsed((ROOT / path).read_text(encoding="utf-8"))
     named = (ast.FunctionDef, ast.ClassDef)
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, named))
