@@ -10,7 +10,7 @@ SERVICES := .venv/bin/python -m tests.support.services
 WITH_JAVA := JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deep test-services services services-status services-stop sim soak soak-services check audit lock bench clean
+.PHONY: help setup demo test test-deep test-services services services-status services-stop sim soak soak-services check house audit lock bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -58,6 +58,9 @@ check: $(STAMP) ## run the quick checks: lint, format, types, style
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -q tests/style
+
+house: $(STAMP) ## write the figures of the house that got better: make house, or make house WORSE=yes for the others too
+	@.venv/bin/python -m tests.support.ratchet $(if $(WORSE),--worse)
 
 audit: ## ask for known faults of the pinned packages; says so where no service answers
 	@scripts/audit.sh

@@ -1,7 +1,7 @@
 """Damaged files of a store: what is told, what is harmless, and what nobody notices.
 
-LMDB has no checksums on its pages, nor have rows (docs/decisions/0018): a changed byte inside a page may be read as data, or
-end the process inside LMDB. Everything else is told by an error of ours, or changes no answer.
+LMDB has no checksums on its pages, nor have rows (docs/decisions/0018-no-checksum-in-rows.md): a changed byte inside a page
+may be read as data, or end the process inside LMDB. Everything else is told by an error of ours, or changes no answer.
 """
 
 from __future__ import annotations

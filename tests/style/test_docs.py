@@ -7,7 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import dead_links, headings, missing_files, missing_tests, named_tests, pages
+from tests.support.pages import (
+    dead_links,
+    documentation_in,
+    documents,
+    headings,
+    missing_files,
+    missing_members,
+    missing_names,
+    missing_paths,
+    missing_targets,
+    missing_tests,
+    missing_things,
+    named_tests,
+    pages,
+)
 from tests.support.source_tree import ROOT, text_files
 from viewkeeper.ports.store import Store
 
@@ -69,14 +83,10 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert dead_links(page, page.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("page", pages(), ids=_relative)
-def test_named_tests_in_a_page_exist(page: Path) -> None:
-    assert missing_tests(page.read_text(encoding="utf-8")) == []
+def test_what_pages_docstrings_and_comments_name_exists() -> None:
+    missing = {_relative(path): missing_things(path, documentation_in(path)) for path in documents()}
 
-
-@pytest.mark.parametrize("page", pages(), ids=_relative)
-def test_files_named_in_a_page_exist(page: Path) -> None:
-    assert missing_files(page.read_text(encoding="utf-8")) == []
+    assert {path: names for path, names in missing.items() if names} == {}, "name what is there now"
 
 
 def test_the_glossary_defines_each_word_once() -> None:
@@ -152,6 +162,45 @@ def test_a_missing_file_is_found() -> None:
         "client/" + "nowhere.py",
         "nowhere" + ".py",
     ]
+
+
+def test_a_missing_path_is_found() -> None:
+    whole = "`plan/cost`, `sql/`, src/viewkeeper, tests/style/test_docs.py::test_x, docs/*.md and https://x.org/docs/no"
+
+    assert missing_paths(whole) == []
+    assert missing_paths("`plan/nothing` and (tests/nowhere/).") == ["plan/nothing", "tests/nowhere"]
+
+
+def test_a_missing_name_is_found() -> None:
+    whole = (
+        "viewkeeper.errors, viewkeeper.connect(), viewkeeper.settings.VERSION and viewkeeper.errors.ViewKeeperError."
+    )
+
+    assert missing_names(whole) == []
+    assert missing_names(
+        "viewkeeper.nowhere.Name, viewkeeper.errors.NoSuchError and viewkeeper.errors.ViewKeeperError.no"
+    ) == [
+        "viewkeeper.nowhere.Name",
+        "viewkeeper.errors.NoSuchError",
+        "viewkeeper.errors.ViewKeeperError.no",
+    ]
+
+
+def test_a_missing_member_is_found() -> None:
+    assert missing_members("`Database.execute(sql)`, `Unknown.member`, `EngineSettings.spark_*`") == []
+    assert missing_members("`Database.no_such_method`") == ["Database.no_such_method"]
+
+
+def test_a_missing_target_of_make_is_found() -> None:
+    assert missing_targets("`make test`, `VIEWKEEPER_SEED=1 make test-deep ARGS=x`; make haste") == []
+    assert missing_targets("`make haste`") == ["make haste"]
+
+
+def test_a_python_file_tells_in_docstrings_and_comments(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text('"""One."""\nx = "two"  # three\ndef f():\n    "four"\n    # five\n', encoding="utf-8")
+
+    assert documentation_in(path).split() == ["One.", "four", "three", "five"]
 
 
 def test_an_incomplete_decision_is_found() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tests.support.source_tree import Module, imports, modules
+from tests.support.source_tree import Module, imports, modules, nodes_of
 
 FORBIDDEN_MODULES = frozenset(
     "pickle cPickle marshal shelve dill cloudpickle jsonpickle joblib yaml code socket http".split()
@@ -24,7 +24,7 @@ def faults(tree: Iterable[Module]) -> list[str]:
         for one in imports(module):
             if one.target.split(".")[0] in FORBIDDEN_MODULES:
                 found.append(f"{module.name}:{one.line} imports {one.target}")
-        for node in ast.walk(module.tree):
+        for node in nodes_of(module.source):
             if isinstance(node, ast.Call):
                 found += [f"{module.name}:{node.lineno} {fault}" for fault in _faults_of(node, module.name)]
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.support.source_tree import parsed
 from tests.support.thresholds import LIST, ROOT, read_list, thresholds
 
 MAKE = "tests/support/thresholds.py says how the list is made"
@@ -40,4 +41,6 @@ def test_the_list_is_sorted() -> None:
 def _functions(path: Path) -> set[str]:
     if not path.exists():
         return set()
-    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name for node in ast.walk(parsed(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
+    }

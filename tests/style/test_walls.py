@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.source_tree import PACKAGE, ROOT, python_files
+from tests.support.source_tree import PACKAGE, ROOT, nodes_of, parsed, python_files
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
@@ -27,7 +28,7 @@ def file_faults(path: str, source: str) -> Iterator[tuple[str, str]]:
 
 
 def function_faults(path: str, source: str) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if (node.end_lineno or node.lineno) - node.lineno + 1 > FUNCTION_LINES_MAX:
                 yield path, node.name
@@ -40,7 +41,7 @@ def init_faults(source: str) -> list[str]:
 
 def lacks_docstring(source: str) -> bool:
     """An empty file needs none: it says nothing that would have to be explained."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     return bool(tree.body) and not ast.get_docstring(tree)
 
 
@@ -58,6 +59,7 @@ def _read(path: Path) -> tuple[str, str]:
     return path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
+@cache
 def _wall_faults() -> list[tuple[str, str]]:
     files = [fault for path in CODE + TESTS for fault in file_faults(*_read(path))]
     functions = [fault for path in CODE for fault in function_faults(*_read(path))]

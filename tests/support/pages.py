@@ -1,26 +1,85 @@
-"""The project's Markdown pages as data for the style tests.
+"""The project's texts as data for the style tests: Markdown pages, and what source files say in docstrings and comments.
 
-In: the text of a page. Out: its links, headings, and the tests and files it names. Always: what stands in a code block is no
-link and no heading.
+In: a text. Out: its links and headings, and what it names of the project: tests, files, folders, modules with what they
+define, members of classes, targets of make. Always: what stands in a code block is no link and no heading.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.support.source_tree import ROOT, text_files
+from tests.support.source_tree import PACKAGE, ROOT, modules, nodes_of, parsed, text_files
 
 _FENCE = re.compile(r"^```.*?^```", flags=re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
 _FILE = re.compile(r"(?<![\w/.*-])((?:[\w.-]+/)*[\w-]+\.(?:py|sh|thrift))\b")
+_COMMENT = re.compile(r"(?:^|\s)#:? (.*)$", flags=re.MULTILINE)
+_PATH = re.compile(r"(?<![\w/.*:-])((?:src|tests|docs|benchmarks|scripts)/(?!decisions/N+-)[\w./-]*\w)(?![\w*<{…])")
+_ROOM = re.compile(r"`((?:\w+/)+\w+)/?`")
+_DOTTED = re.compile(r"(?<![\w/.:-])viewkeeper((?:\.\w+)+)")
+_MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)(?![\w*…])")
+_TARGET = re.compile(r"`(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)")
 _TEST = re.compile(r"(tests/[\w/.-]+\.py)(?:::((?:\w+::)?\w+))?")
 
 
 def pages() -> list[Path]:
     return [path for path in text_files() if path.suffix == ".md"]
+
+
+def documents() -> list[Path]:
+    """Files that tell people about the project: pages, and code with its docstrings and comments."""
+    return [path for path in text_files() if path.suffix in (".md", ".py", ".sh", ".toml") or path.name == "Makefile"]
+
+
+def documentation_in(path: Path) -> str:
+    """What a file tells: of Python, the docstrings and comments; of any other, all of it."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    return "\n".join([*_docstrings(parsed(text)), *_COMMENT.findall(text)])
+
+
+def missing_things(path: Path, text: str) -> list[str]:
+    """All that a text names of the project and that is not there, as it names it."""
+    return [
+        *missing_files(text, path.parent),
+        *missing_paths(text),
+        *missing_tests(text),
+        *missing_names(text),
+        *missing_members(text),
+        *missing_targets(text),
+    ]
+
+
+def missing_paths(text: str) -> list[str]:
+    """Paths from the root that do not exist, and folders or modules in a package that do not."""
+    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    rooms = [room for room in _ROOM.findall(text) if room.split("/")[0] in packages]
+    gone = [room for room in rooms if not (PACKAGE / room).exists() and not (PACKAGE / f"{room}.py").exists()]
+    return gone + [path for path in _PATH.findall(text) if not (ROOT / path).exists()]
+
+
+def missing_names(text: str) -> list[str]:
+    """Dotted names below `viewkeeper` that lead to no module and to nothing that a module defines."""
+    return [f"viewkeeper{name}" for name in _DOTTED.findall(text) if not _is_defined(name.split(".")[1:])]
+
+
+def missing_members(text: str) -> list[str]:
+    """Each `Class.member` where the package has the class and the class does not have the member."""
+    members = _members()
+    return [
+        f"{owner}.{name}" for owner, name in _MEMBER.findall(text) if owner in members and name not in members[owner]
+    ]
+
+
+def missing_targets(text: str) -> list[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, flags=re.MULTILINE))
+    return [f"make {target}" for target in _TARGET.findall(text) if target not in targets]
 
 
 def prose(page: str) -> str:
@@ -50,17 +109,89 @@ def missing_tests(page: str) -> list[str]:
     return [f"{path}::{name}" for path, name in named_tests(page) if not _test_exists(path, name)]
 
 
-def missing_files(page: str) -> list[str]:
-    """The files of code that a page names and that do not exist: by a path from the root or in the package, or by name."""
+def missing_files(page: str, folder: Path = ROOT) -> list[str]:
+    """The files of code that a page in `folder` names and that do not exist: by a path from there, from the root or in
+    the package, or by name."""
     known = _file_names()
-    return [name for name in _FILE.findall(page) if name not in known]
+    return [name for name in _FILE.findall(page) if name not in known and not (folder / name).exists()]
+
+
+def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    yield ast.get_docstring(node, clean=False) or ""
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _docstrings(inner)
 
 
 @cache
 def _file_names() -> frozenset[str]:
     paths = [path.relative_to(ROOT).as_posix() for path in text_files()]
-    inside = [path.removeprefix("src/viewkeeper/") for path in paths]
-    return frozenset((*paths, *inside, *(path.rpartition("/")[2] for path in paths)))
+    package = [path.removeprefix("src/") for path in paths]
+    inside = [path.removeprefix("viewkeeper/") for path in package]
+    return frozenset((*paths, *package, *inside, *(path.rpartition("/")[2] for path in paths)))
+
+
+@cache
+def _sources() -> dict[str, str]:
+    return {module.name: module.source for module in modules()}
+
+
+def _is_defined(parts: list[str]) -> bool:
+    """Whether names in turn lead to a module, and then to a definition in it, and to a member of that."""
+    sources = _sources()
+    depth = max(at for at in range(len(parts) + 1) if ".".join(["viewkeeper", *parts[:at]]) in sources)
+    rest, source = parts[depth:], sources[".".join(["viewkeeper", *parts[:depth]])]
+    body: list[ast.stmt] = parsed(source).body
+    for name in rest:
+        found = [node for node in body if name in _names_of(node)]
+        if not found:
+            return False
+        body = getattr(found[0], "body", [])
+    return True
+
+
+def _names_of(node: ast.stmt) -> set[str]:
+    """What a statement gives a name to; the strings in an assignment to `__all__` or of lazy exports are names too."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {alias.asname or alias.name for alias in names}
+    parts = list(ast.walk(node))
+    strings = {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    return {part.id for part in parts if isinstance(part, ast.Name)} | strings
+
+
+@cache
+def _members() -> dict[str, set[str]]:
+    """The members of each class of the package, with those of its bases; classes of one name count as one."""
+    found: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for source in _sources().values():
+        for node in nodes_of(source):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).update(_members_of(node))
+                bases.setdefault(node.name, set()).update(ast.unparse(base).split("[")[0] for base in node.bases)
+    return {
+        name: own.union(*(found.get(base, set()) for base in _ancestors(name, bases))) for name, own in found.items()
+    }
+
+
+def _members_of(owner: ast.ClassDef) -> set[str]:
+    """What the body of a class defines, and the attributes that its methods set."""
+    set_ones = (
+        part.attr for part in ast.walk(owner) if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+    )
+    return {name for node in owner.body for name in _names_of(node)}.union(set_ones)
+
+
+def _ancestors(name: str, bases: dict[str, set[str]]) -> set[str]:
+    reached, waiting = {name}, [name]
+    while waiting:
+        new = bases.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+    return reached
 
 
 def _leads_somewhere(path: Path, page: str, link: str) -> bool:
@@ -81,6 +212,6 @@ def _test_exists(path: str, name: str) -> bool:
 
 @cache
 def _functions_of(path: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    tree = parsed((ROOT / path).read_text(encoding="utf-8"))
     named = (ast.FunctionDef, ast.ClassDef)
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, named))

@@ -10,6 +10,7 @@ import ast
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -36,11 +37,24 @@ class Module:
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.source)
+        """Shared by all who ask for the same source, who therefore change nothing in it."""
+        return parsed(self.source)
 
 
+@cache
 def modules() -> list[Module]:
     return [_module(path) for path in python_files(PACKAGE)]
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a module, outer ones first."""
+    return tuple(ast.walk(parsed(source)))
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -60,7 +74,7 @@ def text_files(folder: Path = ROOT) -> list[Path]:
 
 def imports(module: Module, known: frozenset[str] = frozenset()) -> list[Import]:
     """What a module imports, in order; `from a import b` is `a.b` where that is a known module, else `a`."""
-    return [Import(target, node.lineno) for node in ast.walk(module.tree) for target in _targets(node, module, known)]
+    return [Import(target, node.lineno) for node in nodes_of(module.source) for target in _targets(node, module, known)]
 
 
 def _module(path: Path) -> Module:

@@ -20,10 +20,13 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
 import pytest
+
+from tests.support.source_tree import parsed
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "viewkeeper"
@@ -41,11 +44,12 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
 def constants() -> dict[str, set[str]]:
     """The modules that define each numeric constant, by its name; settings are `settings.FIELD`."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(SOURCE.rglob("*.py")):
-        for name, value in _assignments(ast.parse(path.read_text())):
+        for name, value in _assignments(parsed(path.read_text(encoding="utf-8"))):
             if _CONSTANT.fullmatch(name) and _is_number(value):
                 found[name].add(module_of(path))
     for node in ast.parse((SOURCE / "settings.py").read_text()).body:
@@ -56,6 +60,7 @@ def constants() -> dict[str, set[str]]:
     return found
 
 
+@cache
 def thresholds() -> list[str]:
     """Every threshold as `module:NAME`, of the module that uses it."""
     known = constants()

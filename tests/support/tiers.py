@@ -1,7 +1,7 @@
 """Two tiers of tests: those of every run, and the deep ones, marked `deep`, which run when somebody asks for them.
 
 Asking is `--deep`, `VIEWKEEPER_DEEP=1`, a marker expression that refers to `deep`, or a test's own name: who types
-`tests/sim/test_kills.py::test_x` wants to see it run. A deep run draws from a seed of its own, which it tells; the runs of
+that wants to see it run. A deep run draws from a seed of its own, which it tells; the runs of
 every day draw the same each time.
 """
 

@@ -97,7 +97,10 @@ def test_an_identity_that_is_none_is_damage(path: Path, planted: bytes) -> None:
 
 
 def test_a_pickle_in_a_view_is_not_run(path: Path) -> None:
-    """It may not be noticed: records have no checksum (docs/decisions/0018); `check` finds the record wrong or missing."""
+    """It may not be noticed, as records have no checksum; `check` finds the record wrong or missing.
+
+    docs/decisions/0018-no-checksum-in-rows.md says why they have none.
+    """
     mark = path.parent / "it ran"
     with vk.connect(f"embedded:{path}?sync=off") as db:
         (key,) = view_keys(db, "w")
