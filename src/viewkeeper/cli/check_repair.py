@@ -1,31 +1,68 @@
-"""Repairs: repair, rebuild and set-aside.
+"""Check and repair: check, repair, rebuild and set-aside.
 
-In: a store's URL and names of views. Out: views whose records are right, what was done, and the rows that a view lacks, tried
-again or dropped if asked.
-Always: a pipeline that runs does the work, and without one this process.
+In: a store's URL and names of views. Out: a verdict; views whose records are right, and what was done; and the rows that a
+view lacks, tried again or dropped if asked. Always: `check` changes nothing but the verdict that it stores; a pipeline that
+runs does the work of a repair, and without one this process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from viewkeeper.cli.answers import print_rows
-from viewkeeper.cli.jsonlines import print_json, to_json_text
-from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import Json, JsonObject, Url
-from viewkeeper.cli.output import print_text, working
-from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.cli.reports import print_report, tell_verdict, with_progress
-from viewkeeper.cli.values import read_json
+from viewkeeper.cli.display import quiet_java, working
+from viewkeeper.cli.exit_codes import CHECK_FAILED
+from viewkeeper.cli.formats import read_json, record_text, to_json_text
+from viewkeeper.cli.options import Json, JsonObject, Url, open_database
+from viewkeeper.cli.terminal import print_json, print_text
 from viewkeeper.errors import InputError
 from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
-    from viewkeeper.check.report import RepairReport, ViewOutcome
+    from viewkeeper.check.report import CheckReport, Finding, RepairReport, ViewOutcome
     from viewkeeper.client.database import Database
+
+_FINDINGS_SHOWN_MAX = 20
+
+
+class Since(StrEnum):
+    """From where on a check compares."""
+
+    LAST = "last"
+
+
+Progress = Callable[[int, int], None]
+Report = TypeVar("Report", "CheckReport", "RepairReport")
+
+
+def check(
+    url: Url,
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all when left out.", show_default=False)
+    ] = None,
+    since: Annotated[
+        Since | None,
+        typer.Option(
+            help="Compare only what changes after each view's last check can have touched.", show_default=False
+        ),
+    ] = None,
+    json: JsonObject = False,
+) -> None:
+    """Recompute views from scratch with Spark SQL. Exit code 1 when one is wrong or cannot be judged. Needs Java 17.
+
+    Of auxiliary tables only records whose bytes are damaged are found; `repair` compares them all. `status` shows when each
+    view was last checked. To put records right, run `repair`. `--since last` sees no damage in records that no change has
+    touched; views that it has to check as a whole are named, with the reason.
+    """
+    with open_database(url, read_only=True) as database:
+        report = _with_spark(
+            lambda progress: database.check(views or None, progress=progress, since="last" if since else None)
+        )
+    _print_verdict(report, print_report, json=json)
 
 
 def repair(
@@ -43,13 +80,13 @@ def repair(
     listed with what was done; one that is stopped needs `rebuild`.
     """
     with open_database(url) as database:
-        report = with_progress(lambda progress: database.repair(views or None, progress=progress))
-    tell_verdict(report, _print_repair, json=json)
+        report = _with_spark(lambda progress: database.repair(views or None, progress=progress))
+    _print_verdict(report, _print_repair, json=json)
 
 
 def rebuild(
     url: Url,
-    views: Annotated[list[str], typer.Argument(metavar="VIEW…", help="Views.", show_default=False)],
+    views: Annotated[list[str], typer.Argument(metavar="VIEW", help="Views.", show_default=False)],
     json: JsonObject = False,
 ) -> None:
     """Fill views anew beside themselves, and let the new records take the place of the old ones.
@@ -91,6 +128,8 @@ def set_aside(
     if retry or drop:
         _settle(url, view, keys, is_retry=retry, json=json)
         return
+    from viewkeeper.cli.render import print_rows
+
     with open_database(url, read_only=True) as database:
         found = database.set_aside(view, dropped=dropped)
         if json:
@@ -123,9 +162,68 @@ def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
     raise InputError(f"view {view} has set no row {text} aside", "give the key as it is listed")
 
 
+def _with_spark(work: Callable[[Progress | None], Report]) -> Report:
+    """Do what Spark computes, with a spinner that counts the views; Ctrl-C ends it."""
+    from viewkeeper.client.interrupting import interruptibly
+    from viewkeeper.engine.session import cancel_jobs
+
+    with quiet_java(), working("Spark starts …") as shown:
+        update = getattr(shown, "update", None)  # there is none without a spinner
+        progress = update and (lambda done, total: update(f"recomputing the views with Spark: {done:,} of {total:,} …"))
+        return interruptibly(lambda: work(progress), cancel_jobs)
+
+
+def _print_verdict(report: Report, print_text_of: Callable[[Report], None], *, json: bool) -> None:
+    """Print a report; the exit code says whether it is a good one."""
+    if json:
+        print_json(asdict(report))
+    else:
+        print_text_of(report)
+    if not report.ok:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def print_report(report: CheckReport) -> None:
+    """The verdict, and the first findings."""
+    names = ", ".join(report.views) or "no views"
+    for note in report.notes:
+        print_text(f"note: {note}", style="yellow")
+    for epoch in sorted(set(report.since.values())):
+        names_since = ", ".join(name for name, since in report.since.items() if since == epoch)
+        print_text(f"only what changed after epoch {epoch}: {names_since}")
+    if not report.views and not report.findings:
+        print_text("nothing to check: there is no view that is filled", style="yellow")
+        return
+    if not report.ok and not report.findings:
+        print_text(f"not whole: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="red")
+        return
+    if report.ok:
+        print_text(f"ok: {names} as recomputed, {report.records:,} records at epoch {report.epoch}", style="green")
+        return
+    wrong = counted(len(report.findings), "record") + (" is" if len(report.findings) == 1 else " are")
+    print_text(f"not ok: {wrong} wrong at epoch {report.epoch}", style="red")
+    from viewkeeper.cli.render import print_rows
+
+    shown = report.findings[:_FINDINGS_SHOWN_MAX]
+    rows = [
+        (found.view, to_json_text(found.key), found.kind, record_text(found.expected), _found_text(found))
+        for found in shown
+    ]
+    print_rows(("view", "key", "kind", "expected", "found"), rows)
+    if len(report.findings) > len(shown):
+        print_text(f"and {len(report.findings) - len(shown):,} more; --json lists all", style="dim")
+
+
+def _found_text(found: Finding) -> str | None:
+    """The record that was found, and what else is to be said of it."""
+    return "; ".join(text for text in (record_text(found.found), found.why) if text is not None) or None
+
+
 def _print_repair(report: RepairReport) -> None:
     rows = [(one.view, _done(one), one.way_out or "") for one in report.outcomes]
     if rows:
+        from viewkeeper.cli.render import print_rows
+
         print_text(f"views at epoch {report.epoch}:")
         print_rows(("view", "done", "way out"), rows)
     print_report(report.after)
