@@ -126,7 +126,7 @@ def set_aside(
     if keys and not (retry or drop):
         raise InputError("a key is for --retry or --drop", "add one of them")
     if retry or drop:
-        _settle(url, view, keys, is_retry=retry, json=json)
+        _retry_or_drop(url, view, keys, is_retry=retry, json=json)
         return
     from viewkeeper.cli.render import print_rows
 
@@ -140,11 +140,11 @@ def set_aside(
         print_rows(("row set aside", "reason"), rows)
 
 
-def _settle(url: str, view: str, texts: list[str] | None, *, is_retry: bool, json: bool) -> None:
+def _retry_or_drop(url: str, view: str, texts: list[str] | None, *, is_retry: bool, json: bool) -> None:
     with open_database(url) as database, quiet_java(), working("an epoch for rows set aside …"):
         keys = None if texts is None else [_listed_key(database, view, text) for text in texts]
-        settle = database.retry_set_aside if is_retry else database.drop_set_aside
-        count, epoch = settle(view, keys), database.epoch
+        change = database.retry_set_aside if is_retry else database.drop_set_aside
+        count, epoch = change(view, keys), database.epoch
     if json:
         print_json({"view": view, "rows": count, "epoch": epoch})
         return

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from viewkeeper.cli.terminal import console, print_json
 from viewkeeper.model.wording import counted
@@ -178,19 +178,6 @@ class PipelineProgress:
             return sum(changes for _, changes in self._recent) / min(_WINDOW_SECONDS, max(now - self._started, 0.1))
 
 
-class Display(Protocol):
-    """How `run` reports what it does; used from one thread, and updated several times a second."""
-
-    def begin(self) -> None:
-        """Before the pipeline starts."""
-
-    def update(self, progress: PipelineProgress, lag: Lag, *, stopping: bool) -> None:
-        """While it runs."""
-
-    def end(self, words: str) -> None:
-        """After it stopped; once, with closing words (none after an error)."""
-
-
 class LiveLine:
     """One line that is rewritten in place, and removed before the closing words."""
 
@@ -272,8 +259,11 @@ class JsonLines:
             print(words, file=sys.stderr, flush=True)
 
 
+Display = LiveLine | PlainLines | JsonLines
+
+
 def choose_display(*, as_json: bool) -> Display:
-    """The display that fits the output."""
+    """The display of `run` that fits the output; used from one thread, and updated several times a second."""
     if as_json:
         return JsonLines()
     return LiveLine() if console().is_terminal else PlainLines()

@@ -91,7 +91,7 @@ def test_until_caught_up_ends_by_itself(run: Run, shop: str, starting: Callable)
     assert told.exit_code == 0
     lines = told.stdout.splitlines()
     assert lines[0] == "starting"
-    assert lines[1].startswith("epoch 1 · up to date · ")
+    assert lines[-2].startswith("epoch 1 · up to date · ")  # a slow machine says before that it is under way
     assert lines[-1].startswith("caught up at epoch 1: 3 changes in ")
     assert run("get", shop, "revenue", "eu").exit_code == 0
 
