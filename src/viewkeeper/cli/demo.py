@@ -6,24 +6,63 @@ and its store is removed afterwards unless it is to be kept.
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viewkeeper.cli import shop
-from viewkeeper.cli.answers import print_rows
-from viewkeeper.cli.opening import open_database, shown_columns
-from viewkeeper.cli.output import print_text, working
-from viewkeeper.cli.quiet import quiet_java
-from viewkeeper.cli.reports import print_report
+from viewkeeper.cli.check_repair import print_report
+from viewkeeper.cli.display import quiet_java, working
+from viewkeeper.cli.options import open_database, shown_columns
+from viewkeeper.cli.terminal import print_text
 from viewkeeper.errors import InputError, InvariantBroken
 from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
     from viewkeeper.client.pipeline import Pipeline
+
+_MANY = 30_000
+
+_TABLE = """CREATE TABLE orders (
+    id STRING PRIMARY KEY, customer STRING, region STRING, amount DECIMAL(10,2), day DATE
+)"""
+
+_FEW_ROWS = """INSERT INTO orders VALUES
+    ('o1', 'ada',  'eu',      120.00, DATE '2026-01-05'),
+    ('o2', 'bo',   'eu',       35.50, DATE '2026-01-06'),
+    ('o3', 'chen', 'us',      250.00, DATE '2026-01-06'),
+    ('o4', 'ada',  'us',       80.25, DATE '2026-01-07'),
+    ('o5', 'dara', 'oceania',  99.99, DATE '2026-01-08')"""
+
+_VIEWS = (
+    """CREATE MATERIALIZED VIEW revenue AS
+    SELECT region, COUNT(*) AS n, SUM(amount) AS total, AVG(amount) AS mean FROM orders GROUP BY region""",
+    """CREATE MATERIALIZED VIEW big AS
+    SELECT id, customer, amount FROM orders WHERE amount >= 100""",
+    "CREATE INDEX by_customer ON orders (customer)",
+    """CREATE MATERIALIZED VIEW everything AS
+    SELECT COUNT(*) AS n, SUM(amount) AS total FROM orders""",
+)
+
+_CHANGES = (
+    ("an order becomes big", "UPDATE orders SET amount = 180.50 WHERE id = 'o2'"),
+    ("an order moves from us to eu", "UPDATE orders SET region = 'eu' WHERE id = 'o4'"),
+    ("the only order from oceania is deleted", "DELETE FROM orders WHERE id = 'o5'"),
+    ("ada orders again", "INSERT INTO orders VALUES ('o6', 'ada', 'us', 15.00, DATE '2026-01-09')"),
+)
+
+# What is shown of each view: its name, and a prefix of its key.
+_SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("revenue", ()),
+    ("big", ()),
+    ("by_customer", ("ada",)),
+    ("everything", ()),
+)
 
 
 def demo(
@@ -52,13 +91,13 @@ def _tell(url: str) -> None:
     with open_database(url, create=True) as database:
         _write_rows(database)
         _heading("2. Questions, written once, as views")
-        _run(database, *shop.VIEWS)
+        _run(database, *_VIEWS)
         with database.pipeline() as pipeline:
             _heading("3. The pipeline fills the views (Spark starts, which takes some seconds)")
             _keep_fresh(pipeline)
             _show_views(database)
             _heading("4. Rows change; a write waits for no view")
-            for what, statement in shop.CHANGES:
+            for what, statement in _CHANGES:
                 print_text(f"-- {what}", style="dim")
                 _run(database, statement)
             _heading("5. The pipeline reads these changes from the log, and nothing else")
@@ -71,10 +110,10 @@ def _tell(url: str) -> None:
 
 def _write_rows(database: Database) -> None:
     _heading("1. A table in a key-value store, and its rows")
-    _run(database, shop.TABLE, shop.FEW_ROWS)
-    print_text(f"-- and {shop.MANY:,} small orders, in one bulk write", style="dim")
-    database.table("orders").put_many(shop.many_rows())
-    print_text(f"   {shop.MANY:,} rows put", style="green")
+    _run(database, _TABLE, _FEW_ROWS)
+    print_text(f"-- and {_MANY:,} small orders, in one bulk write", style="dim")
+    database.table("orders").put_many(_many_rows())
+    print_text(f"   {_MANY:,} rows put", style="green")
 
 
 def _check(database: Database) -> None:
@@ -107,8 +146,10 @@ def _keep_fresh(pipeline: Pipeline) -> None:
 
 def _show_views(database: Database) -> None:
     """All views as of one epoch."""
+    from viewkeeper.cli.render import print_rows
+
     with database.snapshot() as snapshot:
-        for name, prefix in shop.SHOWN:
+        for name, prefix in _SHOWN:
             view = snapshot.view(name)
             print_text("")
             print_text(f"{name}, the keys that begin with {', '.join(prefix)}" if prefix else name, style="bold")
@@ -128,3 +169,16 @@ def _tell_what_next(directory: str, *, kept: bool) -> None:
     width = max(len(command) for command, _ in lines)
     for command, what in lines:
         print_text(f"  {command:{width}}  # {what}")
+
+
+def _many_rows() -> Iterator[dict[str, object]]:
+    """Small orders of a thousand customers in three regions."""
+    first_day = dt.date(2026, 1, 1)
+    for number in range(_MANY):
+        yield {
+            "id": f"s{number:05}",
+            "customer": f"c{number % 1_000:03}",
+            "region": ("asia", "eu", "us")[number % 3],
+            "amount": Decimal(number * 7_919 % 9_900) / 100,
+            "day": first_day + dt.timedelta(days=number % 90),
+        }

@@ -11,16 +11,13 @@ from typing import Annotated
 import typer
 
 from viewkeeper import __version__
+from viewkeeper.cli.check_repair import check, rebuild, repair, set_aside
 from viewkeeper.cli.demo import demo
-from viewkeeper.cli.failures import EXIT_CODES
-from viewkeeper.cli.group import Command, Group
-from viewkeeper.cli.load import load
-from viewkeeper.cli.repairs import rebuild, repair, set_aside
-from viewkeeper.cli.reports import check, explain, status
-from viewkeeper.cli.row_commands import changes, delete, get, put, scan
+from viewkeeper.cli.exit_codes import EXIT_CODES, Command, Group
+from viewkeeper.cli.maintenance import backup, compact, explain, keep, restore, scale, status
+from viewkeeper.cli.rows import changes, delete, get, load, put, scan
 from viewkeeper.cli.run import run
 from viewkeeper.cli.sql import sql
-from viewkeeper.cli.upkeep import backup, compact, keep, restore, scale
 
 _EPILOG = "\n\n".join(["Exit codes:", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES)])
 
@@ -52,27 +49,10 @@ def viewkeeper(
     """Materialized views for key-value stores, kept fresh by Spark."""
 
 
-_COMMANDS = (
-    sql,
-    put,
-    delete,
-    load,
-    get,
-    scan,
-    changes,
-    run,
-    scale,
-    status,
-    explain,
-    check,
-    repair,
-    rebuild,
-    set_aside,
-    backup,
-    restore,
-    compact,
-    keep,
-    demo,
-)
-for _command in _COMMANDS:
-    app.command(cls=Command)(_command)
+for _commands in (
+    (sql, put, delete, load, get, scan, changes),
+    (run, scale, status, explain, check, repair, rebuild, set_aside),
+    (backup, restore, compact, keep, demo),
+):
+    for _command in _commands:
+        app.command(cls=Command)(_command)

@@ -1,17 +1,35 @@
-"""Options: arguments and options that several commands have.
+"""Options: what several commands are given, and how they open a store and find what is named in it.
 
-In: what is typed. Out: typer's declarations, and values that several commands read. Always: the same words mean the
-same in every command.
+In: what is typed. Out: typer's declarations, a form, an open database, a table or a view. Always: the same words mean the
+same in every command; no command but `sql`, `restore` and `load --create` creates a store, so a mistyped URL creates nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viewkeeper.errors import InputError
+from viewkeeper.errors import InputError, UnknownName
+from viewkeeper.model.nearest import suggestion
+
+if TYPE_CHECKING:
+    from viewkeeper.client.database import Database
+    from viewkeeper.client.tables import Table
+    from viewkeeper.client.views import View
+    from viewkeeper.model.schema import Column
+
+
+class Form(StrEnum):
+    """How rows are printed. TEXT is a table or, on a terminal too narrow for it, EXPANDED: a line for each value."""
+
+    TEXT = "text"
+    TABLE = "table"
+    EXPANDED = "expanded"
+    JSON = "json"
+    CSV = "csv"
 
 
 class ReadMode(StrEnum):
@@ -44,6 +62,13 @@ JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table.", show_default=False)]
 
 
+def form_of(*, json: bool, csv: bool) -> Form:
+    """The form that the options select."""
+    if json and csv:
+        raise InputError("rows are printed as JSON or as CSV, not both", "leave one of them out")
+    return Form.JSON if json else Form.CSV if csv else Form.TEXT
+
+
 def read_bounds(text: str) -> tuple[int, int]:
     """A number of view managers, `2`, or the least and the most of them, `1..4`."""
     least, dots, most = text.partition("..")
@@ -53,3 +78,39 @@ def read_bounds(text: str) -> tuple[int, int]:
     if not 1 <= bounds[0] <= bounds[1]:
         raise InputError(f"{text} is not a number of view managers", "1 or more, and the least first, as in 1..4")
     return bounds
+
+
+def open_database(url: str, *, create: bool = False, read_only: bool = False) -> Database:
+    """The database at `url`; StoreError if there is none and it may not be created."""
+    from viewkeeper.client.database import Database
+    from viewkeeper.stores.open import open_store
+
+    return Database(open_store(url, create=create, read_only=read_only), read_only=read_only)
+
+
+def find_named(database: Database, name: str) -> Table | View:
+    """The table or view called `name`."""
+    catalog = database.catalog()
+    if any(table.name.lower() == name.lower() for table in catalog.tables):
+        return database.table(name)
+    if catalog.has(name):
+        return database.view(name)
+    names = [table.name for table in catalog.tables] + [view.name for view in catalog.views]
+    hint = 'viewkeeper sql URL "CREATE TABLE …" makes one'
+    raise UnknownName(f"there is no table or view {name}", suggestion(name, names, "there are") or hint)
+
+
+def key_columns(named: Table | View) -> Sequence[Column]:
+    """The columns of the key of a table or view."""
+    from viewkeeper.client.tables import Table
+
+    return named.schema.key_columns if isinstance(named, Table) else named.definition.key
+
+
+def shown_columns(named: Table | View) -> list[str]:
+    """The names of the columns that a reader sees."""
+    from viewkeeper.client.tables import Table
+
+    if isinstance(named, Table):
+        return [column.name for column in named.schema.columns]
+    return [shown.column.name for shown in named.definition.shown]

@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viewkeeper.cli.displays import Display, choose_display
-from viewkeeper.cli.failures import is_from_spark
-from viewkeeper.cli.gauge import Gauge
-from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import Url, read_bounds
-from viewkeeper.cli.quiet import quiet_java
+from viewkeeper.cli.display import Display, PipelineProgress, choose_display, quiet_java
+from viewkeeper.cli.exit_codes import is_from_spark
+from viewkeeper.cli.options import Url, open_database, read_bounds
 from viewkeeper.errors import EpochFailed, InputError, SparkLost, StoreBusy, StoreUnavailable
-from viewkeeper.events import Committed, Event, EventSink, StandingBy
 from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
+    from viewkeeper.events import Event, EventSink
 
 _TICK_SECONDS = 0.2
 _PATIENCE_SECONDS = 10.0
@@ -115,17 +112,17 @@ def run(
     bounds = read_bounds(view_managers)
     settings = Settings(bounds, take_over, changes_per_epoch, until_caught_up, standby, patience, hang)
     settings.require_sense()
-    database, gauge, stop = open_database(url), Gauge(), threading.Event()
-    work = _Work(lambda: _work(database, settings, gauge, stop))
+    database, progress, stop = open_database(url), PipelineProgress(), threading.Event()
+    work = _Work(lambda: _work(database, settings, progress, stop))
     display = choose_display(as_json=json)
     words = ""
     with quiet_java(), _signals_set(stop):
         display.begin()
         try:
             work.start()
-            _watch(work, database, gauge, display, stop)
+            _watch(work, database, progress, display, stop)
             work.raise_failure(stopped=stop.is_set())
-            words = _last_words(database, gauge, settings, stopped=stop.is_set())
+            words = _last_words(database, progress, settings, stopped=stop.is_set())
         finally:
             display.end(words)
 
@@ -158,17 +155,17 @@ class _Work(threading.Thread):
             raise error
 
 
-def _work(database: Database, settings: Settings, gauge: Gauge, stop: threading.Event) -> None:
+def _work(database: Database, settings: Settings, progress: PipelineProgress, stop: threading.Event) -> None:
     with suppress(_StopNow):
-        _run(database, settings, gauge, stop)
+        _run(database, settings, progress, stop)
 
 
-def _run(database: Database, settings: Settings, gauge: Gauge, stop: threading.Event) -> None:
+def _run(database: Database, settings: Settings, progress: PipelineProgress, stop: threading.Event) -> None:
     with database.pipeline(
         view_managers=settings.view_managers,
         take_over=settings.take_over,
         changes_per_epoch=settings.changes_per_epoch,
-        events=_sink(gauge, settings, stop),
+        events=_sink(progress, settings, stop),
         standby=settings.standby,
         patience_seconds=_PATIENCE_SECONDS if settings.patience is None else settings.patience,
         hang_seconds=settings.hang,
@@ -178,14 +175,16 @@ def _run(database: Database, settings: Settings, gauge: Gauge, stop: threading.E
                 pipeline.run_available()
         else:
             pipeline.start()
-            gauge.is_running = True
+            progress.is_running = True
             while not stop.wait(_TICK_SECONDS):
                 pipeline.raise_failure()
 
 
-def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
+def _sink(progress: PipelineProgress, settings: Settings, stop: threading.Event) -> EventSink:
+    from viewkeeper.events import Committed, StandingBy
+
     def take(event: Event) -> None:
-        gauge.take(event)
+        progress.take(event)
         # Stopping is safe at any moment; after a commit nothing has to be done again.
         is_between = settings.until_caught_up and isinstance(event, Committed)
         if stop.is_set() and (is_between or isinstance(event, StandingBy)):
@@ -194,7 +193,9 @@ def _sink(gauge: Gauge, settings: Settings, stop: threading.Event) -> EventSink:
     return take
 
 
-def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop: threading.Event) -> None:
+def _watch(
+    work: _Work, database: Database, progress: PipelineProgress, display: Display, stop: threading.Event
+) -> None:
     from viewkeeper.client.status import Lag, read_lag
 
     is_alive, lag = True, Lag(0, 0)
@@ -203,14 +204,14 @@ def _watch(work: _Work, database: Database, gauge: Gauge, display: Display, stop
         is_alive = work.is_alive()  # read first, so that what the work did before its end is reported below
         with suppress(StoreBusy, StoreUnavailable, OSError):  # the work waits for the store, and says so
             lag = read_lag(database)
-        display.update(gauge, lag, stopping=stop.is_set())
+        display.update(progress, lag, stopping=stop.is_set())
 
 
-def _last_words(database: Database, gauge: Gauge, settings: Settings, *, stopped: bool) -> str:
+def _last_words(database: Database, progress: PipelineProgress, settings: Settings, *, stopped: bool) -> str:
     epoch = database.epoch
     if stopped or not settings.until_caught_up:
         return f"stopped at epoch {epoch}"
-    return f"caught up at epoch {epoch}: {counted(gauge.changes, 'change')} in {gauge.seconds:.1f} s"
+    return f"caught up at epoch {epoch}: {counted(progress.changes, 'change')} in {progress.seconds:.1f} s"
 
 
 @contextmanager

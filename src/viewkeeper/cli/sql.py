@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viewkeeper.cli.answers import Form, form_of, print_result
-from viewkeeper.cli.failures import Interrupted
-from viewkeeper.cli.opening import open_database
-from viewkeeper.cli.options import Csv, Json, Url
-from viewkeeper.cli.pager import paged
+from viewkeeper.cli.exit_codes import Interrupted
+from viewkeeper.cli.options import Csv, Form, Json, Url, form_of, open_database
+from viewkeeper.cli.terminal import paged
 from viewkeeper.errors import InputError, ViewKeeperError
 
 if TYPE_CHECKING:
-    from viewkeeper.cli.lineediting import Names
+    from viewkeeper.cli.shell import Names
     from viewkeeper.client.database import Database
 
 
@@ -37,6 +35,7 @@ class SqlRunner:
 
     def run(self, text: str) -> float:
         """Run the statements of `text` and print each result; returns the seconds they took, without the printing."""
+        from viewkeeper.cli.render import print_result
         from viewkeeper.client.statements import execute_each
         from viewkeeper.sql.statements import parse_statements
         from viewkeeper.sql.syntax import CreateTable
@@ -61,7 +60,7 @@ class SqlRunner:
 
     def names(self) -> Names:
         """What can be named in a statement; nothing before the store exists."""
-        from viewkeeper.cli.lineediting import Names
+        from viewkeeper.cli.shell import Names
 
         try:
             self._database = self._database or open_database(self._url)

@@ -1,26 +1,35 @@
-"""Text values: the value of a text in a column, as DuckDB expressions.
+"""Text values: the value that a text spells in a column.
 
-In: a type and a VARCHAR expression. Out: SQL for the value, and SQL that is true where there is none. Always: nothing
-is rounded and nothing is truncated: a text either spells a value of the type exactly, or it does not fit. Texts are
-read as the command line reads them; blank is NULL, except in STRING and BINARY.
+In: a type, and a text or an SQL expression for one. Out: the value; or, for many texts at once, DuckDB's SQL for the
+value and for whether there is none. Always: both read a text alike, and nothing is rounded and nothing is truncated: a
+text either spells a value of the type exactly, or it does not fit. In `load` a blank text is NULL, except in STRING and
+BINARY.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
 from viewkeeper.model.types import SqlType
 
-_OFFSET = r"( ?(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?))?"
+_OFFSET = "( UTC|Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _NOT_FINITE = "[+-]?(inf|infinity|nan)"
 _DOUBLE_WITHOUT_ZEROS = r"([+-]?(0|[1-9][0-9]*)(\.[0-9]*)?|[+-]?\.[0-9]+)(e[+-]?[0-9]+)?"
-BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "1": True} | dict.fromkeys(
+_BOOLEANS = {"true": True, "t": True, "yes": True, "y": True, "1": True} | dict.fromkeys(
     ("false", "f", "no", "n", "0"), False
 )
-PATTERNS = {
-    "BOOLEAN": f"(?i){'|'.join(BOOLEANS)}",
-    "INT": r"[+-]?[0-9]+(\.0*)?",
-    "BIGINT": r"[+-]?[0-9]+(\.0*)?",
+_INTEGER = r"[+-]?[0-9]{1,40}(\.0*)?"
+_PATTERNS = {
+    "BOOLEAN": f"(?i){'|'.join(_BOOLEANS)}",
+    "INT": _INTEGER,
+    "BIGINT": _INTEGER,
     "DOUBLE": rf"(?i)[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|{_NOT_FINITE}",
+    "BINARY": "([0-9a-fA-F]{2})*",
     "DATE": rf"{_DAY}([ T]00:00(:00(\.0+)?)?)?",
     "TIMESTAMP": rf"{_DAY}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}}0*)?)?{_OFFSET})?",
 }
@@ -28,15 +37,47 @@ PATTERNS = {
 _EXACT_DIGITS = 15
 
 
+def read_text(kind: SqlType, text: str) -> object:
+    """The value of one text; ValueError or ArithmeticError where it spells none.
+
+    A DECIMAL may have more digits than its column, or an exponent: whoever stores it decides whether it fits.
+    """
+    if kind.kind == "STRING":
+        return text
+    trimmed = text if kind.kind == "BINARY" else text.strip(" ")
+    if kind.kind in _PATTERNS and not re.fullmatch(_PATTERNS[kind.kind], trimmed):
+        raise ValueError(text)
+    return _READERS[kind.kind](trimmed)
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ValueError(text)  # beyond the largest DOUBLE, which is not infinity
+    return number
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "BOOLEAN": lambda text: _BOOLEANS[text.lower()],
+    "INT": lambda text: int(text.partition(".")[0]),
+    "BIGINT": lambda text: int(text.partition(".")[0]),
+    "DOUBLE": _double,
+    "DECIMAL": Decimal,
+    "BINARY": bytes.fromhex,
+    "DATE": lambda text: dt.date.fromisoformat(text[:10]),
+    "TIMESTAMP": lambda text: dt.datetime.fromisoformat(text.replace(" UTC", "Z")),
+}
+
+
 def value_of(kind: SqlType, text: str) -> str:
     """SQL for the value that `text` spells; NULL where it spells none."""
     if kind.kind == "STRING":
         return text
     if kind.kind == "BINARY":
-        return f"CASE WHEN regexp_full_match({text}, '([0-9a-fA-F]{{2}})*') THEN unhex({text}) END"
+        return f"CASE WHEN regexp_full_match({text}, '{_PATTERNS[kind.kind]}') THEN unhex({text}) END"
     trimmed = f"trim({text})"
     pattern = (
-        PATTERNS.get(kind.kind) or rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
+        _PATTERNS.get(kind.kind) or rf"[+-]?([0-9]+(\.[0-9]{{0,{kind.scale}}}0*)?|\.[0-9]{{1,{max(kind.scale, 1)}}}0*)"
     )
     cast = f"TRY_CAST({trimmed} AS {kind.duckdb})"
     if kind.kind == "TIMESTAMP":

@@ -16,8 +16,7 @@ import pytest
 from typer.testing import Result
 
 import viewkeeper as vk
-from viewkeeper.cli import row_commands
-from viewkeeper.cli import sql as cli_sql
+from viewkeeper.cli import render, rows
 from viewkeeper.client.interrupting import interruptibly
 
 Run = Callable[..., Result]
@@ -78,7 +77,7 @@ def test_control_c_stops_a_query_of_the_prompt_and_the_prompt_goes_on(busy: str,
 def test_an_answer_that_is_cut_short_is_no_statement_that_was_stopped(
     run: Run, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_sql, "print_result", lambda result, form: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(render, "print_result", lambda result, form: signal.raise_signal(signal.SIGINT))
     told = run("sql", shop, "SELECT id FROM orders; INSERT INTO orders VALUES ('o9', 'eu', 1)")
 
     words = "interrupted: the answer of the statement was cut short; what it did is done\n"
@@ -93,7 +92,7 @@ from viewkeeper.cli.start import main
 
 class Interrupting:
     def find_spec(self, name, path, target=None):
-        if name == "viewkeeper.cli.group":
+        if name == "viewkeeper.cli.exit_codes":
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())
@@ -118,7 +117,7 @@ def test_every_command_says_what_was_done(
     def interrupt(*arguments: object, **options: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(row_commands, "open_database", interrupt)
+    monkeypatch.setattr(rows, "open_database", interrupt)
     told = run(command[0], shop, *command[1:])
 
     assert (told.exit_code, told.stdout, told.stderr) == (130, "", f"interrupted: {words}\n")

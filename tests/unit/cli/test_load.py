@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from viewkeeper.cli import load as load_module
-from viewkeeper.cli import output
+from viewkeeper.cli import display, rows
 
 Run = Callable[..., Result]
 
@@ -133,8 +132,8 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
     seen = io.StringIO()
-    monkeypatch.setattr(output, "console", lambda *, stderr: Console(file=seen, force_terminal=True, width=100))
-    with output.bar("checking", then="loading", bytes_counted=False) as progress:
+    monkeypatch.setattr(display, "console", lambda *, stderr: Console(file=seen, force_terminal=True, width=100))
+    with display.bar("checking", then="loading", bytes_counted=False) as progress:
         progress(50, 100)
 
     assert "loading" in seen.getvalue() and "50/100" in seen.getvalue()
@@ -168,7 +167,7 @@ def test_ctrl_c_between_transactions_says_how_far_it_came_and_the_same_command_g
         yield lambda done, total: signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(load_module, "bar", interrupting)
+        patched.setattr(rows, "bar", interrupting)
         told = run(*command)
     assert (told.exit_code, told.stdout) == (130, "")
     assert told.stderr.startswith("interrupted: 10,000 of 25,000 rows are in many; the same command puts all")

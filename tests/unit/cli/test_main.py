@@ -12,8 +12,8 @@ import pytest
 from typer.testing import Result
 
 import viewkeeper as vk
-from viewkeeper.cli import reference
-from viewkeeper.cli.failures import exit_code_of, in_our_words, print_failure
+from viewkeeper.cli.exit_codes import EXIT_CODES, exit_code_of, in_our_words, print_failure
+from viewkeeper.cli.shell import HELP
 from viewkeeper.settings import EpochLimits
 
 Run = Callable[..., Result]
@@ -116,9 +116,10 @@ def test_a_directory_that_is_no_store_is_refused(run: Run, tmp_path: Path) -> No
     "arguments", ["'--help'", "'put', url, 'orders', 'o9', 'amount=1'", "'get', url, 'orders', 'o1'"]
 )
 def test_nothing_heavy_is_loaded_for_help_put_and_get(shop: str, arguments: str) -> None:
+    heavy = HEAVY if "--help" in arguments else (*HEAVY, "rich")  # typer shows help with rich
     code = f"""
 import sys
-url, heavy = {shop!r}, {HEAVY!r}
+url, heavy = {shop!r}, {heavy!r}
 sys.argv = ["viewkeeper", {arguments}]
 from viewkeeper.cli.start import main
 try:
@@ -142,17 +143,24 @@ def test_a_reader_who_has_seen_enough_is_no_error(shop: str, json: str) -> None:
     assert (done.returncode, done.stderr) == (0, "141\n")
 
 
-def test_the_page_in_docs_is_current() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+def test_the_page_of_commands_in_docs_is_current() -> None:
+    make = ["-m", "typer", "viewkeeper.cli.main", "utils", "docs", "--name", "viewkeeper"]
+    made = subprocess.run([sys.executable, *make], capture_output=True, text=True, check=True, timeout=60)
 
-    assert page == reference.page(), "run: python -m viewkeeper.cli.reference > docs/cli.md"
+    hint = f"run: python {' '.join(make)} --output docs/commands.md"
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").strip() == made.stdout.strip(), hint
 
 
-def test_the_page_names_every_command_and_the_true_default() -> None:
-    page = reference.page()
+def test_the_page_of_commands_has_every_command_exit_code_and_the_true_default() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
-    assert [command for command in COMMANDS if f"\n## {command}\n" not in page] == []
-    assert f"Default: {EpochLimits().changes}." in page
+    assert [command for command in COMMANDS if f"\n## `viewkeeper {command}`\n" not in page] == []
+    assert [line for code, meaning in EXIT_CODES if (line := f"\n- {code}: {meaning}\n") not in page] == []
+    assert f"[default: ({EpochLimits().changes})]" in page
+
+
+def test_the_page_in_docs_shows_the_help_of_the_prompt() -> None:
+    assert f"```\n{HELP}\n```\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
 def test_every_command_of_the_readme_can_be_parsed(run: Run) -> None:

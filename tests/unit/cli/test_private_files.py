@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from viewkeeper.cli.lineediting import _append_history
+from viewkeeper.cli.shell import _append_history
 from viewkeeper.engine.classarchive import archive_options
 from viewkeeper.engine.session import _private_folder
 

@@ -15,9 +15,7 @@ from typer.testing import Result
 
 from tests.support.running import HereRunner, keep_up
 from viewkeeper import connect
-from viewkeeper.cli.displays import JsonLines, PlainLines, describe
-from viewkeeper.cli.gauge import Gauge
-from viewkeeper.cli.quiet import is_noise, quiet_java
+from viewkeeper.cli.display import JsonLines, PipelineProgress, PlainLines, describe, is_noise, quiet_java
 from viewkeeper.client.database import Database
 from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.coordinator.coordinator import Coordinator
@@ -93,7 +91,7 @@ def test_until_caught_up_ends_by_itself(run: Run, shop: str, starting: Callable)
     assert told.exit_code == 0
     lines = told.stdout.splitlines()
     assert lines[0] == "starting"
-    assert lines[1].startswith("epoch 1 · up to date · ")
+    assert lines[-2].startswith("epoch 1 · up to date · ")  # a slow machine says before that it is under way
     assert lines[-1].startswith("caught up at epoch 1: 3 changes in ")
     assert run("get", shop, "revenue", "eu").exit_code == 0
 
@@ -207,62 +205,69 @@ def committed(epoch: int, changes: int) -> Committed:
     return Committed(epoch, changes, 0.5, Counts(rows_read=changes))
 
 
-def test_the_gauge_knows_the_rate_of_the_last_seconds() -> None:
+def test_the_progress_knows_the_rate_of_the_last_seconds() -> None:
     now = [100.0]
-    gauge = Gauge(clock=lambda: now[0])
+    progress = PipelineProgress(clock=lambda: now[0])
     now[0] = 110.0
-    gauge.take(Began(1, {}))
-    assert gauge.under_way == 1
-    gauge.take(committed(1, 500))
-    assert (gauge.epoch, gauge.under_way, gauge.changes, gauge.changes_per_second()) == (1, None, 500, 100.0)
+    progress.take(Began(1, {}))
+    assert progress.under_way == 1
+    progress.take(committed(1, 500))
+    assert (progress.epoch, progress.under_way, progress.changes, progress.changes_per_second()) == (
+        1,
+        None,
+        500,
+        100.0,
+    )
     now[0] = 115.1
-    assert gauge.changes_per_second() == 0
+    assert progress.changes_per_second() == 0
 
 
 def test_every_epoch_is_told_once() -> None:
-    gauge = Gauge()
-    threads = [threading.Thread(target=gauge.take, args=(committed(number, 1),)) for number in range(20)]
+    progress = PipelineProgress()
+    threads = [threading.Thread(target=progress.take, args=(committed(number, 1),)) for number in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert sorted(event.epoch for event in gauge.committed()) == list(range(20))
-    assert gauge.committed() == []
-    assert gauge.changes == 20
+    assert sorted(event.epoch for event in progress.committed()) == list(range(20))
+    assert progress.committed() == []
+    assert progress.changes == 20
 
 
 def test_the_line_says_epoch_lag_and_rate() -> None:
-    gauge = Gauge(clock=lambda: 3_725.0)
-    assert describe(gauge, NOTHING, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
-    gauge.is_running = True
-    assert describe(gauge, NOTHING, stopping=False).startswith("waiting for changes · ")
-    gauge.take(Began(7, {}))
-    assert describe(gauge, Lag(1_200, 1), stopping=True) == (
+    progress = PipelineProgress(clock=lambda: 3_725.0)
+    assert describe(progress, NOTHING, stopping=False) == "starting · up to date · 0 changes/s · 0:00:00"
+    progress.is_running = True
+    assert describe(progress, NOTHING, stopping=False).startswith("waiting for changes · ")
+    progress.take(Began(7, {}))
+    assert describe(progress, Lag(1_200, 1), stopping=True) == (
         "epoch 7 under way · 1,200 changes behind · 0 changes/s · 0:00:00 · "
         "stopping after the epoch under way; Ctrl-C again stops at once"
     )
 
 
 def test_views_that_wait_to_be_filled_are_not_up_to_date() -> None:
-    gauge = Gauge(clock=lambda: 3_725.0)
-    assert describe(gauge, Lag(0, 1), stopping=False) == "starting · 1 view to fill · 0 changes/s · 0:00:00"
-    assert "2 views to fill" in describe(gauge, Lag(0, 2), stopping=False)
+    progress = PipelineProgress(clock=lambda: 3_725.0)
+    assert describe(progress, Lag(0, 1), stopping=False) == "starting · 1 view to fill · 0 changes/s · 0:00:00"
+    assert "2 views to fill" in describe(progress, Lag(0, 2), stopping=False)
 
 
 def test_a_fill_shows_rows_and_tasks_and_no_rate_of_changes_that_do_not_come() -> None:
-    gauge = Gauge(clock=lambda: 3_725.0)
-    gauge.is_running = True
-    assert describe(gauge, Lag(0, 1), stopping=False).startswith("planning · 1 view to fill · ")
-    gauge.take(Began(1, {}))
-    gauge.take(Backfilling(1, 0, 5_000_000))
-    gauge.take(Working(1, 3, 12))
-    assert describe(gauge, Lag(0, 1), stopping=False) == (
+    progress = PipelineProgress(clock=lambda: 3_725.0)
+    progress.is_running = True
+    assert describe(progress, Lag(0, 1), stopping=False).startswith("planning · 1 view to fill · ")
+    progress.take(Began(1, {}))
+    progress.take(Backfilling(1, 0, 5_000_000))
+    progress.take(Working(1, 3, 12))
+    assert describe(progress, Lag(0, 1), stopping=False) == (
         "epoch 1 under way, 3 of 12 tasks done · filling views, 0 of about 5,000,000 rows · 1 view to fill · 0:00:00"
     )
-    gauge.take(committed(1, 10))
-    gauge.take(Began(2, {}))
-    assert describe(gauge, Lag(0, 1), stopping=False).startswith("epoch 2 under way · 1 view to fill · 100 changes/s")
+    progress.take(committed(1, 10))
+    progress.take(Began(2, {}))
+    assert describe(progress, Lag(0, 1), stopping=False).startswith(
+        "epoch 2 under way · 1 view to fill · 100 changes/s"
+    )
 
 
 def test_the_lag_counts_changes_and_views_that_are_not_filled(tmp_path: Path) -> None:
@@ -275,25 +280,25 @@ def test_the_lag_counts_changes_and_views_that_are_not_filled(tmp_path: Path) ->
 
 
 def test_what_a_run_waits_for_is_told_once_and_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
-    gauge, lines = Gauge(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
+    progress, lines = PipelineProgress(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
     for _ in range(3):
-        gauge.take(Waiting("no space left for partition-1; free space on the disk"))
-        lines.update(gauge, Lag(5, 0), stopping=False)
+        progress.take(Waiting("no space left for partition-1; free space on the disk"))
+        lines.update(progress, Lag(5, 0), stopping=False)
     assert capsys.readouterr().out == "waiting: no space left for partition-1; free space on the disk\n"
-    assert describe(gauge, Lag(5, 0), stopping=False).endswith(
+    assert describe(progress, Lag(5, 0), stopping=False).endswith(
         "waiting: no space left for partition-1; free space on the disk"
     )
-    gauge.take(committed(1, 5))
-    assert "waiting:" not in describe(gauge, NOTHING, stopping=False)
+    progress.take(committed(1, 5))
+    assert "waiting:" not in describe(progress, NOTHING, stopping=False)
 
 
 def test_plain_lines_are_not_silent_while_the_first_epoch_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    gauge, lines = Gauge(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
-    gauge.take(Began(1, {}))
+    progress, lines = PipelineProgress(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
+    progress.take(Began(1, {}))
     for second in range(25):
         now[0] = float(second)
-        lines.update(gauge, Lag(0, 1), stopping=False)
+        lines.update(progress, Lag(0, 1), stopping=False)
 
     told = capsys.readouterr().out.splitlines()
     assert [line.split(" · ")[:2] for line in told] == [["epoch 1 under way", "1 view to fill"]] * 2
@@ -301,21 +306,21 @@ def test_plain_lines_are_not_silent_while_the_first_epoch_takes_long(capsys: pyt
 
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    gauge, lines = Gauge(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
+    progress, lines = PipelineProgress(clock=lambda: now[0]), PlainLines(clock=lambda: now[0])
     for second in range(25):
         now[0] = float(second)
-        gauge.take(committed(second, 1))
-        lines.update(gauge, NOTHING, stopping=False)
+        progress.take(committed(second, 1))
+        lines.update(progress, NOTHING, stopping=False)
 
     told = [line.split(" · ")[0] for line in capsys.readouterr().out.splitlines()]
     assert told == ["epoch 0", "epoch 10", "epoch 20"]
 
 
 def test_json_lines_are_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    gauge, lines = Gauge(), JsonLines()
-    gauge.take(committed(1, 5))
-    gauge.take(committed(2, 6))
-    lines.update(gauge, Lag(9, 0), stopping=False)
+    progress, lines = PipelineProgress(), JsonLines()
+    progress.take(committed(1, 5))
+    progress.take(committed(2, 6))
+    lines.update(progress, Lag(9, 0), stopping=False)
 
     assert [json.loads(line)["epoch"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
 
@@ -363,9 +368,9 @@ def test_an_error_of_spark_is_one_line(run: Run, shop: str, starting: Callable) 
 
 
 def test_plain_lines_say_once_that_they_stop_and_what_a_second_signal_does(capsys: pytest.CaptureFixture[str]) -> None:
-    lines, gauge = PlainLines(lambda: 0.0), Gauge(lambda: 0.0)
+    lines, progress = PlainLines(lambda: 0.0), PipelineProgress(lambda: 0.0)
     for _ in range(2):
-        lines.update(gauge, NOTHING, stopping=True)
+        lines.update(progress, NOTHING, stopping=True)
 
     assert capsys.readouterr().out == "stopping after the epoch under way; Ctrl-C again stops at once\n"
 
@@ -391,18 +396,18 @@ def test_a_standby_says_for_whom_it_waits_and_ends_with_a_signal(
 
 
 def test_the_line_says_that_it_stands_by_and_for_how_long_the_other_is_silent() -> None:
-    gauge = Gauge(clock=lambda: 0.0)
-    gauge.take(StandingBy(4711, 0.5))
-    assert describe(gauge, NOTHING, stopping=False) == "standing by: process 4711 runs the pipeline"
-    gauge.take(StandingBy(4711, 7.2))
-    assert describe(gauge, NOTHING, stopping=False).endswith(" · silent for 7 s")
-    gauge.take(TookOver("me"))
-    assert describe(gauge, NOTHING, stopping=False).startswith("starting · ")
+    progress = PipelineProgress(clock=lambda: 0.0)
+    progress.take(StandingBy(4711, 0.5))
+    assert describe(progress, NOTHING, stopping=False) == "standing by: process 4711 runs the pipeline"
+    progress.take(StandingBy(4711, 7.2))
+    assert describe(progress, NOTHING, stopping=False).endswith(" · silent for 7 s")
+    progress.take(TookOver("me"))
+    assert describe(progress, NOTHING, stopping=False).startswith("starting · ")
 
 
 def test_a_change_of_the_number_of_managers_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    gauge, lines = Gauge(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
-    gauge.take(Scaled(2, 3, "9,000 wait, 8 s of work"))
+    progress, lines = PipelineProgress(clock=lambda: 0.0), PlainLines(clock=lambda: 0.0)
+    progress.take(Scaled(2, 3, "9,000 wait, 8 s of work"))
     for _ in range(2):
-        lines.update(gauge, NOTHING, stopping=False)
+        lines.update(progress, NOTHING, stopping=False)
     assert capsys.readouterr().out == "3 view managers instead of 2: 9,000 wait, 8 s of work\n"

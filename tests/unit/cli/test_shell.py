@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from viewkeeper.cli.answers import Form
-from viewkeeper.cli.lineediting import Names, completions, line_editing
-from viewkeeper.cli.pager import paged
-from viewkeeper.cli.shell import MORE, PROMPT, Shell, run_shell, statements
+from viewkeeper.cli.options import Form
+from viewkeeper.cli.shell import MORE, PROMPT, Names, Shell, completions, line_editing, run_shell, statements
 from viewkeeper.cli.sql import SqlRunner
+from viewkeeper.cli.terminal import paged
 from viewkeeper.errors import InputError, SqlError
 
 NAMES = Names(["orders", "order_totals", "people"], ["id", "amount", "origin"])

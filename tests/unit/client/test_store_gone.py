@@ -11,7 +11,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.gone_store import QUERY, VIEWS, GoneStore, open_gone
 from tests.support.running import HereRunner
-from viewkeeper.cli.gauge import Gauge
+from viewkeeper.cli.display import PipelineProgress
 from viewkeeper.cli.run import _watch
 from viewkeeper.client.status import Lag
 from viewkeeper.coordinator.coordinator import Coordinator
@@ -122,7 +122,7 @@ def test_the_command_that_shows_a_pipeline_outlives_a_store_that_is_gone() -> No
     shown: list[Lag] = []
 
     class Display:
-        def update(self, gauge: object, lag: Lag, *, stopping: bool) -> None:
+        def update(self, progress: object, lag: Lag, *, stopping: bool) -> None:
             shown.append(lag)
             line.go() if len(shown) == 1 else line.come_back()
 
@@ -132,5 +132,5 @@ def test_the_command_that_shows_a_pipeline_outlives_a_store_that_is_gone() -> No
         def is_alive(self) -> bool:
             return len(shown) < 3
 
-    _watch(Work(), db, Gauge(), Display(), threading.Event())
+    _watch(Work(), db, PipelineProgress(), Display(), threading.Event())
     assert shown == [Lag(5, 1)] * 4

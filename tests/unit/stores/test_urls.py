@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import viewkeeper as vk
-from viewkeeper.cli.answers import Form
 from viewkeeper.cli.main import app
+from viewkeeper.cli.options import Form
 from viewkeeper.cli.shell import run_shell
 from viewkeeper.cli.sql import SqlRunner
 

@@ -1,14 +1,21 @@
-"""Failures: what a command that fails prints, and its exit code.
+"""Exit codes: what a command that fails prints, and the code with which it ends.
 
-In: an exception. Out: one line `error: …` and perhaps one line `hint: …` on stderr, and an exit code. Always: an
-error that ViewKeeper raises on purpose is printed without a traceback; an unforeseen one keeps its traceback.
+In: arguments, and whatever exception a command raises. Out: one line `error: …` and perhaps one line `hint: …` on stderr,
+and an exit code. Always: every error that ViewKeeper raises on purpose, and every mistake in the command line, is printed
+without a traceback, in one place for all commands; an unforeseen one keeps its traceback.
 """
 
 from __future__ import annotations
 
-import sys
+import errno
+import os
+import re
+import select
 
-from viewkeeper.cli.output import Style, spell, styled, write_out
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from viewkeeper.cli.terminal import print_label
 from viewkeeper.errors import InputError, ProtocolError, ReadError, StoreError, ViewKeeperError
 
 CHECK_FAILED = 1
@@ -54,6 +61,7 @@ _CODES: tuple[tuple[type[ViewKeeperError], int], ...] = (
     (ProtocolError, PROTOCOL),
 )
 
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 # Hints address Python programmers; here the reader has a command line.
 _IN_OUR_WORDS = {
     "pass take_over=True": "use --take-over",
@@ -112,6 +120,65 @@ def print_error(fact: str, hint: str | None = None) -> None:
         print_label("hint", "cyan", hint)
 
 
-def print_label(label: str, style: Style, text: str) -> None:
-    """One line on stderr; line breaks become blanks."""
-    write_out(f"{styled(label + ':', style, sys.stderr)} {spell(' '.join(text.split(chr(10))))}\n", sys.stderr)
+class Command(TyperCommand):
+    """A command whose arguments may be negative numbers: `get URL readings -5`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if any(_NEGATIVE_NUMBER.match(argument) for argument in args):
+            ctx.ignore_unknown_options = True
+        return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """All commands; prints the errors of any of them."""
+
+    def make_context(self, *arguments: object, **options: object) -> typer.Context:  # type: ignore[override]
+        try:
+            return super().make_context(*arguments, **options)  # type: ignore[arg-type, return-value]
+        except KeyboardInterrupt as error:
+            print_interrupted(error)
+            raise typer.Exit(INTERRUPTED) from None
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            print_interrupted(error, ctx.invoked_subcommand)
+            raise typer.Exit(INTERRUPTED) from None
+        except ViewKeeperError as error:
+            print_failure(error)
+            raise typer.Exit(exit_code_of(error)) from None
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("pyspark", "py4j", "pandas"):
+                raise
+            print_error(f"Spark's Python package {error.name} is not installed", "pip install 'viewkeeper[spark]'")
+            raise typer.Exit(STORE) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError) and _is_unread():
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # buffered output has no reader
+                raise typer.Exit(UNREAD) from None
+            hint = "raise the limit: ulimit -n 1024" if error.errno == errno.EMFILE else None
+            print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error), hint)
+            raise typer.Exit(STORE) from None
+        except Exception as error:
+            if is_from_spark(error):
+                fact = str(error).strip().partition("\n")[0]
+                print_error(f"Spark failed: {fact}", "no change is lost: run the command again")
+                raise typer.Exit(STORE) from None
+            if not hasattr(error, "format_message"):
+                raise
+            print_error(error.format_message().rstrip("."), _help_hint(error))
+            raise typer.Exit(USAGE) from None
+
+
+def _is_unread() -> bool:
+    """Whether stdout is a pipe without a reader: a broken pipe to Spark's JVM is an error instead."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return bool(poll.poll(0))
+
+
+def _help_hint(error: Exception) -> str:
+    # Usage errors are click's; typer may bring its own copy, so they are recognized by their attributes.
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else 'viewkeeper'} --help"

@@ -1,8 +1,9 @@
-"""Values: what is typed on the command line, parsed by the column's type.
+"""Formats: how values are typed, and how they are printed.
 
-In: columns and texts. Out: Python values for the client. Always: `text` is parsed by the column's type, `:=json` as
-JSON, so that `:=null` is NULL and no other text is NULL by accident; what does not fit is refused with the column's
-name.
+In: texts of the command line, or values as the client returns them. Out: values for the client, or texts for people and
+JSON for programs. Always: what `get --json` and `scan --json` print, `put` takes back unchanged: DECIMAL, DATE and
+TIMESTAMP as strings (dates in ISO 8601), BINARY as hexadecimal digits, and a DOUBLE that JSON has no number for as "NaN",
+"Infinity" or "-Infinity". `:=null` is NULL, and no other text is NULL by accident.
 """
 
 from __future__ import annotations
@@ -11,22 +12,34 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+import sys
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from viewkeeper.errors import BadRow, InputError
-from viewkeeper.load.textvalues import BOOLEANS, PATTERNS
+from viewkeeper.load.textvalues import read_text
 from viewkeeper.model.schema import Column, TableSchema
 from viewkeeper.model.values import to_double
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", flags=re.DOTALL)
+_EXAMPLES = {
+    "BOOLEAN": "true or false, yes or no, 1 or 0",
+    "INT": "30 or -30",
+    "BIGINT": "30 or -30",
+    "DOUBLE": "1.5, 1e300, NaN or Infinity",
+    "DECIMAL": "12.50",
+    "STRING": "any text",
+    "BINARY": "00ff, two hexadecimal digits for each byte",
+    "DATE": "2026-01-31",
+    "TIMESTAMP": "2026-01-31T12:30:00, in UTC unless it says +02:00",
+}
 
 
 def parse_text(column: Column, text: str) -> object:
     """The value of `text` in the column's type."""
     try:
-        return _READERS[column.type.kind](text)
-    except (ValueError, KeyError, InvalidOperation):
+        return read_text(column.type, text)
+    except (ValueError, ArithmeticError):
         shown = repr(text) if len(text) <= 60 else repr(text[:57] + "…")
         hint = f"as in {_EXAMPLES[column.type.kind]}; :=null is NULL"
         raise BadRow(f"column {column.name} is {column.type}, not {shown}", hint) from None
@@ -121,52 +134,75 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _integer(text: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
-        raise ValueError
-    return int(text)
+def plain(value: object) -> str:
+    """A value as people read it."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return plain_double(value)
+        case Decimal():
+            return f"{value:f}"
+        case dt.datetime():
+            return value.isoformat(sep=" ")
+        case bytes() | bytearray():
+            return value.hex()
+    return str(value)
 
 
-def _double(text: str) -> float:
-    if not re.fullmatch(PATTERNS["DOUBLE"], text.strip()):
-        raise ValueError
-    number = float(text)
-    if math.isinf(number) and "inf" not in text.lower():
-        raise ValueError  # beyond the largest DOUBLE, which is not infinity
-    return number
+def plain_double(value: float) -> str:
+    """A DOUBLE with all its digits; those that are not finite have names, in JSON too."""
+    return repr(value) if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
 
 
-def _date(text: str) -> dt.date:
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-        raise ValueError
-    return dt.date.fromisoformat(text)
+def escape(text: str) -> str:
+    """The text without characters that control the terminal or break the table."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
-def _binary(text: str) -> bytes:
-    if not re.fullmatch(r"([0-9a-fA-F]{2})*", text):
-        raise ValueError
-    return bytes.fromhex(text)
+def size_text(count: float) -> str:
+    """A number of bytes in a readable unit."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
 
 
-_READERS: dict[str, Callable[[str], object]] = {
-    "BOOLEAN": lambda text: BOOLEANS[text.strip().lower()],
-    "INT": _integer,
-    "BIGINT": _integer,
-    "DOUBLE": _double,
-    "DECIMAL": Decimal,
-    "STRING": str,
-    "BINARY": _binary,
-    "DATE": _date,
-    "TIMESTAMP": dt.datetime.fromisoformat,
-}
-_EXAMPLES = {
-    "BOOLEAN": "true or false, yes or no, 1 or 0",
-    "INT": "30 or -30",
-    "BIGINT": "30 or -30",
-    "DOUBLE": "1.5, 1e300, NaN or Infinity",
-    "DECIMAL": "12.50",
-    "STRING": "any text",
-    "BINARY": "00ff, two hexadecimal digits for each byte",
-    "DATE": "2026-01-31",
-    "TIMESTAMP": "2026-01-31T12:30:00, in UTC unless it says +02:00",
-}
+def to_json_text(value: object) -> str:
+    """A value as JSON, in the characters that stdout takes."""
+    return json.dumps(_to_json(value), ensure_ascii=not speaks_unicode(), allow_nan=False)
+
+
+def record_text(record: dict[str, object] | None) -> str | None:
+    """A record as JSON; None where there is none."""
+    return None if record is None else to_json_text(record)
+
+
+def speaks_unicode() -> bool:
+    """Whether stdout takes every character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _to_json(value: object) -> object:
+    """`value` in types that JSON has."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else plain_double(value)
+        case Decimal():
+            return f"{value:f}"
+        case dt.date() | dt.time():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case Mapping():
+            return {str(name): _to_json(part) for name, part in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_to_json(part) for part in value]
+    return str(value)  # types that only a SELECT can return: intervals, UUIDs

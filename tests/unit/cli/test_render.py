@@ -15,8 +15,9 @@ import pytest
 from typer.testing import Result
 
 import viewkeeper as vk
-from viewkeeper.cli import answers
-from viewkeeper.cli.answers import Form, print_result, print_rows, print_tables
+from viewkeeper.cli import render
+from viewkeeper.cli.options import Form
+from viewkeeper.cli.render import print_result, print_rows, print_tables
 from viewkeeper.client.result import Result as Answer
 
 Run = Callable[..., Result]
@@ -124,7 +125,7 @@ def test_rows_too_wide_for_a_terminal_are_one_value_below_the_other(
     capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = pa.table({"id": [1, 2], "text": ["x" * 30, None]})
-    monkeypatch.setattr(answers, "terminal_width", lambda: 20)
+    monkeypatch.setattr(render, "terminal_width", lambda: 20)
     print_tables(table.column_names, [table])
     lines = capsys.readouterr().out.splitlines()
 
@@ -178,7 +179,7 @@ def test_pages_of_an_answer_are_printed_as_one(
     table = pa.table({"n": pa.array(range(rows), pa.int64()), "text": [f"row {number}" for number in range(rows)]})
     printed = []
     for size, answer in [(1_000, table), (3, table), (3, tuple(rows_of(table)))]:
-        monkeypatch.setattr(answers, "_PAGE_ROWS", size)
+        monkeypatch.setattr(render, "_PAGE_ROWS", size)
         print_result(Answer(tuple(table.column_names), answer), form)
         printed.append(capsys.readouterr().out)
 
