@@ -16,11 +16,11 @@ from unittest import mock
 # What is wrapped, by the name of the step: as `module:attribute` or `module:class.attribute`.
 STEPS: dict[str, tuple[str, ...]] = {
     "log read": ("viewkeeper.stores.embedded.node:_read_entries",),
-    "log checksum": ("viewkeeper.stores.logbatches:_verify",),
-    "log decode": ("viewkeeper.stores.logbatches:_decode_table",),
+    "log checksum": ("viewkeeper.stores.log_batches:_verify",),
+    "log decode": ("viewkeeper.stores.log_batches:_decode_table",),
     "row decode": (
         "viewkeeper.operators.delta_rows:decode_rows",
-        "viewkeeper.operators.aggregate_groups:decode_rows",
+        "viewkeeper.operators.aggregate:decode_rows",
         "viewkeeper.operators.apply:decode_rows",
     ),
     "base key decode": ("viewkeeper.operators.delta_rows:decode_keys",),
@@ -29,25 +29,25 @@ STEPS: dict[str, tuple[str, ...]] = {
         "viewkeeper.operators.aggregate:run_sql",
         "viewkeeper.operators.contributions:run_sql",
         "viewkeeper.operators.aggregate:contribute_directly",
-        "viewkeeper.operators.edges:run_sql",
+        "viewkeeper.operators.delta_rows:run_sql",
     ),
     "key encode": (
         "viewkeeper.operators.contributions:encode_keys",
-        "viewkeeper.operators.project:encode_keys",
-        "viewkeeper.operators.delta:hashes_of_keys",
+        "viewkeeper.operators.keyed_copies:encode_keys",
+        "viewkeeper.operators.keyed_copies:hashes_of_keys",
     ),
     "combine (DuckDB)": (
         "viewkeeper.operators.operator:Operator.combine",
         "viewkeeper.operators.aggregate:AggregateOperator.combine",
     ),
-    "fold (DuckDB)": ("viewkeeper.operators.aggregate_groups:_finish",),
+    "fold (DuckDB)": ("viewkeeper.operators.aggregate:_finish",),
     "row encode": (
-        "viewkeeper.operators.aggregate_groups:encode_rows",
-        "viewkeeper.operators.record_events:encode_rows",
+        "viewkeeper.operators.aggregate:encode_rows",
+        "viewkeeper.operators.operator:encode_rows",
         "viewkeeper.operators.apply:encode_rows",
     ),
     "by place": ("viewkeeper.operators.apply:Applier.find", "viewkeeper.operators.apply:Applier.put"),
-    "extremes": ("viewkeeper.operators.aggregate_groups:apply_entries",),
+    "extremes": ("viewkeeper.operators.aggregate:apply_entries",),
     "groups": ("viewkeeper.operators.aggregate:apply_groups",),
     "store read": ("viewkeeper.stores.embedded.partition:Partition.read",),
     "store write": ("viewkeeper.stores.embedded.partition:Partition.write",),
@@ -63,7 +63,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 # What an epoch on Spark does besides; these modules need PySpark.
 SPARK_STEPS: dict[str, tuple[str, ...]] = {
     "split by manager": ("viewkeeper.operators.program:split_by_manager",),
-    "blocks": ("viewkeeper.engine.exchange:encode", "viewkeeper.engine.exchange:from_batch"),
+    "blocks": ("viewkeeper.engine.jobs:encode", "viewkeeper.engine.jobs:from_batch"),
 }
 JOB_STEPS: dict[str, tuple[str, ...]] = {"Spark job": ("viewkeeper.engine.runner:SparkRunner._run_job",)}
 SPARK = "Spark, shuffle and moving bytes"

@@ -20,11 +20,10 @@ import pyarrow as pa
 import viewkeeper as vk
 from benchmarks.options import Options
 from benchmarks.workload import fill_here
-from viewkeeper.client.costs import read_statistics
 from viewkeeper.client.database import Database
+from viewkeeper.client.explaining import read_statistics
+from viewkeeper.plan.cost.cost_model import plan_cost, planned_nodes
 from viewkeeper.plan.cost.costs import Weights
-from viewkeeper.plan.cost.model import plan_cost
-from viewkeeper.plan.cost.planned import planned_nodes
 
 PAIRS = 36
 TURNS = 3

@@ -30,7 +30,7 @@ from benchmarks.options import Options
 from benchmarks.views import VIEW_SETS
 from benchmarks.workload import HereRunner, copy_store, fill_here, prepare
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.exchange import ExecutorTasks
+from viewkeeper.engine.jobs import ExecutorTasks
 from viewkeeper.errors import InputError
 from viewkeeper.settings import EngineSettings, EpochLimits
 
@@ -79,14 +79,14 @@ def profile_here(store: Path, *, changes_per_epoch: int) -> tuple[Profile, Queri
 def profile_on_spark(store: Path, spark: SparkSession, options: Options) -> Profile:
     """All waiting changes by Spark jobs, whatever their size."""
     from benchmarks.processes import cpu_seconds
-    from viewkeeper.engine import exchange
+    from viewkeeper.engine import jobs
 
     with tempfile.TemporaryDirectory(prefix="viewkeeper-steps-") as folder, vk.connect(f"embedded:{store}") as db:
         timed = partial(TimedTasks, folder=folder)
         size = options.changes_per_epoch
         with db.pipeline(spark=spark, view_managers=options.view_managers, changes_per_epoch=size) as pipeline:
             pipeline._runner.settings = EngineSettings(small_work_max=0)
-            with mock.patch.object(exchange, "ExecutorTasks", timed), clocked(STEPS | JOB_STEPS) as clock:
+            with mock.patch.object(jobs, "ExecutorTasks", timed), clocked(STEPS | JOB_STEPS) as clock:
                 before = cpu_seconds()
                 done = pipeline.run_available()
                 jvm = (cpu_seconds() - before).jvm

@@ -25,11 +25,11 @@ from benchmarks.hbase_case import Base, Run, base_tables, require_views, run, st
 from benchmarks.hbase_site import HBase, running
 from benchmarks.options import Options
 from benchmarks.views import V1
-from viewkeeper.logs.hbase.files import WalFile, WalFolder
-from viewkeeper.logs.hbase.reader import WalReader
-from viewkeeper.logs.hbase.tail import Look, Tail, look_at
 from viewkeeper.model.positions import Position
-from viewkeeper.stores.hbase.connections import Connections
+from viewkeeper.stores.hbase.client import Connections
+from viewkeeper.stores.hbase.wal.lookahead import LookaheadRequest, Tail, scan_ahead
+from viewkeeper.stores.hbase.wal.wal_files import WalFile, WalFolder
+from viewkeeper.stores.hbase.wal.wal_reader import WalReader
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -178,7 +178,7 @@ def _looks(hbase: HBase) -> dict[str, float]:
 
 def _look(reader: WalReader, tail: Tail, files: list[WalFile]) -> Tail:
     """A look from the tail's end to that of its files."""
-    tail.add(look_at(reader, Look.on(tail, frozenset(reader.tables or ()), files, entries_max=1 << 60)))
+    tail.add(scan_ahead(reader, LookaheadRequest.on(tail, frozenset(reader.tables or ()), files, entries_max=1 << 60)))
     return tail
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import viewkeeper as vk
 from benchmarks.live_load import LiveLoad
 from benchmarks.options import Options
-from viewkeeper.engine.session import DAEMON
+from viewkeeper.engine.spark_session import DAEMON
 from viewkeeper.events import Committed, Event
 from viewkeeper.settings import EngineSettings
 

@@ -19,13 +19,11 @@ import viewkeeper as vk
 from benchmarks.options import Options
 from benchmarks.recompute import base_rows, require_equal
 from benchmarks.workload import fill_here
-from viewkeeper.coordinator.balance import Balance
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_shards
-from viewkeeper.model.counts import Counts
+from viewkeeper.coordinator.view_managers import Balance, owners_of_shards
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.operators.exchange import InProcess
-from viewkeeper.operators.program import EpochProgram
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.program import EpochProgram, InProcess
 from viewkeeper.operators.receipts import Receipt, require_all, rows_of_all
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store

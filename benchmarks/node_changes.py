@@ -24,7 +24,7 @@ from benchmarks.live_load import COPY, VIEWS, LiveLoad, Model, prepare
 from benchmarks.options import Options
 from benchmarks.recompute import WrongResult, require_views
 from viewkeeper.model.positions import Positions
-from viewkeeper.model.tablebatches import decode_columns
+from viewkeeper.model.rowbatches import decode_columns
 
 MANAGERS = 2
 PARTS = ("one node", "ADD NODE", "REMOVE NODE 1")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import viewkeeper as vk
 from benchmarks.processes import CpuSeconds, cpu_seconds
 from benchmarks.results import ROOT
-from viewkeeper.engine.session import default_session
+from viewkeeper.engine.spark_session import default_session
 from viewkeeper.stores.open import close_replaced
 
 if TYPE_CHECKING:

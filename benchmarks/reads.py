@@ -24,7 +24,7 @@ from benchmarks.recompute import WrongResult
 from benchmarks.results import median, spread
 from benchmarks.views import V1
 from benchmarks.workload import fill_here, prepare
-from viewkeeper.client.row_values import key_bytes
+from viewkeeper.client.arguments import key_bytes
 from viewkeeper.client.tables import _to_dict
 from viewkeeper.client.views import record_of
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from viewkeeper.model.positions import Positions
+from viewkeeper.model.rowbatches import decode_columns
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.tablebatches import decode_columns
 from viewkeeper.stores.open import open_shared
 
 if TYPE_CHECKING:

@@ -23,14 +23,14 @@ import pyarrow as pa
 
 import viewkeeper as vk
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import encode_keys
 from viewkeeper.model.positions import Stream
-from viewkeeper.model.writes import RowWrites
-from viewkeeper.operators.exchange import run_here
+from viewkeeper.model.stored_rows import RowWrites
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.program import run_in_process
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.stores.embedded.newdirectory import sync_tree
+from viewkeeper.stores.embedded.atomic_directory import sync_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +183,7 @@ class HereRunner:
         self._store = store
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        return run_here(self._store, plan, epoch)
+        return run_in_process(self._store, plan, epoch)
 
 
 def copy_store(source: Path, target: Path) -> Path:

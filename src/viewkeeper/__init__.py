@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport, RepairReport
-    from viewkeeper.client.changes import Change, Changes
-    from viewkeeper.client.connect import connect, restore
-    from viewkeeper.client.result import Result
+    from viewkeeper.client.database import connect, restore
+    from viewkeeper.client.result import Change, Changes, Result
     from viewkeeper.errors import (
         BadRow,
         ChangesLost,
@@ -64,8 +63,8 @@ if TYPE_CHECKING:
         ViewKeeperError,
     )
     from viewkeeper.load.loading import Loaded
-    from viewkeeper.model.reads import Bounded
-    from viewkeeper.model.token import Token
+    from viewkeeper.model.positions import Token
+    from viewkeeper.model.read_frontier import Bounded
 
 __version__ = "0.1.0"
 
@@ -125,16 +124,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "connect": "viewkeeper.client.connect",
-    "restore": "viewkeeper.client.connect",
-    "Change": "viewkeeper.client.changes",
-    "Changes": "viewkeeper.client.changes",
-    "Bounded": "viewkeeper.model.reads",
+    "connect": "viewkeeper.client.database",
+    "restore": "viewkeeper.client.database",
+    "Change": "viewkeeper.client.result",
+    "Changes": "viewkeeper.client.result",
+    "Bounded": "viewkeeper.model.read_frontier",
     "CheckReport": "viewkeeper.check.report",
     "RepairReport": "viewkeeper.check.report",
     "Loaded": "viewkeeper.load.loading",
     "Result": "viewkeeper.client.result",
-    "Token": "viewkeeper.model.token",
+    "Token": "viewkeeper.model.positions",
 }
 
 

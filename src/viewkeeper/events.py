@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.positions import Positions
+from viewkeeper.model.work_stats import Counts
 
 
 @dataclass(frozen=True, slots=True)

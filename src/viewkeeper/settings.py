@@ -1,11 +1,14 @@
-"""Settings: every threshold that decides how much is done at once, where, and when.
+"""Settings: every threshold that decides how much is done at once, where, and when, and by how many view managers.
 
-In: what an operator sets. Out: frozen values with the defaults. Always: no setting changes a result, only its cost.
+In: what an operator sets. Out: frozen values with the defaults. Always: no setting changes a result, only its cost;
+there is at least one view manager, and the least number is not above the most.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+from viewkeeper.errors import InputError
 
 VERSION = "0.1.0"  # the same as the package's, which no module below it may import
 
@@ -43,7 +46,7 @@ class WorkSettings:
 class EngineSettings:
     """When an epoch is worth a Spark job, and when Spark is worth its start. Work is changes times nodes."""
 
-    # Up to this much the driver does what it does sooner than a job would, as measured (`engine.pace`): its memory is small.
+    # Up to this much the driver does what it does sooner than a job would, as measured (`engine.runner`): its memory is small.
     small_work_max: int = 1_000_000
     # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
     # not worth it, and would only take longer beside a starting JVM.
@@ -75,3 +78,33 @@ class GcSettings:
     log_kept_seconds: float = 300.0  # a check reads the base as of a committed epoch, and needs the log since then
     seconds_max: float = 1.0
     entries_max: int = 5_000  # in one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerBounds:
+    """As many as `least` to `most`; a fixed number is both."""
+
+    least: int
+    most: int
+
+    @staticmethod
+    def of(value: object) -> ManagerBounds:
+        """The bounds that a caller gives: `2`, or `(1, 4)`."""
+        both = value if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
+        counts = [one for one in both if isinstance(one, int) and not isinstance(one, bool) and one >= 1]
+        if len(counts) < 2 or counts[0] > counts[1]:
+            raise InputError(
+                f"view_managers={value!r} is not a number of them", "use 1 or more, or (least, most) as in (1, 4)"
+            )
+        return ManagerBounds(*counts)
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.least == self.most
+
+    def nearest(self, managers: int) -> int:
+        """The number within the bounds that is next to this one."""
+        return min(max(managers, self.least), self.most)
+
+    def __str__(self) -> str:
+        return str(self.most) if self.is_fixed else f"{self.least} to {self.most}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.ports.store import Store
 from viewkeeper.stores.open import open_store
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from tests.contract.conftest import Subject
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.fills import Borders
-from viewkeeper.model.positions import Cut
+from viewkeeper.model.positions import Cut, SplitPoints
 from viewkeeper.ports.records import VersionWrite
 
 VIEW = 9
@@ -34,7 +33,7 @@ def rows_of(subject: Subject, epoch: Inflight, keys: list[bytes], partition: int
     ).rows.to_pylist()
 
 
-def spans_of(borders_of: Callable[[bytes], Borders], rows_max: int) -> list[tuple[bytes, bytes | None]]:
+def spans_of(borders_of: Callable[[bytes], SplitPoints], rows_max: int) -> list[tuple[bytes, bytes | None]]:
     """All pieces (low, high] from the start of a part to its end."""
     spans: list[tuple[bytes, bytes | None]] = []
     after: bytes | None = b""

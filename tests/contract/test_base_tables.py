@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.conftest import TABLE, Subject
 from viewkeeper.errors import InputError
-from viewkeeper.model.writes import Expected, RowWrites
+from viewkeeper.model.stored_rows import Expected, RowWrites
 
 
 def test_base_rows_are_there_in_key_order_both_ways(subject: Subject) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.conftest import TABLE, Subject
 from viewkeeper.errors import PositionLost
 from viewkeeper.model.positions import Waiting
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.ports.log import CHANGES_SCHEMA
 
 

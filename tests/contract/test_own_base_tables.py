@@ -9,7 +9,7 @@ import pytest
 from tests.contract.conftest import TABLE, Subject
 from tests.contract.steps import pairs_in, spans_of
 from viewkeeper.errors import BadRow, InputError, PipelineRunning, StoreInUse
-from viewkeeper.model.writes import Expected, RowWrites
+from viewkeeper.model.stored_rows import Expected, RowWrites
 from viewkeeper.stores.open import open_store
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from tests.contract.conftest import Subject
 from tests.contract.steps import VIEW, apply, at
-from viewkeeper.model.horizon import Horizon
-from viewkeeper.model.moments import EPOCH_MAX, Moment, Step
+from viewkeeper.model.read_frontier import EPOCH_MAX, Horizon, ReadTimestamp, RecordChange
 
 ALL = [([0], b"", None)]
 
 
-def seen_at(epoch: int, *, aborted: tuple[int, ...] = (), indexed_from: int | None = None) -> Moment:
-    return Moment(epoch, aborted, Horizon(epoch, 0, aborted, 0, {}, {}, frozenset(), 0, indexed_from))
+def seen_at(epoch: int, *, aborted: tuple[int, ...] = (), indexed_from: int | None = None) -> ReadTimestamp:
+    return ReadTimestamp(epoch, aborted, Horizon(epoch, 0, aborted, 0, {}, {}, frozenset(), 0, indexed_from))
 
 
 def write(
@@ -87,7 +86,7 @@ def test_a_look_at_a_record_and_the_horizon_tells_its_committed_version_or_nothi
         horizon = subject.store.read_horizon()
         for key in keys:
             found = subject.store.get_committed(0, VIEW, key)
-            moment = Moment(horizon.committed, horizon.aborted, horizon)
+            moment = ReadTimestamp(horizon.committed, horizon.aborted, horizon)
             assert found is None or found[0] == subject.store.get_record(0, VIEW, key, moment)
             assert found is None or found[1].committed <= horizon.committed
 
@@ -129,10 +128,10 @@ def test_steps_are_what_each_epoch_did_by_epoch_and_key(subject: Subject, indexe
     write(subject, 5, {b"c": b"5", b"d": b"5"}, indexed=indexed_from is not None)
     write(subject, 5, {b"e": b"5"}, partition=1, indexed=indexed_from is not None)
     every = [
-        Step(1, b"a", None, b"1"), Step(1, b"b", None, b"1"), Step(1, b"c", None, b"1"),
-        Step(2, b"a", b"1", b"2"), Step(2, b"f", None, b"2"),
-        Step(3, b"b", b"1", None),
-        Step(5, b"c", b"1", b"5"), Step(5, b"d", None, b"5"), Step(5, b"e", None, b"5"),
+        RecordChange(1, b"a", None, b"1"), RecordChange(1, b"b", None, b"1"), RecordChange(1, b"c", None, b"1"),
+        RecordChange(2, b"a", b"1", b"2"), RecordChange(2, b"f", None, b"2"),
+        RecordChange(3, b"b", b"1", None),
+        RecordChange(5, b"c", b"1", b"5"), RecordChange(5, b"d", None, b"5"), RecordChange(5, b"e", None, b"5"),
     ]  # fmt: skip
     for since in (0, 1, 2, 3, 5):
         for epoch in (3, 4, 5, 9):
@@ -151,5 +150,5 @@ def test_steps_after_the_floor_are_there_when_those_below_it_were_purged(subject
     subject.begin(at(6, floor=3))
     held = subject.store.hold(seen_at(4, indexed_from=1), [0])
 
-    assert held.steps([0], VIEW, 3) == [Step(4, b"b", b"3", b"4")]
+    assert held.steps([0], VIEW, 3) == [RecordChange(4, b"b", b"3", b"4")]
     held.close()

@@ -13,7 +13,7 @@ import pytest
 from tests.contract.conftest import Subject
 from tests.contract.steps import VIEW, apply, at, pairs_in, rows_of, spans_of
 from viewkeeper.errors import Fenced
-from viewkeeper.model.moments import Moment
+from viewkeeper.model.read_frontier import ReadTimestamp
 from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.open import open_store
 
@@ -97,7 +97,7 @@ def test_what_readers_at_or_above_the_floor_see_outlives_every_purge(subject: Su
         states.append(after)
         subject.end(aborted=aborted)
         for seen in range(epoch.floor, number + 1):
-            moment = Moment(seen, aborted, subject.store.read_horizon())
+            moment = ReadTimestamp(seen, aborted, subject.store.read_horizon())
             held = subject.store.hold(moment, [0])
             assert dict(held.scan([0], VIEW, b"", None)) == states[seen]
             assert [subject.store.get_record(0, VIEW, key, moment) for key in keys] == [

@@ -8,8 +8,8 @@ import pytest
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.sql.syntax import CreateTable
+from viewkeeper.model.syntax import CreateTable
+from viewkeeper.sql.statement_parser import parse_statements
 
 TABLES = """
 CREATE TABLE orders (

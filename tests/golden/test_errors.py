@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.catalog.define import define_view
 from viewkeeper.errors import ViewKeeperError
+from viewkeeper.plan.define import define_view
 
 FILES = sorted((Path(__file__).parent / "errors").glob("*.txt"))
 

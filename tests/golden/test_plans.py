@@ -16,12 +16,12 @@ from tests.golden.conftest import TABLES
 from tests.support.plans import bound_text, with_deltas
 from tests.support.running import keep_up
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.catalog.define import define_index, define_view
+from viewkeeper.model.syntax import CreateIndex, CreateView
+from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, plan_lines
-from viewkeeper.plan.explain.lines import OPERATOR, VIEW
+from viewkeeper.plan.explain.plan_lines import OPERATOR, VIEW
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.sql.syntax import CreateIndex, CreateView
+from viewkeeper.sql.statement_parser import parse_statements
 
 FILES = sorted((Path(__file__).parent / "plans").glob("*.plan"))
 RULE = "\n----\n"

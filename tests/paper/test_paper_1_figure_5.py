@@ -22,7 +22,7 @@ from viewkeeper.model.keys import decode_key
 from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.plan.nodes import SIDE, AggregateNode, Entries, JoinNode
-from viewkeeper.stores.versions import versions_of
+from viewkeeper.stores.version_chains import versions_of
 
 PLAN = Path(__file__).parents[1] / "golden" / "papers" / "paper_1_figure_5.plan"
 A = [("k1", "x1", 30), ("k2", "x2", 20), ("k3", "x2", 50), ("k4", "x1", 40)]

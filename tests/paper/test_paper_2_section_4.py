@@ -22,9 +22,9 @@ from tests.support.running import (
     plan_of,
 )
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import owners_of_shards
 from viewkeeper.errors import Fenced
-from viewkeeper.operators.channels import Input
+from viewkeeper.operators.messages import Input
 from viewkeeper.operators.program import split_by_manager
 from viewkeeper.settings import EpochLimits
 

@@ -15,14 +15,14 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner, keep_up
-from viewkeeper.check.levels import Level
-from viewkeeper.client.recording import Recorder
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import EpochTooLarge
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
+from viewkeeper.testing.levels import Level
+from viewkeeper.testing.recording import Recorder
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.running import HereRunner, ManagersRunner
 from tests.support.tiers import examples, seed
-from viewkeeper.coordinator.balance import UNEVEN, Balance
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import UNEVEN, Balance, owners_of_shards
 from viewkeeper.operators.receipts import rows_of_all
 
 TABLES = (

@@ -40,7 +40,7 @@ from tests.support.stores import drop_views
 from tests.support.tiers import examples, is_deep
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.operators import aggregate, direct, evaluated
+from viewkeeper.operators import aggregate, grouping_kernel
 from viewkeeper.settings import EpochLimits
 
 HISTORIES_MIN = examples(100, deep=110)
@@ -130,14 +130,14 @@ def grouping_all() -> Iterator[None]:
     """Rows are grouped however few there are, a slice of them is small, and few values of a column are noticed."""
 
     def counted(*args: object) -> dict:
-        served = direct.contribute_directly(*args)
+        served = grouping_kernel.contribute_directly(*args)
         SEEN["groupings served together"] += len(served)
         return served
 
     with (
-        mock.patch.object(direct, "are_few", lambda *_: False),
-        mock.patch.object(direct, "_ROWS_AT_ONCE", 40),
-        mock.patch.multiple(evaluated, _ROWS_MIN=10, _ROWS_OF_VALUE=2),
+        mock.patch.object(grouping_kernel, "are_few", lambda *_: False),
+        mock.patch.object(grouping_kernel, "_ROWS_AT_ONCE", 40),
+        mock.patch.multiple(grouping_kernel, _ROWS_MIN=10, _ROWS_OF_VALUE=2),
         mock.patch.object(aggregate, "contribute_directly", counted),
     ):
         yield

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import viewkeeper as vk
 from tests.support.running import keep_up
 from tests.support.tiers import examples
-from viewkeeper.check.levels import Level
-from viewkeeper.client.recording import Recorder
+from viewkeeper.testing.levels import Level
+from viewkeeper.testing.recording import Recorder
 
 DOUBLES = (math.nan, -math.nan, 0.0, -0.0, math.inf, -math.inf, 1.5, None)
 VIEWS = {

@@ -21,11 +21,11 @@ from tests.support.random_plans import RandomOracle, plan_world
 from tests.support.random_tables import TABLES as WORLD_TABLES
 from tests.support.running import keep_up
 from tests.support.tiers import examples
-from viewkeeper.catalog.define import lower
 from viewkeeper.codegen.relation_sql import relation_sql
 from viewkeeper.errors import SqlError, UnknownName
+from viewkeeper.plan.define import lower
 from viewkeeper.plan.explain.explain import plan_lines
-from viewkeeper.plan.explain.lines import OPERATOR, VIEW
+from viewkeeper.plan.explain.plan_lines import OPERATOR, VIEW
 from viewkeeper.plan.optimize import RULES, optimize
 from viewkeeper.plan.planner import physical_plan
 

@@ -30,7 +30,7 @@ from viewkeeper.errors import (
     UnsupportedSql,
     ViewKeeperError,
 )
-from viewkeeper.stores.hbase.connections import Connections, Refused
+from viewkeeper.stores.hbase.client import Connections, Refused
 
 ROW: dict[str, object] = {
     **{"b": True, "i": -7, "n": 2**40, "x": 1.5, "s": "naïve", "r": b"\x00\xff"},

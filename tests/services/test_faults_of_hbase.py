@@ -23,14 +23,14 @@ from tests.support.hbase_stores import new_store
 from tests.support.services.configuration import ADDRESS
 from tests.support.services.hbase import Cluster
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator.swaps import swap_catalog, swap_record
+from viewkeeper.coordinator.cas import swap_catalog, swap_record
 from viewkeeper.errors import Fenced, StoreUnavailable
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.moments import Moment
 from viewkeeper.model.positions import Cut
+from viewkeeper.model.read_frontier import ReadTimestamp
 from viewkeeper.ports.records import VersionWrite
-from viewkeeper.stores.hbase import puts, records
+from viewkeeper.stores.hbase import records, thrift_cells
 from viewkeeper.stores.hbase.store import HBaseStore
 from viewkeeper.stores.open import open_store
 
@@ -98,7 +98,7 @@ def test_lost_replies_and_late_requests_change_no_state(
         states.append({key: row for key, row in (states[-1] | rows).items() if row is not None})
         persist(lambda record=record: shaky.purge(record, records_max=50))
         for epoch in range(record.floor, record.committed + 1):
-            held = calm.hold(Moment(epoch, (), calm.read_horizon()), [0])
+            held = calm.hold(ReadTimestamp(epoch, (), calm.read_horizon()), [0])
             assert dict(held.scan([0], VIEW, b"", None)) == states[epoch]
 
     assert min(proxy.counts["lost"], proxy.counts["late"]) > FAULTS // 8
@@ -159,7 +159,7 @@ def test_a_task_that_goes_on_after_its_epoch_is_fenced_between_two_batches(
 ) -> None:
     """Puts come no later than T after a VALIDATE."""
     monkeypatch.setattr(records, "PUT_SECONDS", 0.001)
-    monkeypatch.setattr(puts, "BATCH_RECORDS", 10)
+    monkeypatch.setattr(thrift_cells, "BATCH_RECORDS", 10)
     subject, keys = Subject(calm), [b"%05d" % number for number in range(5_000)]
     subject.begin(at(1))
     apply(subject, at(1), {b"first": b"1"})  # the table is made
@@ -174,7 +174,7 @@ def test_a_task_that_goes_on_after_its_epoch_is_fenced_between_two_batches(
 
     writer = threading.Thread(target=write)
     writer.start()
-    while calm.get_record(0, VIEW, keys[0], Moment(1, (), calm.read_horizon())) is None:
+    while calm.get_record(0, VIEW, keys[0], ReadTimestamp(1, (), calm.read_horizon())) is None:
         pass
     subject.begin(at(2))
     writer.join()

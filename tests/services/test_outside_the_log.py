@@ -16,9 +16,9 @@ from tests.support.duck_judge import DuckRecompute
 from tests.support.hbase_clients import Clients
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
+from viewkeeper.check import check_views, repairing
 from viewkeeper.check.report import RepairReport
 from viewkeeper.cli.main import app
-from viewkeeper.client import checking, repairing
 
 VIEWS = ("everything", "sums", "ends", "pairs")
 
@@ -35,7 +35,7 @@ def db(hbase: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Filled views over both tables."""
     with connected(url_of(hbase)) as db:
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         for name in "tu":
             db.execute(clients.ddl(name))
         for name in VIEWS:

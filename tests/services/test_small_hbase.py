@@ -9,9 +9,8 @@ from tests.support.hbase_requests import Suite, recorded
 from tests.support.hbase_stores import drop_namespace, new_url
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
-from viewkeeper.stores.hbase.address import parse_address
-from viewkeeper.stores.hbase.connections import Connections
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.client import Connections, parse_address
+from viewkeeper.stores.hbase.thrift_cells import thrift
 
 COMPACTED_SECONDS_MAX = 60.0
 

@@ -18,7 +18,7 @@ from tests.support.hbase_clients import Clients
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
 from tests.support.services.waiting import say_nothing, wait_until
-from viewkeeper.client import checking, repairing
+from viewkeeper.check import check_views, repairing
 
 VIEWS = ("everything", "sums")
 
@@ -35,7 +35,7 @@ def db(hbase: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Filled views over one table."""
     with connected(url_of(hbase)) as db:
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         db.execute(clients.ddl("t"))
         for name in VIEWS:
             db.execute(f"CREATE MATERIALIZED VIEW {name} AS {TEXTS[name]}")
@@ -147,10 +147,12 @@ def test_status_tells_of_what_no_log_does_until_a_repair_has_taken_it_over(
 
 def found_and_mended(db: vk.Database, clients: Clients, *views: str) -> None:
     """A check names the views, or DELTA, and a repair puts all right."""
-    assert {finding.view for finding in checking.check_views(db, None, spark="no Spark at all").findings} >= set(views)
+    assert {finding.view for finding in check_views.check_views(db, None, spark="no Spark at all").findings} >= set(
+        views
+    )
     assert repairing.repair_views(db, None, spark="no Spark at all").ok
     compare(db, clients)
-    assert checking.check_views(db, None, spark="no Spark at all").ok
+    assert check_views.check_views(db, None, spark="no Spark at all").ok
 
 
 def test_a_repair_takes_over_cells_that_expired(
@@ -206,12 +208,12 @@ def test_a_repair_brings_back_what_others_did_to_the_table_of_a_view(
         stamp = third.columnValues[0].timestamp
         client.put(table, types.TPut(third.row, [types.TColumnValue(b"c", b"x", b"wrong")], timestamp=stamp))
         client.deleteSingle(table, types.TDelete(row=fourth.row, columns=[types.TColumn(b"c", b"x")]))
-    report = checking.check_views(db, None, spark="no Spark at all")
+    report = check_views.check_views(db, None, spark="no Spark at all")
     assert sorted(finding.key for finding in report.findings) == sorted((row.row[2:-2].decode(),) for row in shown[:4])
     repaired = repairing.repair_views(db, None, spark="no Spark at all")
     assert repaired.ok and repaired.rebuilt == ("everything",)
     compare(db, clients)
-    assert checking.check_views(db, None, spark="no Spark at all").ok
+    assert check_views.check_views(db, None, spark="no Spark at all").ok
 
 
 @pytest.mark.deep

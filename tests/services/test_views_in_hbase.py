@@ -20,11 +20,11 @@ from tests.support.services.hbase import Cluster
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.errors import InputError, NotOffered, StoreError, ViewFailed
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.moments import Moment
+from viewkeeper.model.read_frontier import ReadTimestamp
 from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.hbase import records
 from viewkeeper.stores.hbase.store import HBaseStore
-from viewkeeper.stores.hbase.tables import JOURNAL
+from viewkeeper.stores.hbase.store_tables import JOURNAL
 from viewkeeper.stores.open import open_store
 
 QUERY = "SELECT city, COUNT(*) AS n, SUM(amount) AS total, MAX(at) AS last FROM sales GROUP BY city"
@@ -48,7 +48,7 @@ def a_view() -> tuple[dict, ViewDefinition, dict[bytes, bytes]]:
         with db.pipeline() as pipeline:
             pipeline.run_available()
         view = Catalog.from_json(db.store.read_catalog()).view("cities")
-        held = db.store.hold(Moment(99, (), db.store.read_horizon()), range(db.store.partitions))
+        held = db.store.hold(ReadTimestamp(99, (), db.store.read_horizon()), range(db.store.partitions))
         rows = dict(held.scan(range(db.store.partitions), view.node.table, b"", None))
         held.close()
         return db.store.read_catalog(), view, rows
@@ -74,7 +74,7 @@ def test_hbases_own_tools_show_the_columns_of_a_view(store: HBaseStore) -> None:
     assert shown == {"c:city": b"Oslo", "c:n": b"2", "c:total": b"3.50", "c:last": b"2026-01-02 03:04:05.000000Z"}
     other = {column: value for column, _, value in cells_of(store, f"view.{table}", b"\x00" + lodz)}
     assert (other["c:city"], other["c:n"], other["c:last"]) == ("Łódź".encode(), b"1", b"")
-    assert store.get_record(0, table, oslo, Moment(1, (), store.read_horizon())) == rows[oslo]
+    assert store.get_record(0, table, oslo, ReadTimestamp(1, (), store.read_horizon())) == rows[oslo]
 
 
 def test_one_look_tells_a_committed_record_and_none_that_may_change(store: HBaseStore) -> None:
@@ -111,7 +111,7 @@ def test_a_reader_goes_by_a_horizon_it_knows_and_sees_what_others_committed_sinc
                     del asked[:]
                     found = reader.get_committed(0, VIEW, key)
                     alone += found is not None and asked == ["get"]
-                    now = store.get_record(0, VIEW, key, Moment(horizon.committed, horizon.aborted, horizon))
+                    now = store.get_record(0, VIEW, key, ReadTimestamp(horizon.committed, horizon.aborted, horizon))
                     assert found is None or (found[0] == now and found[1].committed <= horizon.committed)
     assert alone > 30, "most looks are one plain get"
 
@@ -208,7 +208,7 @@ def test_old_versions_go_a_few_at_a_time_with_a_writer_or_by_the_journal(
 
 
 def test_tables_are_made_when_they_are_first_written_and_keep_every_version_for_ever(store: HBaseStore) -> None:
-    from viewkeeper.stores.hbase.thrift import thrift
+    from viewkeeper.stores.hbase.thrift_cells import thrift
 
     namespace = store._site.address.namespace.encode()
 

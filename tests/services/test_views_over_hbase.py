@@ -23,13 +23,13 @@ from tests.support.services.hbase import Cluster
 from tests.support.services.waiting import say_nothing, wait_until
 from tests.support.spark_local import start_local
 from viewkeeper import failpoints
-from viewkeeper.coordinator.anew import start_views_anew
+from viewkeeper.coordinator.backfill import reset_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreError
 from viewkeeper.settings import EngineSettings, EpochLimits
 from viewkeeper.stores.hbase import records
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.thrift_cells import thrift
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +125,7 @@ def test_what_clients_write_between_the_first_staged_rows_and_the_first_cut_is_i
                 db.execute(f"CREATE MATERIALIZED VIEW {view} AS {TEXTS[view]}")
                 catch_up(db, draw)
                 compare(db, clients)
-            start_views_anew(db.store)
+            reset_views(db.store)
             catch_up(db, draw)
             compare(db, clients)
     finally:
@@ -355,7 +355,7 @@ def test_spark_workers_stage_tables_and_look_at_logs(hbase: Cluster, session: Sp
             done[work.__name__] += found is not None
             return found
 
-        db.store.lend(spread)
+        db.store.use_executor(spread)
         for name in "tu":
             db.execute(clients.ddl(name))
         for name, text in TEXTS.items():

@@ -12,11 +12,10 @@ from tests.support.hbase_writes import Logged, Writer, writing
 from tests.support.services.admin import Admin
 from tests.support.services.hbase import Cluster
 from tests.support.services.waiting import say_nothing, wait_until
-from viewkeeper.logs.hbase.cells import CELLS_SCHEMA
-from viewkeeper.logs.hbase.files import WalFile, WalFolder
-from viewkeeper.logs.hbase.markers import Marker
-from viewkeeper.logs.hbase.reader import WalReader
 from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.stores.hbase.wal.wal_entries import CELLS_SCHEMA, Marker
+from viewkeeper.stores.hbase.wal.wal_files import WalFile, WalFolder
+from viewkeeper.stores.hbase.wal.wal_reader import WalReader
 
 COLUMNS = ("row", "family", "qualifier", "timestamp", "kind", "value")
 KINDS = {4: "Put", 8: "Delete", 10: "DeleteFamilyVersion", 12: "DeleteColumn", 14: "DeleteFamily"}

@@ -17,7 +17,7 @@ from tests.support.stores import NAME, make_database, rounds, write, wrong_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.settings import EpochLimits, GcSettings
-from viewkeeper.stores.embedded import newdirectory
+from viewkeeper.stores.embedded import atomic_directory
 
 CASES = ("selected", "indexed", "summed", "totals")
 BACKUPS = 5
@@ -26,7 +26,7 @@ BACKUPS = 5
 @pytest.fixture(autouse=True)
 def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """No machine goes down here."""
-    monkeypatch.setattr(newdirectory, "sync_directory", lambda path: None)
+    monkeypatch.setattr(atomic_directory, "sync_directory", lambda path: None)
 
 
 def rows_of(db: vk.Database) -> dict[tuple, dict[str, object]]:

@@ -14,8 +14,8 @@ import pytest
 from tests.support.dump import dump, tombstone_index
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie
 from tests.support.stores import make_database, rounds, write, wrong_views
+from viewkeeper.client.connection import moment_of
 from viewkeeper.client.database import Database
-from viewkeeper.client.reading import moment_of
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_all_garbage, collect_garbage
 from viewkeeper.ports.store import Store

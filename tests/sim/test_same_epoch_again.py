@@ -29,7 +29,7 @@ from tests.support.running import (
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import Fenced, PositionLost, ViewFailed
-from viewkeeper.operators.channels import Input
+from viewkeeper.operators.messages import Input
 
 EPOCHS = 3
 CASES = ("selected", "indexed", "summed", "by_double", "totals", "decimals")

@@ -16,7 +16,7 @@ import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.model.moments import Moment
+from viewkeeper.model.read_frontier import ReadTimestamp
 from viewkeeper.settings import EpochLimits
 
 EPOCHS_MIN = 40
@@ -140,7 +140,7 @@ def test_a_get_that_the_floor_overtakes_is_read_anew(tmp_path: Path) -> None:
     coordinator.catch_up()
     view, asked, record_of = db.view("towns"), [], db.store.get_record
 
-    def slow(partition: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+    def slow(partition: int, table: int, key: bytes, moment: ReadTimestamp) -> bytes | None:
         if len(asked) < 3:  # the reader is put to sleep until its epoch is no longer kept
             for number in range(4):
                 transfer(db, len(asked) * 4 + number)
@@ -195,7 +195,7 @@ def test_a_read_one_epoch_long_is_never_overtaken(tmp_path: Path) -> None:
     coordinator.catch_up()
     before, asked, record_of = db.view("towns").get("t1"), [], db.store.get_record
 
-    def slow(partition: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+    def slow(partition: int, table: int, key: bytes, moment: ReadTimestamp) -> bytes | None:
         asked.append(key)
         transfer(db, 1)
         coordinator.catch_up()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import viewkeeper as vk
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import epoch_session
-from viewkeeper.engine.starting import StartingSession
-from viewkeeper.model.counts import Counts
+from viewkeeper.engine.spark_session import epoch_session
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.program import EpochProgram
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EngineSettings
@@ -36,7 +36,7 @@ def test_the_epoch_after_a_skewed_one_has_its_hot_shard_divided(
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         db.execute("CREATE TABLE t (a INT, b INT, y INT, PRIMARY KEY (a, b))")
         db.execute("CREATE MATERIALIZED VIEW v AS SELECT a, b, y FROM t")
-        starting = StartingSession(epoch_session(spark), view_managers=MANAGERS)
+        starting = LazySession(epoch_session(spark), view_managers=MANAGERS)
         coordinator = Coordinator(db.store, Jobs(db.store, starting, view_managers=MANAGERS))
         for epoch in range(2):
             rows = [{"a": HOT if b % 5 else b % 97, "b": b, "y": b + epoch} for b in range(2_000)]

@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = """
 from pathlib import Path
-from viewkeeper.engine.session import default_session
+from viewkeeper.engine.spark_session import default_session
 
 session = default_session(view_managers=1)
 assert session.range(10).count() == 10

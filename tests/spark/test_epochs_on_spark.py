@@ -25,9 +25,9 @@ from tests.support.running import (
 )
 from tests.support.stores import make_database, rounds, write, wrong_views
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import epoch_session
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.spark_session import epoch_session
 from viewkeeper.errors import EpochFailed, Fenced, PipelineRunning
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
@@ -47,7 +47,7 @@ def on_spark(db: object, spark: SparkSession, managers: int) -> SparkRunner:
     session = epoch_session(spark)
     return SparkRunner(
         db.store,
-        StartingSession(session, view_managers=2),
+        LazySession(session, view_managers=2),
         view_managers=managers,
         settings=EngineSettings(small_work_max=0),
     )

@@ -13,9 +13,9 @@ from tests.support.dump import dump
 from tests.support.planting import chain_of, change_record, view_keys
 from tests.support.running import HereRunner
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import epoch_session
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.spark_session import epoch_session
 from viewkeeper.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_levels_by_jobs_write_the_bytes_of_the_driver_and_check_agrees(
             change(other, seed)
             runner = SparkRunner(
                 db.store,
-                StartingSession(session, view_managers=2),
+                LazySession(session, view_managers=2),
                 view_managers=1 + seed,
                 settings=EngineSettings(small_work_max=0),
             )

@@ -17,7 +17,7 @@ import json, pathlib, stat, sys
 import viewkeeper as vk
 from viewkeeper.settings import EngineSettings
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.lazy_session import StartingSession
 from viewkeeper.coordinator.coordinator import Coordinator
 
 db = vk.connect(f"embedded:{sys.argv[1]}?sync=off")

@@ -11,8 +11,8 @@ import viewkeeper as vk
 from tests.support import tiers
 from tests.support.live_views import LIMITS, LiveViews
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.settings import EngineSettings
 
@@ -26,7 +26,7 @@ REPLAY = "VIEWKEEPER_SEED={seed} make test-deep ARGS='tests/spark/test_plans_cha
 def test_views_come_and_go_on_spark_and_the_others_do_not_pause(tmp_path: Path, spark: SparkSession) -> None:
     print(f"the same again: {REPLAY.format(seed=tiers.seed())}")
     with vk.connect(f"embedded:{tmp_path / 'store'}?sync=off") as db:
-        session = StartingSession(spark, view_managers=2)
+        session = LazySession(spark, view_managers=2)
         runner = SparkRunner(db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0))
         coordinator = Coordinator(db.store, runner, limits=LIMITS)
         running = StreamingLoop(session, coordinator, db.store)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, os, sys, threading
 from pathlib import Path
-from viewkeeper.engine.session import default_session
+from viewkeeper.engine.spark_session import default_session
 
 def listening(pids):
     inodes = set()

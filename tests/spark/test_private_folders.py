@@ -17,7 +17,7 @@ import json, os, stat, sys
 from pathlib import Path
 import viewkeeper as vk
 from viewkeeper.cli import demo
-from viewkeeper.client.checkfiles import CheckFiles
+from viewkeeper.check.check_files import CheckFiles
 
 os.umask(0)
 temporary, kept = Path(os.environ["TMPDIR"]), Path(sys.argv[1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from viewkeeper.engine.progress import job_watched
+from viewkeeper.engine.runner import job_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

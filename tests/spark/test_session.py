@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.engine import fitness, starting
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine import lazy_session
+from viewkeeper.engine.lazy_session import LazySession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def test_workers_begin_with_what_tasks_need_and_were_forked_off_a_process_withou
         import sys
         from pathlib import Path
 
-        known = {"viewkeeper.engine.exchange", "duckdb", "pandas"} <= sys.modules.keys()
+        known = {"viewkeeper.engine.jobs", "duckdb", "pandas"} <= sys.modules.keys()
         tasks = Path(f"/proc/{os.getppid()}/task")
         for _ in batches:
             yield pa.RecordBatch.from_pydict(
@@ -73,15 +73,15 @@ def test_sql_is_ansi_and_the_time_zone_is_utc(spark: SparkSession) -> None:
 def test_a_session_that_nobody_waits_for_has_run_a_job_before_it_counts_as_there(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "default_session", lambda managers: spark)
+    monkeypatch.setattr(lazy_session, "default_session", lambda managers: spark)
     tracker = spark.sparkContext.statusTracker()
 
-    waited_for = StartingSession(None, view_managers=2)
+    waited_for = LazySession(None, view_managers=2)
     before = len(tracker.getJobIdsForGroup(None))
     waited_for.get()
     assert len(tracker.getJobIdsForGroup(None)) == before
 
-    session = StartingSession(None, view_managers=2)
+    session = LazySession(None, view_managers=2)
     session.begin()
     session.wait()
     assert session.is_ready
@@ -93,12 +93,12 @@ def test_workers_are_tried_once_and_must_have_the_same_version(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = spark.sparkContext.statusTracker()
-    monkeypatch.setattr(fitness, "_tried", set())
+    monkeypatch.setattr(lazy_session, "_tried", set())
     with monkeypatch.context() as later:
-        later.setattr(fitness, "VERSION", "9.9")
+        later.setattr(lazy_session, "VERSION", "9.9")
         with pytest.raises(vk.SparkUnfit, match="has viewkeeper .*, and this process 9.9"):
-            fitness.require_fit(spark)
-    fitness.require_fit(spark)
+            lazy_session.require_fit(spark)
+    lazy_session.require_fit(spark)
     before = len(jobs.getJobIdsForGroup(None))
-    fitness.require_fit(spark)
+    lazy_session.require_fit(spark)
     assert len(jobs.getJobIdsForGroup(None)) == before

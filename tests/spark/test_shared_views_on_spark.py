@@ -11,9 +11,9 @@ import viewkeeper as vk
 from tests.support.shared_views import run_set
 from tests.support.tiers import examples
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import epoch_session
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.spark_session import epoch_session
 from viewkeeper.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("seed", range(0, examples(8, deep=50), 10))
 def test_optimized_views_hold_what_is_computed_anew(seed: int, tmp_path: Path, spark: SparkSession) -> None:
-    session = StartingSession(epoch_session(spark), view_managers=2)
+    session = LazySession(epoch_session(spark), view_managers=2)
 
     def keep_up(db: vk.Database) -> None:
         settings = EngineSettings(small_work_max=0, meanwhile_work=0)

@@ -23,8 +23,8 @@ import viewkeeper as vk
 from pyspark.sql import SparkSession
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import default_session
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.spark_session import default_session
+from viewkeeper.engine.lazy_session import StartingSession
 from viewkeeper.settings import EngineSettings
 
 folder, value, number, key, literal, check = sys.argv[1:]

@@ -13,12 +13,12 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.wal_worlds import ALL, Facts, World, log_of
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import StoreReplaced
-from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EngineSettings
+from viewkeeper.stores.hbase.wal.lookahead import LookaheadRequest, LookaheadResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def db(tmp_path: Path) -> Iterator[vk.Database]:
 
 @pytest.fixture
 def runner(db: vk.Database, spark: SparkSession) -> SparkRunner:
-    return SparkRunner(db.store, StartingSession(spark, view_managers=2), view_managers=2)
+    return SparkRunner(db.store, LazySession(spark, view_managers=2), view_managers=2)
 
 
 def where(store: Store, piece: int) -> bytes:
@@ -61,7 +61,7 @@ def test_what_is_small_or_in_one_piece_is_left_to_the_caller(runner: SparkRunner
 
 
 def test_without_a_session_that_is_up_nothing_is_started(db: vk.Database) -> None:
-    session = StartingSession(None, view_managers=2)
+    session = LazySession(None, view_managers=2)
 
     assert SparkRunner(db.store, session, view_managers=2).spread(where, range(2), rows=LARGE) is None
     assert not session.is_ready
@@ -123,18 +123,18 @@ class LookIn:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def __call__(self, store: Store, look: Look) -> bytes:
-        return log_of(self._root, Facts()).look_at(look).to_bytes()
+    def __call__(self, store: Store, look: LookaheadRequest) -> bytes:
+        return log_of(self._root, Facts()).scan_ahead(look).to_bytes()
 
 
 def test_looks_by_spark_give_the_cuts_of_looks_here(runner: SparkRunner, tmp_path: Path) -> None:
     draw = random.Random(5)
     world, jobs = World(tmp_path, draw), list[int]()
 
-    def spread(looks: Sequence[Look]) -> list[Seen] | None:
+    def spread(looks: Sequence[LookaheadRequest]) -> list[LookaheadResult] | None:
         found = runner.spread(LookIn(tmp_path), looks, rows=LARGE)
         jobs.append(0 if found is None else len(found))
-        return None if found is None else [Seen.from_bytes(one) for one in found]
+        return None if found is None else [LookaheadResult.from_bytes(one) for one in found]
 
     here, there = log_of(tmp_path, Facts()), log_of(tmp_path, Facts(), spread=spread)
     positions: dict = {}

@@ -16,9 +16,9 @@ import pytest
 from tests.support.confirmed import confirm, of_expressions
 from tests.support.spark_match import entries, listed, wrong_failures, wrong_types, wrong_values
 from tests.support.type_cases import TYPE_EXPRESSIONS, TYPES
+from viewkeeper.algebra.relations import Scan
 from viewkeeper.plan.lower import lower_view
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.relations import Scan
+from viewkeeper.sql.bind_query import bind_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.kill_lab import prepare
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import epoch_session
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.spark_session import epoch_session
 from viewkeeper.settings import EngineSettings, EpochLimits
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def run_on_spark(path: Path, spark: SparkSession) -> list[tuple[int, bytes, byte
         session = epoch_session(spark)
         runner = SparkRunner(
             database.store,
-            StartingSession(session, view_managers=2),
+            LazySession(session, view_managers=2),
             view_managers=2,
             settings=EngineSettings(small_work_max=0),
         )

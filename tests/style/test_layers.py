@@ -110,8 +110,8 @@ def adapter_faults(tree: Iterable[Module]) -> list[str]:
 
 def test_no_store_adapter_is_named_outside_the_stores() -> None:
     assert named_adapters(modules()) == []
-    wrong = Module("viewkeeper.client.views", "def f():\n    from viewkeeper.stores.versions import version_at")
-    assert len(named_adapters([wrong, Module("viewkeeper.stores.versions", "")])) == 1
+    wrong = Module("viewkeeper.client.views", "def f():\n    from viewkeeper.stores.version_chains import version_at")
+    assert len(named_adapters([wrong, Module("viewkeeper.stores.version_chains", "")])) == 1
 
 
 def named_adapters(tree: Iterable[Module]) -> list[str]:
@@ -158,7 +158,7 @@ def test_the_public_face_names_the_same_order() -> None:
         ("viewkeeper.model.rowcodec", "from viewkeeper.sql.parse import parse"),
         ("viewkeeper.model.rowcodec", "def f():\n    import viewkeeper.engine.run"),
         ("viewkeeper.model.rowcodec", "from ..engine import run"),
-        ("viewkeeper.model.rowcodec", "import importlib\nimportlib.import_module('viewkeeper.client.connect')"),
+        ("viewkeeper.model.rowcodec", "import importlib\nimportlib.import_module('viewkeeper.client.database')"),
         (
             "viewkeeper.model.rowcodec",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from viewkeeper import sql",
@@ -166,11 +166,11 @@ def test_the_public_face_names_the_same_order() -> None:
         ("viewkeeper.errors", "from viewkeeper.model.rowcodec import Row"),
         ("viewkeeper.plan.node", "import viewkeeper"),
         ("viewkeeper.operators.count", "from viewkeeper.stores.lmdb import open_store"),
-        ("viewkeeper.coordinator.ring", "from viewkeeper.stores import open"),
+        ("viewkeeper.coordinator.view_managers", "from viewkeeper.stores import open"),
         ("viewkeeper.check.judge", "from viewkeeper.operators.count import step"),
-        ("viewkeeper.check.judge", "from viewkeeper.engine.session import start"),
+        ("viewkeeper.check.judge", "from viewkeeper.engine.spark_session import start"),
         ("viewkeeper.operators.count", "def f():\n    from pyspark.sql import functions"),
-        ("viewkeeper.client.connect", "import pyspark"),
+        ("viewkeeper.client.database", "import pyspark"),
         ("viewkeeper.shiny.new", "import os"),
         ("viewkeeper.cli.main", "from viewkeeper.shiny.new import thing"),
     ],
@@ -189,7 +189,7 @@ def test_a_wrong_import_is_found(name: str, source: str) -> None:
         ("viewkeeper.ports.store", "from viewkeeper.settings import Settings"),
         ("viewkeeper.engine.wakeup", "from pyspark.sql.datasource import DataSource"),
         ("viewkeeper.engine.job", "from pyspark.sql import SparkSession\nfrom viewkeeper.operators.count import step"),
-        ("viewkeeper.cli.main", "import viewkeeper\nfrom viewkeeper.client.connect import connect"),
+        ("viewkeeper.cli.main", "import viewkeeper\nfrom viewkeeper.client.database import connect"),
         ("viewkeeper", "from viewkeeper.cli.main import main"),
     ],
 )

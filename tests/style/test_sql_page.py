@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.support.source_tree import ROOT
-from viewkeeper.sql import aggregates
+from viewkeeper.algebra import aggregates
+from viewkeeper.sql.function_reference import written_again
 from viewkeeper.sql.function_table import NAMED, SECTIONS
-from viewkeeper.sql.reference import made_anew
 
 PAGE = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
 
 
 def test_the_page_in_docs_is_current() -> None:
-    assert made_anew(PAGE) == PAGE, "run: python -m viewkeeper.sql.reference docs/sql.md"
+    assert written_again(PAGE) == PAGE, "run: python -m viewkeeper.sql.function_reference docs/sql.md"
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -33,4 +33,4 @@ def test_a_stale_table_is_replaced_and_nothing_else() -> None:
     stale = PAGE.replace("| `SIGN(x)`", "| `SIGN(y)`")
 
     assert stale != PAGE
-    assert made_anew(stale) == PAGE
+    assert written_again(stale) == PAGE

@@ -10,13 +10,13 @@ from decimal import Decimal
 
 import duckdb
 
-from viewkeeper.catalog.define import refuse_unkept
+from viewkeeper.algebra.relations import Relation, Scan
 from viewkeeper.errors import UnknownName, ViewKeeperError
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, INT, STRING, SqlType, decimal
+from viewkeeper.plan.define import refuse_unkept
 from viewkeeper.plan.optimize import optimize
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.relations import Relation, Scan
+from viewkeeper.sql.bind_query import bind_query
 
 
 def _table(number: int, name: str, columns: dict[str, SqlType]) -> TableSchema:

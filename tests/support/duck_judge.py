@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import sqlglot
 
 import viewkeeper as vk
-from viewkeeper.client import checking
+from viewkeeper.check import check_views
 from viewkeeper.errors import EpochFailed
 from viewkeeper.model.schema import Column
-from viewkeeper.sql.dialect import ViewSpark
+from viewkeeper.sql.query_parser import ViewSpark
 
 NO_SPARK: Any = "DuckDB judges"
 BELOW = {
@@ -100,5 +100,5 @@ class DuckRecomputeOfFiles(DuckRecompute):
 @contextmanager
 def judged_by_duckdb() -> Iterator[None]:
     """Within the block DuckDB judges in the place of Spark, whose start takes as long as some epochs."""
-    with patch.object(checking, "SparkRecompute", DuckRecomputeOfFiles):
+    with patch.object(check_views, "SparkRecompute", DuckRecomputeOfFiles):
         yield

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewkeeper.stores.embedded import epochindex, tree
-from viewkeeper.stores.versions import versions_of
+from viewkeeper.stores.embedded import partition, tree
+from viewkeeper.stores.version_chains import versions_of
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database
@@ -33,7 +33,7 @@ def tombstone_index(store: EmbeddedStore) -> list[tuple[int, bytes]]:
         with store.partition(number).environment.read("tombstones") as transaction:
             pairs = list(transaction.cursor().iternext())
             found += sorted(
-                (epochindex.epoch_of(entry), key) for entry, value in pairs for key in epochindex.keys_of(value)
+                (partition.epoch_of(entry), key) for entry, value in pairs for key in partition.keys_of(value)
             )
     return found
 

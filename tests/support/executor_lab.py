@@ -20,11 +20,11 @@ import viewkeeper as vk
 from tests.support.dump import dump
 from tests.support.kill_lab import HereRunner, prepare
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import epoch_session
-from viewkeeper.engine.starting import StartingSession
-from viewkeeper.model.counts import Counts
+from viewkeeper.engine.spark_session import epoch_session
 from viewkeeper.model.epochs import Inflight
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EngineSettings, EpochLimits
 
@@ -69,7 +69,7 @@ def start_cluster(points: Path, tries: str) -> SparkSession:
 def run_on(path: Path, session: SparkSession) -> tuple[list, int]:
     """The bytes after all epochs, and how many runs of an epoch were not the first."""
     with vk.connect(f"embedded:{path}?sync=off") as db:
-        starting = StartingSession(epoch_session(session), view_managers=3)
+        starting = LazySession(epoch_session(session), view_managers=3)
         runner = CountedRuns(db.store, starting, view_managers=3, settings=EngineSettings(small_work_max=0))
         runner.runs = {}
         Coordinator(db.store, runner, limits=LIMITS).catch_up()

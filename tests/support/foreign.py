@@ -17,11 +17,11 @@ import pyarrow as pa
 
 import viewkeeper as vk
 from tests.support.oracle import bag_of
-from viewkeeper.model.cellrows import HIDE, PUT
+from viewkeeper.model.foreign_rows import HIDE, PUT
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Position, Positions, Stream
 from viewkeeper.model.schema import Cell, Foreign, TableId, TableSchema
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.ports.log import CELLS_SCHEMA
 
 

@@ -13,13 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from viewkeeper.errors import StoreUnavailable
-from viewkeeper.stores.hbase.cells import VERSIONS_MAX, delete_of, get_of, times
-from viewkeeper.stores.hbase.connections import Refused
-from viewkeeper.stores.hbase.metarow import MetaRows
-from viewkeeper.stores.hbase.puts import Puts
-from viewkeeper.stores.hbase.rowranges import ranges_filter
-from viewkeeper.stores.hbase.tables import create_table
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.client import Refused
+from viewkeeper.stores.hbase.store_tables import MetaTable, create_table
+from viewkeeper.stores.hbase.thrift_cells import VERSIONS_MAX, Puts, delete_of, get_of, ranges_filter, thrift, times
 
 RECORDED = Path(__file__).with_suffix(".txt")
 ALL = 1 << 62
@@ -38,7 +34,7 @@ class Suite:
     def __init__(self, connections: Any, namespace: str, compact: Callable[[bytes], None]) -> None:
         self._connections, self._compact = connections, compact
         self._versions, self._facts = f"{namespace}:versions".encode(), f"{namespace}:facts".encode()
-        self._rows = MetaRows(connections, namespace)
+        self._rows = MetaTable(connections, namespace)
         self._rows.table = self._facts
 
     def run(self) -> dict[str, str]:

@@ -8,10 +8,9 @@ from contextlib import closing, contextmanager
 
 from tests.support.services.configuration import ADDRESS
 from tests.support.services.hbase import Cluster
-from viewkeeper.stores.hbase.address import parse_address
-from viewkeeper.stores.hbase.connections import Connections
-from viewkeeper.stores.hbase.tables import drop_table
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.client import Connections, parse_address
+from viewkeeper.stores.hbase.store_tables import drop_table
+from viewkeeper.stores.hbase.thrift_cells import thrift
 from viewkeeper.stores.open import open_store
 
 

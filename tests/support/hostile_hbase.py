@@ -21,8 +21,8 @@ from unittest import mock
 from tests.support.small_hbase import START_MS, Mutation, SmallHBase
 from tests.support.wal_files import Server
 from viewkeeper.errors import StoreError, StoreUnavailable
-from viewkeeper.stores.hbase import claims, connections, meta, puts, records, scans, site, tables
-from viewkeeper.stores.hbase.connections import Connections
+from viewkeeper.stores.hbase import client, meta, records, store_tables, table_requests, thrift_cells
+from viewkeeper.stores.hbase.client import Connections
 
 REQUEST_SECONDS = 0.4
 TIMEOUT_SECONDS, LATE_SECONDS = 10, 20  # of requests: R is both together
@@ -67,15 +67,18 @@ class HostileHBase(SmallHBase):
             mock.patch.object(Connections, "ask_in_turn", in_turn),
             mock.patch.object(Connections, "ask_once", once),
             mock.patch.object(Connections, "_ask_once", lambda _, requests: self._exchange(requests)),
-            mock.patch.object(connections, "random", random.Random(self._random.random())),
-            mock.patch.object(site, "_FEW", 1 << 30),
+            mock.patch.object(client, "random", random.Random(self._random.random())),
+            mock.patch.object(table_requests, "_FEW", 1 << 30),
             mock.patch.object(
                 meta, "_KNOWN_SECONDS", 1e9
             ),  # docs/decisions/0053: what is found by it is right at any age
-            mock.patch.object(puts, "BATCH_RECORDS", _PUT_ROWS),
-            mock.patch.object(scans, "_FIRST_ROWS", _FIRST_ROWS),
-            *(mock.patch.dict(walk.__kwdefaults__, first=_FIRST_ROWS) for walk in (scans.walk, scans.pages)),
-            *(mock.patch.object(module, "time", Time(self)) for module in (claims, connections, meta, records, tables)),
+            mock.patch.object(thrift_cells, "BATCH_RECORDS", _PUT_ROWS),
+            mock.patch.object(table_requests, "_FIRST_ROWS", _FIRST_ROWS),
+            *(
+                mock.patch.dict(walk.__kwdefaults__, first=_FIRST_ROWS)
+                for walk in (table_requests.walk, table_requests.pages)
+            ),
+            *(mock.patch.object(module, "time", Time(self)) for module in (meta, client, meta, records, store_tables)),
         ]
         with ExitStack() as stack:
             for patch in patches:

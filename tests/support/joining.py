@@ -21,7 +21,7 @@ from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
 from viewkeeper.plan.nodes import SIDE, JoinNode
-from viewkeeper.stores.versions import version_at
+from viewkeeper.stores.version_chains import version_at
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

@@ -22,14 +22,14 @@ from tests.support.dump import dump
 from tests.support.planting import change_stored, stored_records
 from viewkeeper import failpoints
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.catalog.twins import with_twins
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import ViewFailed
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.operators.exchange import run_here
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.program import run_in_process
 from viewkeeper.plan.physical import PhysicalPlan
+from viewkeeper.plan.replacements import with_shadow_views
 from viewkeeper.settings import EpochLimits
 
 CHANGES = {"single": 200, "joined": 60, "repair": 40, "stopped": 40}
@@ -91,7 +91,7 @@ class HereRunner:
         self._store = store
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        return run_here(self._store, plan, epoch)
+        return run_in_process(self._store, plan, epoch)
 
 
 class FailingRunner(HereRunner):
@@ -127,7 +127,7 @@ def prepare(path: Path, seed: int, log: str, views: str) -> None:
         Coordinator(database.store, HereRunner(database.store)).catch_up()
         plant_errors(database, random_source)
         names = [view.name for view in database.catalog().views]
-        database.change_catalog(lambda catalog: with_twins(catalog, names, "repair", database.epoch)[0])
+        database.change_catalog(lambda catalog: with_shadow_views(catalog, names, "repair", database.epoch)[0])
 
 
 def plant_errors(database: vk.Database, source: random.Random) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 from viewkeeper.model.keys import decode_key, encode_key
 from viewkeeper.model.rowcodec import decode_row, encode_row
 from viewkeeper.model.schema import Column
+from viewkeeper.model.stored_rows import Expected, Image, RowWrites
 from viewkeeper.model.types import BINARY
-from viewkeeper.model.writes import Expected, Image, RowWrites
 
 KEY, VALUE = (Column("id", BINARY, nullable=False),), (Column("v", BINARY),)
 

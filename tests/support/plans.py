@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.catalog.define import define_view, lower, relation_of
 from viewkeeper.model.schema import TableId
-from viewkeeper.plan.assign import placed_nodes
-from viewkeeper.plan.explain.lines import Explained, Lines, lines_of
-from viewkeeper.plan.explain.text import line_text
+from viewkeeper.plan.define import define_view, lower, placed_nodes, relation_of
+from viewkeeper.plan.explain.line_text import line_text
+from viewkeeper.plan.explain.plan_lines import Explained, Lines, lines_of
 from viewkeeper.plan.nodes import Node
 
 

@@ -5,8 +5,8 @@ In: a bound relation. Out: lines. Always: columns are shown by name and position
 
 from __future__ import annotations
 
-from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, rewrite
-from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Scan, Select, Top, Union, inputs_of
+from viewkeeper.algebra.expressions import AggregationRef, ColumnRef, Expression, rewrite
+from viewkeeper.algebra.relations import Aggregation, Join, Project, Relation, Scan, Select, Top, Union, inputs_of
 
 
 def tree_text(relation: Relation, depth: int = 0) -> str:

@@ -6,11 +6,9 @@ relation given, from the left; `place` tells the columns of later sides apart.
 
 from __future__ import annotations
 
-from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import BIGINT, BOOLEAN, INT, STRING
-from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import AggregationRef, ColumnRef, Expression, Literal
-from viewkeeper.sql.relations import (
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import AggregationRef, ColumnRef, Expression, Literal
+from viewkeeper.algebra.relations import (
     Aggregation,
     Grouping,
     Join,
@@ -23,6 +21,8 @@ from viewkeeper.sql.relations import (
     Top,
     Union,
 )
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import BIGINT, BOOLEAN, INT, STRING
 
 
 def table(number: int, name: str, *columns: Column, key: tuple[str, ...] = ("id",)) -> TableSchema:

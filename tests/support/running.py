@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator.backfill import plan_chunks
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import owners_of_shards
 from viewkeeper.model import epochs
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.operators.channels import Input
-from viewkeeper.operators.exchange import InProcess, run_here
-from viewkeeper.operators.inputs import read_split
-from viewkeeper.operators.messages import Message, encode, from_batch, in_pieces, to_batch
-from viewkeeper.operators.program import EpochProgram, StagePart
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.inputs import plan_splits, read_split
+from viewkeeper.operators.messages import Input, Message, encode, from_batch, in_pieces, to_batch
+from viewkeeper.operators.program import EpochProgram, InProcess, StagePart, run_in_process
 from viewkeeper.operators.receipts import Receipt, require_all
-from viewkeeper.operators.splits import plan_splits
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan
 from viewkeeper.settings import EpochLimits, WorkSettings
@@ -42,7 +39,7 @@ class HereRunner:
         self._settings = settings
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        return run_here(self._store, plan, epoch, self._settings)
+        return run_in_process(self._store, plan, epoch, self._settings)
 
 
 class ManagersRunner:

@@ -7,7 +7,7 @@ catalog knows is read, one by one, as a reader of the committed epoch sees it.
 from __future__ import annotations
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.model.counts import Size
+from viewkeeper.model.work_stats import Size
 from viewkeeper.ports.store import Store
 
 

@@ -20,10 +20,9 @@ from tests.support import wal_files as wal
 from tests.support.hbase_rows import Stored, Table, raw_cells
 from tests.support.wal_files import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Entry, Server
 from viewkeeper.errors import InputError
-from viewkeeper.stores.hbase import basewrites, staging
-from viewkeeper.stores.hbase.connections import Connections, Refused
-from viewkeeper.stores.hbase.puts import Puts
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase import base_writes, snapshot_copy
+from viewkeeper.stores.hbase.client import Connections, Refused
+from viewkeeper.stores.hbase.thrift_cells import Puts, thrift
 
 START_MS = 1_794_937_834_150
 CLUSTER = "a-small-hbase"
@@ -65,12 +64,12 @@ class SmallHBase:
                 raise InputError("the database is closed", "connect again")
             return [self.reply(*request) for request in requests]
 
-        clock = mock.Mock(wraps=staging.time, sleep=self.sleep)
+        clock = mock.Mock(wraps=snapshot_copy.time, sleep=self.sleep)
         with (
             mock.patch.object(Connections, "_ask_once", ask),
-            mock.patch.object(staging, "time", clock),
-            mock.patch.object(basewrites, "time", clock),
-            mock.patch.object(staging, "_AT_ONCE", 1),  # so that requests come in one order
+            mock.patch.object(snapshot_copy, "time", clock),
+            mock.patch.object(base_writes, "time", clock),
+            mock.patch.object(snapshot_copy, "_PARTS_AT_ONCE", 1),  # so that requests come in one order
         ):
             yield
 
@@ -99,7 +98,7 @@ class SmallHBase:
         self._unseen = [one for one in self._unseen if only not in (None, one[0])]
 
     def sleep(self, seconds: float) -> None:
-        if seconds >= staging.VISIBLE_SECONDS:
+        if seconds >= snapshot_copy.VISIBLE_SECONDS:
             self.settle()
 
     def move(self, table: bytes, row: bytes) -> None:

@@ -22,7 +22,7 @@ def start_local(points: Path, folder: Path) -> SparkSession:
     """The session."""
     from pyspark.sql import SparkSession
 
-    from viewkeeper.engine.session import DAEMON
+    from viewkeeper.engine.spark_session import DAEMON
 
     os.environ["VIEWKEEPER_FAILPOINT_DIR"] = str(points)
     _let_workers_import_what_we_import()

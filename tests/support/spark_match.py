@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
+from viewkeeper.algebra.expressions import Expression, columns_of
+from viewkeeper.algebra.relations import Relation, Scan, expressions_of
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import TIMESTAMP, parse_type
 from viewkeeper.plan.lower import lower_view
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.dialect import ViewSpark
-from viewkeeper.sql.expressions import Expression, columns_of
-from viewkeeper.sql.queries import parse_query
-from viewkeeper.sql.relations import Relation, Scan, expressions_of
+from viewkeeper.sql.bind_query import bind_query
+from viewkeeper.sql.query_parser import ViewSpark, parse_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,15 +18,15 @@ from pathlib import Path
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper import failpoints
-from viewkeeper.client.standby import Beats, Patience, own_in_turn
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
+from viewkeeper.coordinator.standby import Heartbeats, Patience, own_in_turn
 from viewkeeper.errors import Fenced, StoreBusy
 from viewkeeper.events import Event, Waiting
 from viewkeeper.settings import EpochLimits
 
 CONTEXT = multiprocessing.get_context("spawn")
-BEAT_SECONDS, PATIENCE_SECONDS = 0.02, 0.3
+HEARTBEAT_SECONDS, PATIENCE_SECONDS = 0.02, 0.3
 WAIT_SECONDS = 120  # a bound for a broken run, not a measure
 
 
@@ -45,7 +45,7 @@ def work(url: str, told: object, points: Path | None, patience_seconds: float) -
     told.send("ready")
     while True:
         claim, coordinator = own_in_turn(store, own, Patience(patience_seconds), tell)
-        beats = Beats(claim, seconds=BEAT_SECONDS)
+        heartbeats = Heartbeats(claim, seconds=HEARTBEAT_SECONDS)
         told.send(store.read_epoch_record().generation)
         try:
             while True:
@@ -59,7 +59,7 @@ def work(url: str, told: object, points: Path | None, patience_seconds: float) -
         except Fenced:
             told.send("fenced")
         finally:
-            beats.close()
+            heartbeats.close()
             claim.release()
 
 

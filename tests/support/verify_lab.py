@@ -25,7 +25,7 @@ from tests.support.kill_lab import ATTEMPTS_MAX, arm, in_child
 from tests.support.record_reader import problems
 from tests.support.running import keep_up
 from viewkeeper import failpoints
-from viewkeeper.client import checking, repairing
+from viewkeeper.check import check_views, repairing
 
 VIEWS = {
     "plain": "SELECT k, x FROM t WHERE x > 1",
@@ -37,7 +37,7 @@ DAMAGED = {"plain": "missing", "sums": "garbage", "pairs": "copied"}
 
 def opened(path: Path) -> vk.Database:
     db = vk.connect(f"embedded:{path}?sync=off")
-    DuckRecompute.database, checking.SparkRecompute = db, DuckRecompute
+    DuckRecompute.database, check_views.SparkRecompute = db, DuckRecompute
     return db
 
 
@@ -60,7 +60,7 @@ def prepare(path: Path) -> None:
 def run(path: Path, command: str) -> None:
     with opened(path) as db:
         if command == "check":
-            checking.check_views(db, None, "no Spark at all")
+            check_views.check_views(db, None, "no Spark at all")
         elif command == "repair":
             repairing.repair_views(db, None, "no Spark at all")
         else:
@@ -70,7 +70,7 @@ def run(path: Path, command: str) -> None:
 def judge(path: Path, target: Path) -> None:
     with opened(path) as db:
         left = sorted(problems(db))
-        named = sorted({found.view for found in checking.check_views(db, None, "no Spark at all").findings})
+        named = sorted({found.view for found in check_views.check_views(db, None, "no Spark at all").findings})
         twins = len(db.catalog().replacements)
         db.table("t").put("k1", {"g": "new", "x": 100})
         db.table("t").delete("k2")

@@ -24,12 +24,12 @@ from tests.support.relations import (
     shown,
     where,
 )
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import Literal
+from viewkeeper.algebra.relations import Relation, Scan, tables_of
 from viewkeeper.model.schema import TableId, TableSchema
 from viewkeeper.model.types import INT
-from viewkeeper.plan.explain.lines import Explained, Lines, lines_of
-from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Literal
-from viewkeeper.sql.relations import Relation, Scan, tables_of
+from viewkeeper.plan.explain.plan_lines import Explained, Lines, lines_of
 
 orders, customers, items, payments, archive = map(Scan, (ORDERS, CUSTOMERS, ITEMS, PAYMENTS, ARCHIVE))
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from tests.support import wal_files as wal
 from tests.support.wal_files import Server
-from viewkeeper.logs.hbase.files import WalFile, WalFolder
-from viewkeeper.logs.hbase.mapped import MappedTables
-from viewkeeper.logs.hbase.source import WalLog
-from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.model.positions import Positions, Stream
 from viewkeeper.model.schema import Cell, Column, Foreign, TableId, TableSchema
 from viewkeeper.model.types import parse_type
+from viewkeeper.stores.hbase.wal.lookahead import LookaheadRequest, LookaheadResult
+from viewkeeper.stores.hbase.wal.mapped_tables import MappedTables
+from viewkeeper.stores.hbase.wal.wal_files import WalFile, WalFolder
+from viewkeeper.stores.hbase.wal.wal_log import WalLog
 
 ALL = 1 << 62
 START_MS = 1_794_937_834_150
@@ -68,7 +68,7 @@ def log_of(
     *,
     now: Callable[[], int] = lambda: 1,
     folder: WalFolder | None = None,
-    spread: Callable[[Sequence[Look]], list[Seen] | None] = lambda looks: None,
+    spread: Callable[[Sequence[LookaheadRequest]], list[LookaheadResult] | None] = lambda looks: None,
 ) -> WalLog:
     mapped = MappedTables((table_of(),))
 

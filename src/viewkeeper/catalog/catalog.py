@@ -13,14 +13,14 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from viewkeeper.catalog.sharings import Sharing, Source
+from viewkeeper.catalog.shared_state import Sharing, Source
 from viewkeeper.errors import DuplicateName, InputError, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
-from viewkeeper.model.asides import AsideRequest
-from viewkeeper.model.identity import OnceForEachOf
-from viewkeeper.model.nearest import suggestion
-from viewkeeper.model.plain import ParsedEntries, Remembered, fields_to_plain, from_plain, to_plain
+from viewkeeper.model.epochs import AsideRequest
+from viewkeeper.model.json_codec import ParsedEntries, Remembered, fields_to_json, from_json_value, to_json_value
+from viewkeeper.model.memo import OnceForEachOf
 from viewkeeper.model.positions import Positions
 from viewkeeper.model.schema import Column, Foreign, TableId, TableSchema
+from viewkeeper.model.wording import suggestion
 from viewkeeper.plan.nodes import OutputColumn
 
 _SWAPS_KEPT = 8
@@ -28,7 +28,7 @@ _LONG = ("tables", "views", "nodes", "replacements")  # each entry of which is e
 
 
 @dataclass(frozen=True, slots=True)
-class Exceptions:
+class ErrorList:
     """A table that lists the keys of rows set aside ("aside") or of groups with a value that does not fit ("degraded")."""
 
     kind: str
@@ -53,7 +53,7 @@ class StoredNode:
     backfill: TableId
     key: tuple[Column, ...]
     row: tuple[Column, ...]
-    exceptions: tuple[Exceptions, ...]
+    exceptions: tuple[ErrorList, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ViewDefinition:
         return any(meant == other for _, meant in self.names)
 
     def to_json(self) -> dict[str, object]:
-        return fields_to_plain(self, without=("node",))
+        return fields_to_json(self, without=("node",))
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ class Catalog:
             replacements=tuple(view for view in self.replacements if view.replaces[-1] not in ready),
         )._without_unneeded(epoch)
 
-    def with_twins(self, twins: Iterable[ViewDefinition], nodes: Iterable[StoredNode], next_id: int) -> Catalog:
+    def with_shadow_views(self, twins: Iterable[ViewDefinition], nodes: Iterable[StoredNode], next_id: int) -> Catalog:
         """Fill twins, with their nodes, beside their views."""
         return replace(
             self,
@@ -315,7 +315,7 @@ class Catalog:
             replacements=(*self.replacements, *twins),
         )
 
-    def without_twins(self, backfills: Collection[int], epoch: int) -> Catalog:
+    def without_shadow_views(self, backfills: Collection[int], epoch: int) -> Catalog:
         """The catalog without the twins that some backfills fill; the same when there are none."""
         kept = tuple(view for view in self.replacements if not (view.twin and view.node.backfill in backfills))
         if kept == self.replacements:
@@ -379,7 +379,7 @@ class Catalog:
         """All that was staged of these tables is committed; the same where there are none."""
         return self._with_foreign(lambda one, foreign: replace(foreign, staged=()) if one in tables else foreign)
 
-    def with_staging_anew(self) -> Catalog:
+    def with_staging_reset(self) -> Catalog:
         """All foreign tables are staged again; the same where there are none."""
         return self._with_foreign(lambda _, foreign: replace(foreign, staging=foreign.staging + 1, staged=None))
 
@@ -439,7 +439,7 @@ class Catalog:
         lists = [getattr(self, name) for name in _LONG]
         plain = iter(_plain_each([entry for entries in lists for entry in entries]))
         entries = {name: list(islice(plain, len(part))) for name, part in zip(_LONG, lists, strict=True)}
-        value = fields_to_plain(self, without=_LONG) | entries
+        value = fields_to_json(self, without=_LONG) | entries
         _parse.know(value, self)
         return value
 
@@ -457,18 +457,18 @@ def _from_plain(value: dict) -> Catalog:
         name: parse(value[name], lambda view: own[view["needs"][-1]])
         for name, parse in (("views", _parse_views), ("replacements", _parse_replacements))
     }
-    return from_plain(Catalog, value, tables=_parse_tables(value["tables"]), nodes=nodes, **lists)
+    return from_json_value(Catalog, value, tables=_parse_tables(value["tables"]), nodes=nodes, **lists)
 
 
 def _parse_view(value: dict, node: StoredNode) -> ViewDefinition:
-    return from_plain(ViewDefinition, value, node=node)
+    return from_json_value(ViewDefinition, value, node=node)
 
 
-_parse_tables = ParsedEntries("id", lambda value, _: from_plain(TableSchema, value))
-_parse_nodes = ParsedEntries("table", lambda value, _: from_plain(StoredNode, value))
+_parse_tables = ParsedEntries("id", lambda value, _: from_json_value(TableSchema, value))
+_parse_nodes = ParsedEntries("table", lambda value, _: from_json_value(StoredNode, value))
 _parse_views, _parse_replacements = ParsedEntries("id", _parse_view), ParsedEntries("id", _parse_view)
 _parse = Remembered("catalog", _from_plain)
-_plain_each = OnceForEachOf[object, object](to_plain)
+_plain_each = OnceForEachOf[object, object](to_json_value)
 
 
 def with_dependents(nodes: Collection[StoredNode], tables: Collection[int]) -> frozenset[int]:

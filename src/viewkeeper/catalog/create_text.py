@@ -12,11 +12,10 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.sql.queries import parse_query
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.sql.syntax import CreateIndex
-from viewkeeper.sql.table_options import using_text
-from viewkeeper.sql.tokens import quoted
+from viewkeeper.model.syntax import CreateIndex
+from viewkeeper.sql.ddl import using_text
+from viewkeeper.sql.query_parser import parse_query, quoted
+from viewkeeper.sql.statement_parser import parse_statements
 
 
 def create_text(catalog: Catalog, entry: TableSchema | ViewDefinition) -> str:

@@ -164,8 +164,8 @@ def _listed_key(database: Database, view: str, text: str) -> tuple[object, ...]:
 
 def _with_spark(work: Callable[[Progress | None], Report]) -> Report:
     """Do what Spark computes, with a spinner that counts the views; Ctrl-C ends it."""
-    from viewkeeper.client.interrupting import interruptibly
-    from viewkeeper.engine.session import cancel_jobs
+    from viewkeeper.client.interruptible import interruptibly
+    from viewkeeper.engine.spark_session import cancel_jobs
 
     with quiet_java(), working("Spark starts …") as shown:
         update = getattr(shown, "update", None)  # there is none without a spinner

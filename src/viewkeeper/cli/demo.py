@@ -71,8 +71,8 @@ def demo(
     ] = None,
 ) -> None:
     """Show tables, views, and changes flowing from one to the other. Needs Java 17."""
-    from viewkeeper.client.interrupting import interruptibly
-    from viewkeeper.engine.session import cancel_jobs, require_spark
+    from viewkeeper.client.interruptible import interruptibly
+    from viewkeeper.engine.spark_session import cancel_jobs, require_spark
 
     require_spark()
     if keep is None:

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from viewkeeper.errors import BadRow, InputError
-from viewkeeper.load.textvalues import read_text
+from viewkeeper.load.text_values import read_text
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.model.values import to_double
+from viewkeeper.model.stored_values import to_double
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", flags=re.DOTALL)
 _EXAMPLES = {

@@ -108,7 +108,7 @@ def restore(
     It holds rows, log, views and epochs as of the backup. The first pipeline repeats an epoch that was in flight. Older
     tokens are not valid: waiting for one is an error.
     """
-    from viewkeeper.client.connect import restore as restore_backup
+    from viewkeeper.client.database import restore as restore_backup
 
     with bar("copying") as progress:
         database = restore_backup(source, url, progress=progress)

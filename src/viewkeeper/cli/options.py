@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from viewkeeper.errors import InputError, UnknownName
-from viewkeeper.model.nearest import suggestion
+from viewkeeper.model.wording import suggestion
 
 if TYPE_CHECKING:
     from viewkeeper.client.database import Database

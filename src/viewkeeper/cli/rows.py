@@ -36,7 +36,7 @@ from viewkeeper.cli.options import (
 )
 from viewkeeper.cli.terminal import print_facts, print_json, print_label, print_text
 from viewkeeper.errors import InputError, StoreError
-from viewkeeper.model.reads import Bounded
+from viewkeeper.model.read_frontier import Bounded
 from viewkeeper.model.wording import counted
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _find_to_read(
     database: Database, name: str, read: ReadMode | None, after: str | None, within: float | None, timeout: float
 ) -> Table | View:
     """The table or view called `name`, in the requested read mode, once it holds the requested write."""
-    from viewkeeper.client.reading import moment_of
+    from viewkeeper.client.connection import moment_of
     from viewkeeper.client.tables import Table
 
     named = find_named(database, name)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from viewkeeper.algebra.aggregates import FUNCTIONS
 from viewkeeper.cli.exit_codes import print_failure, print_interrupted
 from viewkeeper.cli.options import Form
 from viewkeeper.cli.terminal import print_text
 from viewkeeper.errors import InputError, SqlError, UnsupportedSql, ViewKeeperError
-from viewkeeper.sql.aggregates import FUNCTIONS
 from viewkeeper.stores.open import shown
 
 PROMPT = "viewkeeper> "
@@ -170,7 +170,7 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
 
 def is_whole(text: str) -> bool:
     """Whether `text` ends with a semicolon that is not inside a string, a name or a comment."""
-    from viewkeeper.sql.tokens import tokenize
+    from viewkeeper.sql.query_parser import tokenize
 
     try:
         _, tokens = tokenize(text)

@@ -37,8 +37,8 @@ class SqlRunner:
         """Run the statements of `text` and print each result; returns the seconds they took, without the printing."""
         from viewkeeper.cli.render import print_result
         from viewkeeper.client.statements import execute_each
-        from viewkeeper.sql.statements import parse_statements
-        from viewkeeper.sql.syntax import CreateTable
+        from viewkeeper.model.syntax import CreateTable
+        from viewkeeper.sql.statement_parser import parse_statements
 
         if self._database is None:
             statements = parse_statements(text)

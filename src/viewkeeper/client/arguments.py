@@ -1,16 +1,24 @@
-"""Arguments: what callers pass, checked against what a call takes.
+"""Arguments: what callers pass, checked and as it is stored, and what they get.
 
-In: a value and its name. Out: the value, in the type that the call uses. Always: a value of another type is an
-InputError that names the argument, never an AttributeError from somewhere inside.
+In: values and their names; keys and columns as Python values. Out: the value in the type that a call uses; key bytes,
+stored values, dicts. Always: checked before anything is written, with the table, the column and a hint in the error; a
+value of another type is an InputError that names the argument, never an AttributeError from somewhere inside. Column
+names are case-insensitive; the stop of a range is exclusive.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 
-from viewkeeper.errors import InputError
+from viewkeeper.errors import BadRow, InputError, UnknownName
+from viewkeeper.model.keys import after_prefix, encode_key
+from viewkeeper.model.rowcodec import decode_row, encode_row, tail_of
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.stored_values import Stored, are_equal, from_stored, to_stored
+from viewkeeper.model.wording import suggestion
 
 
 def take_text(name: str, value: object, hint: str | None = None) -> str:
@@ -51,3 +59,117 @@ def take_mapping(name: str, value: object) -> Mapping[str, object]:
 def _shown(value: object) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '…'}"
+
+
+def key_bytes(name: str, columns: Sequence[Column], values: Sequence[object], *, whole: bool = True) -> bytes:
+    """Bytes of a key, or with `whole=False` of a prefix of one."""
+    names = ", ".join(column.name for column in columns)
+    if len(values) > len(columns) or (whole and len(values) < len(columns)):
+        raise InputError(
+            f"{name} has the key ({names}), not {len(values)} values", "pass one value for each key column"
+        )
+    stored = [to_stored(column, value) for column, value in zip(columns, values, strict=False)]
+    for column, value in zip(columns, stored, strict=False):
+        if value is None and not column.nullable:
+            raise BadRow(f"key column {column.name} of {name} is NULL", "a key has a value in every column")
+    return encode_key(columns, stored)
+
+
+def split_put(schema: TableSchema, arguments: Sequence[object]) -> tuple[bytes, dict[str, Stored]]:
+    """Key bytes and stored columns of `put(*key, {columns})` or `put({all columns})`."""
+    if not arguments or not isinstance(arguments[-1], Mapping):
+        raise InputError(f"a put to {schema.name} ends with a dict of columns", 'as in put("o1", {"amount": 30})')
+    key, given = list(arguments[:-1]), arguments[-1]
+    columns: dict[str, tuple[Column, object]] = {}
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise InputError(f"column name {name!r} is not a string")
+        column = schema.column(name)
+        if column.name in columns:
+            raise BadRow(f"column {column.name} is given twice in one put", "give it once")
+        columns[column.name] = column, value
+    inside = {name: columns.pop(name)[1] for name in schema.key if name in columns}
+    if key:
+        for name, value in zip(schema.key, key, strict=False):
+            if name in inside and not are_equal(inside[name], value):
+                raise BadRow(f"key column {name} is {value!r} and {inside[name]!r} in one put", "give it once")
+    else:
+        missing = [name for name in schema.key if name not in inside]
+        if missing:
+            raise BadRow(f"the key of {schema.name} lacks {', '.join(missing)}", "give every key column")
+        key = [inside[name] for name in schema.key]
+    stored = {name: to_stored(column, value) for name, (column, value) in columns.items()}
+    return key_bytes(f"table {schema.name}", schema.key_columns, key), stored
+
+
+def merge_row(schema: TableSchema, before: bytes | None, columns: Mapping[str, Stored]) -> bytes:
+    """The row after a put: columns left out keep their value, or are NULL in a new row."""
+    values = schema.value_columns
+    old = [None] * len(values) if before is None else decode_row(values, before)
+    tail = tail_of(values, before) if before else b""  # of columns added since this schema was read: they stay
+    merged = [columns.get(column.name, was) for column, was in zip(values, old, strict=True)]
+    for place in [place for place, value in enumerate(merged) if value is None]:
+        if not values[place].nullable:
+            raise null_refused(schema, values[place])
+    return encode_row(values, merged, tail)
+
+
+def null_refused(schema: TableSchema, column: Column) -> BadRow:
+    return BadRow(f"column {column.name} of {schema.name} is NOT NULL", "give it a value")
+
+
+def clear_columns(schema: TableSchema, before: bytes | None, names: Sequence[str]) -> bytes | None:
+    """The row after a delete of some columns: NULL in each; a row that does not exist is not made."""
+    return None if before is None else merge_row(schema, before, dict.fromkeys(names))
+
+
+def value_column_names(schema: TableSchema, names: Sequence[str]) -> list[str]:
+    """The spelling of columns that may be deleted; key columns may not."""
+    spelled = [schema.column(name).name for name in take_names("columns", names)]
+    for name in spelled:
+        if name in schema.key:
+            raise BadRow(f"{name} is a key column of {schema.name}", "delete the row instead")
+    return spelled
+
+
+def pick(columns: Sequence[str] | None, available: Sequence[str]) -> list[str] | None:
+    """The wanted columns in their declared spelling; None for all."""
+    if columns is None:
+        return None
+    spelled = {name.lower(): name for name in available}
+    columns = take_names("columns", columns)
+    for name in columns:
+        if name.lower() not in spelled:
+            raise UnknownName(f"there is no column {name}", suggestion(name, available, "the columns are"))
+    return [spelled[name.lower()] for name in columns]
+
+
+def to_dict(columns: Sequence[Column], stored: Sequence[Stored]) -> dict[str, object]:
+    """A row as a reader gets it."""
+    return {column.name: from_stored(column, value) for column, value in zip(columns, stored, strict=True)}
+
+
+def byte_range(
+    name: str, columns: Sequence[Column], prefix: Sequence[object], start: object, stop: object
+) -> tuple[bytes, bytes | None]:
+    """The keys that begin with `prefix`, and go on from `start` to before `stop`: the first, and the first after them.
+
+    A start or stop may give several key columns as a tuple.
+    """
+    low = key_bytes(name, columns, prefix, whole=False)
+    high = after_prefix(low) if low else None
+    rest = columns[len(prefix) :]
+    if (start is not None or stop is not None) and not rest:
+        raise InputError(f"the prefix of {name} is already a whole key", "leave start and stop out")
+    first = low if start is None else low + key_bytes(name, rest, _parts(start), whole=False)
+    last = high if stop is None else low + key_bytes(name, rest, _parts(stop), whole=False)
+    return first, last
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and (not isinstance(limit, Integral) or isinstance(limit, bool) or limit < 0):
+        raise InputError(f"limit={limit!r} is not a number of rows", "use 0 or more")
+
+
+def _parts(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -1,20 +1,27 @@
-"""Arrow results: tables and views as Arrow tables.
+"""Arrow and pandas: tables and views as Arrow tables, and these as data frames.
 
-In: pairs of key and row bytes. Out: an Arrow table with the columns that a reader sees. Always: decoded by whole
-columns; TIMESTAMP is aware and in UTC.
+In: pairs of key and row bytes, Arrow tables, data frames. Out: an Arrow table with the columns that a reader sees; a
+data frame, or the Arrow data of one. Always: decoded by whole columns; TIMESTAMP is aware and in UTC; pandas is
+imported when it is first needed.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from viewkeeper.catalog.catalog import ViewDefinition
-from viewkeeper.model.pairs import pairs_to_arrow
+from viewkeeper.errors import BadRow, StoreError
+from viewkeeper.model.rowbatches import as_users_see, decode_columns, decode_indexes
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.tablebatches import decode_columns, decode_places, face
-from viewkeeper.model.texts import DAMAGE, record_damaged, require_texts
+from viewkeeper.model.stored_rows import pairs_to_arrow
+from viewkeeper.model.stored_values import DAMAGE, record_damaged, require_texts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def table_to_arrow(schema: TableSchema, pairs: Iterable[tuple[bytes, bytes]]) -> pa.Table:
@@ -27,15 +34,54 @@ def records_to_arrow(view: ViewDefinition, keys: pa.Array, rows: pa.Array) -> pa
     """Records of a view; `rows` has no NULL."""
     places = [(item.part, item.index) for item in view.shown]
     try:
-        arrays = require_texts(decode_places(view.node.key, view.node.row, places, keys, rows))
+        arrays = require_texts(decode_indexes(view.node.key, view.node.row, places, keys, rows))
     except DAMAGE as error:
         raise record_damaged(view.name) from error
-    return pa.table({item.column.name: face(array) for item, array in zip(view.shown, arrays, strict=True)})
+    return pa.table({item.column.name: as_users_see(array) for item, array in zip(view.shown, arrays, strict=True)})
 
 
 def keys_and_values(view: ViewDefinition, keys: pa.Array, rows: pa.Array) -> pa.Table:
     """Records of a view with their whole key: the values `c0`, …, then the parts of the key."""
     places = [(item.part, item.index) for item in view.shown]
     places += [("key", index) for index in range(len(view.node.key))]
-    arrays = require_texts(decode_places(view.node.key, view.node.row, places, keys, rows))
+    arrays = require_texts(decode_indexes(view.node.key, view.node.row, places, keys, rows))
     return pa.table({f"c{place}": array for place, array in enumerate(arrays)})
+
+
+def arrow_to_frame(table: pa.Table) -> pd.DataFrame:
+    """A DataFrame with nullable dtypes.
+
+    BOOLEAN, INT, BIGINT, DOUBLE and STRING become boolean, Int32, Int64, Float64 and string; TIMESTAMP becomes
+    datetime64[us, UTC]; DECIMAL, DATE and BINARY stay Python's Decimal, date and bytes, because pandas has no type
+    that holds all of their values.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise StoreError("to_pandas needs pandas, which is not installed", "pip install 'viewkeeper[pandas]'") from None
+    dtypes = {
+        pa.bool_(): pd.BooleanDtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.string(): pd.StringDtype(),
+    }
+    return table.to_pandas(types_mapper=dtypes.get, date_as_object=True, ignore_metadata=True)
+
+
+def is_frame(value: object) -> bool:
+    """Whether the value is a DataFrame; without pandas imported, none is."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, pandas.DataFrame)
+
+
+def frame_to_arrow(frame: Any) -> pa.Table:
+    """The frame's columns, and those of its index if they have names; NaN and NA are NULL."""
+    has_names = all(name is not None for name in frame.index.names)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=has_names)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
+        reason = " ".join(str(part) for part in error.args).splitlines()[0]
+        raise BadRow(
+            f"the DataFrame cannot be read as columns: {reason}", "give each column values of one type"
+        ) from None

@@ -1,7 +1,7 @@
-"""The database: the public interface of an open store.
+"""The database: the public interface of an open store, and how one is opened by its URL or made from a backup.
 
-In: names, SQL. Out: tables, views, sessions, a pipeline. Always: each method is a face of a function or class that
-does the work, imported when it is first called.
+In: a URL; names, SQL. Out: tables, views, sessions, a pipeline. Always: each method is a face of a function or class
+that does the work, imported when it is first called.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from viewkeeper.client.session import Session, Snapshot
 from viewkeeper.client.tables import Table, WriteGroup
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError, StaleRead
+from viewkeeper.stores.open import open_store, restore_store
 
 if TYPE_CHECKING:
     from viewkeeper.check.report import CheckReport, RepairReport
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from viewkeeper.client.result import Result
     from viewkeeper.client.set_aside import AsideRow
     from viewkeeper.client.status import Status
-    from viewkeeper.engine.session import SparkSession
+    from viewkeeper.engine.spark_session import SparkSession
     from viewkeeper.events import EventSink
     from viewkeeper.load.loading import Loaded
-    from viewkeeper.ports.upkeep import Backup, Compacted
+    from viewkeeper.ports.admin import Backup, Compacted
 
 
 class Database(Connection):
@@ -126,14 +127,14 @@ class Database(Connection):
         or the one that does shows no sign of life for `patience_seconds`, and takes over; with `hang_seconds` also when it
         has been at one epoch for so long.
         """
-        from viewkeeper.engine.session import require_spark
+        from viewkeeper.engine.spark_session import require_spark
 
         self.require_writable()
         if self.store.capabilities.many_processes:
             require_spark()
         from viewkeeper.client.pipeline import Pipeline
-        from viewkeeper.client.standby import Patience
-        from viewkeeper.engine.fitness import take_session
+        from viewkeeper.coordinator.standby import Patience
+        from viewkeeper.engine.lazy_session import take_session
 
         return Pipeline(
             self,
@@ -151,14 +152,14 @@ class Database(Connection):
 
     def scale(self, *, view_managers: int | tuple[int, int]) -> None:
         """Ask the pipeline that runs now, in whatever process, for so many view managers from its next epoch on."""
-        from viewkeeper.coordinator.wishes import ask_for_managers
-        from viewkeeper.model.managers import ManagerBounds
+        from viewkeeper.coordinator.view_managers import request_managers
+        from viewkeeper.settings import ManagerBounds
 
         self.require_writable()
         bounds = ManagerBounds.of(view_managers)
         if self.store.claimed_by() is None:
             raise InputError("no pipeline of this store is running", "start one with as many view managers as you want")
-        ask_for_managers(self.store, bounds)
+        request_managers(self.store, bounds)
 
     def check(
         self,
@@ -174,11 +175,11 @@ class Database(Connection):
         are compared that changes after the last check can have touched; the report tells which views were checked as a
         whole even so, and why.
         """
-        from viewkeeper.engine.session import require_spark
+        from viewkeeper.engine.spark_session import require_spark
 
         require_spark()
-        from viewkeeper.client.checking import check_views
-        from viewkeeper.engine.fitness import take_session
+        from viewkeeper.check.check_views import check_views
+        from viewkeeper.engine.lazy_session import take_session
 
         return check_views(self, _names(views), take_session(spark), progress, since=since)
 
@@ -194,12 +195,12 @@ class Database(Connection):
         Auxiliary tables are put right too, and so are views that share records with those named. A running pipeline does
         the work; without one it is done here. Writes and readers go on meanwhile.
         """
-        from viewkeeper.engine.session import require_spark
+        from viewkeeper.engine.spark_session import require_spark
 
         self.require_writable()
         require_spark()
-        from viewkeeper.client.repairing import repair_views
-        from viewkeeper.engine.fitness import take_session
+        from viewkeeper.check.repairing import repair_views
+        from viewkeeper.engine.lazy_session import take_session
 
         return repair_views(self, _names(views), take_session(spark), progress)
 
@@ -209,8 +210,8 @@ class Database(Connection):
         Returns the views that were rebuilt: those named, and those that share records with them. Old records are read
         until then, where the view is not stopped. A running pipeline does the work; without one it is done here.
         """
-        from viewkeeper.client.repairing import rebuild_views
-        from viewkeeper.engine.fitness import take_session
+        from viewkeeper.check.repairing import rebuild_views
+        from viewkeeper.engine.lazy_session import take_session
 
         self.require_writable()
         return rebuild_views(self, take_names("views", views), take_session(spark))
@@ -223,7 +224,7 @@ class Database(Connection):
         """
         from functools import partial
 
-        from viewkeeper.client.reasons import reason_of
+        from viewkeeper.client.failed_rows import reason_of
         from viewkeeper.client.set_aside import each_set_aside
 
         with Snapshot(self) as snapshot:
@@ -252,11 +253,11 @@ class Database(Connection):
     def _settle(
         self, view: str, keys: Sequence[Sequence[object]] | None, ending: str, spark: SparkSession | None
     ) -> int:
-        from viewkeeper.client.asides import settle
-        from viewkeeper.engine.fitness import take_session
+        from viewkeeper.client.failed_rows import retry_or_drop
+        from viewkeeper.engine.lazy_session import take_session
 
         self.require_writable()
-        return settle(self, view, keys, ending, take_session(spark))
+        return retry_or_drop(self, view, keys, ending, take_session(spark))
 
     def status(self) -> Status:
         """Where the pipeline is, how far it lags, how much the log holds."""
@@ -278,7 +279,7 @@ class Database(Connection):
         PipelineRunning, names who does. A kill at any moment leaves a whole store.
         """
         from viewkeeper.coordinator.gc import collect_all_garbage
-        from viewkeeper.ports.upkeep import Compacted
+        from viewkeeper.ports.admin import Compacted
 
         self.require_writable()
         store = self.store
@@ -290,8 +291,7 @@ class Database(Connection):
 
     def explain(self, name: str | None = None, *, form: Literal["text", "mermaid", "dot", "svg"] = "text") -> str:
         """The plan of a view, or of all: as text, as a Mermaid flowchart, as a graph for Graphviz, or drawn by it."""
-        from viewkeeper.client.costs import read_costs
-        from viewkeeper.client.drawing import draw_svg
+        from viewkeeper.client.explaining import draw_svg, read_costs
         from viewkeeper.plan.explain.explain import explain
 
         catalog = self.catalog()
@@ -306,12 +306,24 @@ class Database(Connection):
         is kept for as many seconds too, so that a check since the last one goes back as far.
         """
         from viewkeeper.model.epochs import keep
-        from viewkeeper.model.keeping import Keeping
+        from viewkeeper.model.read_frontier import RetentionPolicy
 
         self.require_writable()
-        wanted = Keeping(epochs, seconds)
+        wanted = RetentionPolicy(epochs, seconds)
         self.store.change_epoch_record(lambda record: keep(record, wanted.epochs, wanted.seconds))
 
 
 def _names(views: Sequence[str] | None) -> list[str] | None:
     return None if views is None else take_names("views", views)
+
+
+def connect(url: str, *, read_only: bool = False) -> Database:
+    """Open the store at `url`, as in `embedded:./shop`; it is made when it does not exist, unless `read_only`."""
+    take_text("the URL of a store", url, "as in embedded:./shop")
+    return Database(open_store(url, create=not read_only, read_only=read_only), read_only=read_only)
+
+
+def restore(backup: str | Path, url: str, *, progress: Callable[[int, int], None] | None = None) -> Database:
+    """Make a new store at `url` from what `db.backup` wrote, and open it; tokens of the old store do not fit it."""
+    restore_store(take_path("the backup", backup), take_text("the URL of a store", url), progress)
+    return connect(url)

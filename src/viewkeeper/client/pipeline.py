@@ -1,8 +1,9 @@
-"""The pipeline's interface: process what is waiting, or keep running.
+"""The pipeline's interface: process what is waiting, keep running, or wait until a request is done.
 
 In: an open database, perhaps a Spark session. Out: fresh views. Always: one pipeline for each store, which claims it;
-stopping it at any moment, kill -9 included, loses nothing and doubles nothing. It is closed with its database, and at the
-latest when the interpreter ends; one that nothing refers to, and that does not run in the background, gives up its claim.
+stopping it at any moment, kill -9 included, loses nothing and doubles nothing. It is closed with its database, and at
+the latest when the interpreter ends; one that nothing refers to, and that does not run in the background, gives up its
+claim. A request is done by the pipeline that runs; without one, this process runs it for as long as that takes.
 """
 
 from __future__ import annotations
@@ -10,27 +11,27 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet, finalize, ref
 
-from viewkeeper.client.connection import Connection
-from viewkeeper.client.filling import Worked
-from viewkeeper.client.reading import TIMEOUT_SECONDS, take_token, wait_for
-from viewkeeper.client.standby import PATIENCE, Beats, Patience, own_in_turn, own_now
+from viewkeeper.client.connection import TIMEOUT_SECONDS, Connection, take_token, wait_for
+from viewkeeper.client.fill_progress import ProgressNotes
 from viewkeeper.coordinator.coordinator import Committed, Coordinator
+from viewkeeper.coordinator.standby import PATIENCE, Heartbeats, Patience, own_in_turn, own_now
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.starting import StartingSession
 from viewkeeper.engine.streaming import StreamingLoop
-from viewkeeper.errors import InputError, StaleRead, StoreError
+from viewkeeper.errors import InputError, PipelineRunning, StaleRead, StoreError
 from viewkeeper.events import EventSink
-from viewkeeper.model.managers import ManagerBounds
-from viewkeeper.model.token import Token
+from viewkeeper.model.positions import Token
 from viewkeeper.ports.meta import Claim
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EpochLimits, ManagerBounds
 
 if TYPE_CHECKING:
-    from viewkeeper.engine.session import SparkSession
+    from viewkeeper.engine.spark_session import SparkSession
     from viewkeeper.ports.store import Store
 
 
@@ -57,10 +58,10 @@ class Pipeline:
         self._database = database
         self._store = database.store
         self._process = os.getpid()
-        self._session = StartingSession(spark, view_managers=bounds.most)
+        self._session = LazySession(spark, view_managers=bounds.most)
         tell = events or (lambda event: None)
         self._runner = runner = SparkRunner(
-            self._store, self._session, view_managers=bounds.least, tell=Worked(self._store, tell)
+            self._store, self._session, view_managers=bounds.least, tell=ProgressNotes(self._store, tell)
         )
         self._loop: StreamingLoop | None = None
         self._turn = threading.RLock()  # requests of other threads are done between its own runs
@@ -86,13 +87,13 @@ class Pipeline:
         else:
             self._claim, self._coordinator = own_now(database.store.claim(take_over=take_over), own)
         known = ref(self)
-        beats = Beats(self._claim, waits=lambda: "" if (one := known()) is None else one._waits())
-        self._beats = beats
-        self._store.lend(runner.spread)
-        self._giving_up = finalize(self, _give_up, self._store, beats)
+        heartbeats = Heartbeats(self._claim, waits=lambda: "" if (one := known()) is None else one._waits())
+        self._heartbeats = heartbeats
+        self._store.use_executor(runner.spread)
+        self._giving_up = finalize(self, _give_up, self._store, heartbeats)
         self._giving_up.atexit = False  # by then it is closed
         _ALL.add(self)
-        database.ends_with_it(beats)  # they outlive a pipeline that gives up, until the claim is released
+        database.ends_with_it(heartbeats)  # they outlive a pipeline that gives up, until the claim is released
         database.ends_with_it(self)
 
     def __enter__(self) -> Pipeline:
@@ -195,17 +196,17 @@ class Pipeline:
         with self._turn, ExitStack() as ends:
             _ALL.discard(self)
             if self._giving_up.detach():
-                ends.callback(self._beats.close)
-                ends.callback(self._store.lend, None)
+                ends.callback(self._heartbeats.close)
+                ends.callback(self._store.use_executor, None)
                 self.stop()
                 if self._claim.is_held:
                     self._coordinator.close()
 
 
-def _give_up(store: Store, beats: Beats) -> None:
+def _give_up(store: Store, heartbeats: Heartbeats) -> None:
     """The end of a pipeline that nobody can close any more."""
-    store.lend(None)
-    beats.give_up()
+    store.use_executor(None)
+    heartbeats.give_up()
 
 
 _ALL: WeakSet[Pipeline] = WeakSet()  # those that are open in this process
@@ -230,3 +231,31 @@ def pipeline_here(database: Connection) -> Pipeline | None:
 def _require_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name}={value!r} is not a number of them", "use 1 or more")
+
+
+_POLL_SECONDS = 0.02
+_STUCK_SECONDS = 300.0  # without a step of the pipeline
+
+
+def await_request(database: Connection, is_pending: Callable[[], bool], spark: SparkSession | None) -> None:
+    """Return once nothing is pending."""
+    seen, since = None, time.monotonic()
+    while is_pending():
+        own = pipeline_here(database)
+        if own is not None and own.run_if_idle():
+            continue
+        if database.store.claimed_by() is None:
+            try:
+                with Pipeline(
+                    database, view_managers=2, spark=spark, take_over=False, changes_per_epoch=None
+                ) as pipeline:
+                    pipeline.run_available()
+                continue
+            except PipelineRunning:
+                pass  # another one was faster
+        record = database.store.read_epoch_record()
+        if (progress := (record.last, record.committed)) != seen:
+            seen, since = progress, time.monotonic()
+        if time.monotonic() > since + _STUCK_SECONDS:
+            raise StaleRead("the pipeline of this store does not go on", "start it: the request waits for it")
+        time.sleep(_POLL_SECONDS)

@@ -1,43 +1,180 @@
-"""SELECT: queries over tables and views that are run once.
+"""SELECT: key ranges and columns of tables and views are read as streams, and DuckDB computes the result.
 
-In: a SELECT's text. Out: a `Result`. Always: the text goes through the parser and the binder of views and means what it
-would mean as a view; DuckDB sees only the SQL made from the bound query, and the streams it reads. All views are read
-at one committed epoch, all tables as they are at one moment of each node. A row on which an expression fails is an
-error.
+In: a bound SELECT. Out: a result. Always: rows are read and decoded on demand, in pieces that grow, and only the
+columns that are needed. Every row that meets the conditions on a key lies in one of the ranges that are read; the
+conditions are still evaluated on what the ranges hold.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
-from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.algebra.expressions import Aggregate, Call, Cast, ColumnRef, Expression, Literal, walk
+from viewkeeper.algebra.relations import Relation, Scan, expressions_of, walk_relations
+from viewkeeper.algebra.rewriting import Read, reads_of
+from viewkeeper.catalog.catalog import Catalog, ViewDefinition
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.interrupting import interruptibly
+from viewkeeper.client.interruptible import interruptibly
 from viewkeeper.client.result import Result
-from viewkeeper.client.scans import stream
 from viewkeeper.client.session import Snapshot
-from viewkeeper.codegen.causes import cause_of, known_cause
 from viewkeeper.codegen.relation_sql import relation_sql
-from viewkeeper.errors import SqlError
+from viewkeeper.errors import BadRow, SqlError
+from viewkeeper.model.keys import after_prefix, encode_key
+from viewkeeper.model.rowbatches import StoredIndex, as_users_see, decode_indexes, stored_indexes
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.model.tablebatches import face
-from viewkeeper.operators.computed import provide
+from viewkeeper.model.stored_rows import pairs_to_arrow, pieces
+from viewkeeper.model.stored_values import DAMAGE, record_damaged, require_texts, to_stored
+from viewkeeper.model.syntax import Select
+from viewkeeper.model.types import SqlType
+from viewkeeper.model.wording import cause_of, known_cause
 from viewkeeper.operators.duck import connect
-from viewkeeper.plan.constants import refuse_failing_constants
-from viewkeeper.plan.growth import refuse_growing_texts
+from viewkeeper.operators.udfs import provide
 from viewkeeper.plan.optimize import optimize
-from viewkeeper.sql.bind import bind_select
+from viewkeeper.plan.relation_checks import check_constants, check_text_growth
 from viewkeeper.sql.bind_from import ONE_ROW
-from viewkeeper.sql.expressions import Aggregate, Call, Cast, walk
-from viewkeeper.sql.reads import Read, reads_of
-from viewkeeper.sql.relations import Relation, Scan, expressions_of, walk_relations
-from viewkeeper.sql.syntax import Select
+from viewkeeper.sql.bind_query import bind_select
+
+if TYPE_CHECKING:
+    from viewkeeper.ports.base_rows import HeldRows
+
+
+RANGES_MAX = 1_000
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+Range = tuple[bytes, bytes | None]
+# An operator, and the bytes that a part of the key is compared with.
+Comparison = tuple[str, list[bytes]]
+
+
+def key_ranges(key: Sequence[Column], parts: Mapping[int, int], conditions: Sequence[Expression]) -> list[Range]:
+    """`parts` maps columns of the conditions to parts of the key."""
+    told: dict[int, list[Comparison]] = {}
+    for condition in conditions:
+        for part, one in _comparison(key, parts, condition):
+            told.setdefault(part, []).append(one)
+    prefixes = [b""]
+    for part in range(len(key)):
+        values = next((values for operator, values in told.get(part, ()) if operator == "="), None)
+        if values is None or len(values) * len(prefixes) > RANGES_MAX:
+            return [_between(prefix, told.get(part, ())) for prefix in prefixes]
+        prefixes = [prefix + value for prefix in prefixes for value in values]
+    return [_between(prefix, ()) for prefix in prefixes]
+
+
+def _between(prefix: bytes, told: Sequence[Comparison]) -> Range:
+    """The keys that begin with `prefix`, as far as the comparisons of the next part allow."""
+    lows = [prefix + values[0] for operator, values in told if operator in (">", ">=", "=")]
+    highs = [prefix + values[0] for operator, values in told if operator == "<"]
+    highs += [after_prefix(prefix + values[-1]) or b"" for operator, values in told if operator in ("<=", "=")]
+    high = min(highs) if highs else after_prefix(prefix) if prefix else None
+    return max(lows, default=prefix), high
+
+
+def _comparison(
+    key: Sequence[Column], parts: Mapping[int, int], condition: Expression
+) -> Iterator[tuple[int, Comparison]]:
+    """The constraint of a condition on a part of the key, if it is a comparison with a literal."""
+    if not isinstance(condition, Call) or condition.name not in (*_MIRRORED, "in"):
+        return
+    name, (first, *others) = condition.name, condition.args
+    if name in _MIRRORED and isinstance(_bare(first), Literal):
+        name, first, others = _MIRRORED[name], others[0], [first]
+    column, literals = _bare(first), [_bare(other) for other in others]
+    if not isinstance(column, ColumnRef) or column.position not in parts:
+        return
+    part = parts[column.position]
+    values = [_bytes(key[part], literal) for literal in literals]
+    known = sorted({value for value in values if value is not None})
+    if known and len(known) == len(set(values)):
+        yield part, ("=" if name == "in" else name, known)
+
+
+def _bare(expression: Expression) -> Expression:
+    while isinstance(expression, Cast) and expression.implicit:
+        expression = expression.arg
+    return expression
+
+
+def _bytes(column: Column, literal: Expression) -> bytes | None:
+    """The literal as that part of a key; None where it is not of the column's kind, or does not fit it."""
+    if not isinstance(literal, Literal) or literal.value is None or not _alike(column.type, literal.type):
+        return None
+    try:
+        return encode_key([column], [to_stored(column, literal.value)])
+    except BadRow:
+        return None
+
+
+def _alike(column: SqlType, literal: SqlType) -> bool:
+    return column.kind == literal.kind or (column.is_exact and literal.is_integer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The stored columns of a table or view, and where those are that a reader sees."""
+
+    key: tuple[Column, ...]
+    row: tuple[Column, ...]
+    places: tuple[StoredIndex, ...]
+    view: str | None = None
+
+    @property
+    def parts(self) -> dict[int, int]:
+        return {position: index for position, (part, index) in enumerate(self.places) if part == "key"}
+
+
+def stream(read: Read, snapshot: Snapshot, rows: HeldRows) -> pa.RecordBatchReader:
+    """The rows of a table as `rows` holds them, or the records of a view as of the snapshot."""
+    schema = read.scan.table
+    if read.scan.is_view:
+        view = snapshot.view(schema.name)
+        stored = _stored_view(view.definition)
+        found = view.pieces(_ranges(stored, read))
+    else:
+        stored = _stored_table(schema)
+        pairs = (pair for low, high in _ranges(stored, read) for pair in rows.scan_all(schema.id, low, high))
+        found = (pairs_to_arrow(piece) for piece in pieces(pairs))
+    columns = [schema.columns[place] for place in read.columns]
+    names = [f"c{place}" for place in read.columns]
+    fields = [(name, column.type.arrow) for name, column in zip(names, columns, strict=True)]
+    # a stream without columns could not tell how many rows there are
+    shape = pa.schema(fields or [("there", pa.bool_())])
+    places = [stored.places[place] for place in read.columns]
+    batches = (pa.record_batch(_decode(stored, places, *piece), schema=shape) for piece in found)
+    return pa.RecordBatchReader.from_batches(shape, batches)
+
+
+def _ranges(stored: _Stored, read: Read) -> list[Range]:
+    return key_ranges(stored.key, stored.parts, read.conditions)
+
+
+def _stored_table(schema: TableSchema) -> _Stored:
+    return _Stored(schema.key_columns, schema.value_columns, tuple(stored_indexes(schema).values()))
+
+
+def _stored_view(view: ViewDefinition) -> _Stored:
+    return _Stored(view.node.key, view.node.row, tuple((shown.part, shown.index) for shown in view.shown), view.name)
+
+
+def _decode(stored: _Stored, places: Sequence[StoredIndex], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
+    if not places:
+        return [pa.array(np.ones(len(keys), bool))]
+    try:
+        return list(require_texts(decode_indexes(stored.key, stored.row, places, keys, rows)))
+    except DAMAGE as error:
+        if stored.view is None:
+            raise
+        raise record_damaged(stored.view) from error
+
 
 # An expression must not be evaluated on a row that a σ below it leaves out: it might fail there. Nor may DuckDB, which
 # does not know a stream's length, choose what to hold in memory: it would hold the many pairs of a join against one
@@ -52,8 +189,8 @@ def select(database: Connection, statement: Select) -> Result:
     """The result of a SELECT."""
     with Snapshot(database) as snapshot, closing(database.store.hold_rows()) as rows:
         bound = bind_select(statement.text, lambda name: _scan(snapshot.catalog, name))
-        refuse_growing_texts(bound)
-        refuse_failing_constants(bound)
+        check_text_growth(bound)
+        check_constants(bound)
         relation = optimize(bound)
         reads = reads_of(relation)
         streams = [stream(read, snapshot, rows) for read in reads if read.scan.table is not ONE_ROW]
@@ -142,6 +279,8 @@ def _reason(error: Exception) -> str:
 
 
 def _result(columns: Sequence[Column], answer: pa.Table) -> Result:
-    arrays = [face(array.cast(column.type.arrow)) for column, array in zip(columns, answer.columns, strict=True)]
+    arrays = [
+        as_users_see(array.cast(column.type.arrow)) for column, array in zip(columns, answer.columns, strict=True)
+    ]
     names = [column.name for column in columns]
     return Result(tuple(names), pa.table(arrays, names=names))

@@ -11,18 +11,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.client.connection import Connection
-from viewkeeper.client.reading import is_at, moment_of
+from viewkeeper.client.connection import Connection, is_at, moment_of
 from viewkeeper.client.tables import Table
 from viewkeeper.client.views import View
 from viewkeeper.errors import InputError
-from viewkeeper.model.horizon import Horizon
-from viewkeeper.model.moments import Moment
-from viewkeeper.model.reads import SNAPSHOT
-from viewkeeper.model.token import Token
+from viewkeeper.model.positions import Token
+from viewkeeper.model.read_frontier import SNAPSHOT, Horizon, ReadTimestamp
 
 if TYPE_CHECKING:
-    from viewkeeper.ports.reads import Stored
+    from viewkeeper.ports.records import Stored
 
 
 class Session:
@@ -75,7 +72,7 @@ class Snapshot:
             now = store.read_horizon()
             versions = {self.catalog.version, moment.horizon.catalog_version, now.catalog_version}
             if now.floor <= moment.epoch and len(versions) == 1:
-                self._moment: Moment = moment.kept_from(now.floor)
+                self._moment: ReadTimestamp = moment.kept_from(now.floor)
                 break
             self._held.close()
 
@@ -99,7 +96,7 @@ class Snapshot:
         return self._held.scan(range(self._database.store.partitions), table, b"", None)
 
     def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
-        """All records of one partition, and apart from them those of no epoch up to `last` (`ports/reads.py`)."""
+        """All records of one partition, and apart from them those of no epoch up to `last` (`ports/records.py`)."""
         return self._held.stored(partition, table, last)
 
     def keep(self) -> Snapshot:

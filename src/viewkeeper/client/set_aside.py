@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from viewkeeper.catalog.catalog import Exceptions
-from viewkeeper.model.asides import DROPPED
+from viewkeeper.catalog.catalog import ErrorList
+from viewkeeper.model.epochs import DROPPED
 from viewkeeper.model.keys import decode_key
 from viewkeeper.model.schema import Column
-from viewkeeper.model.values import from_stored
+from viewkeeper.model.stored_values import from_stored
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ViewDefinition
@@ -61,7 +61,7 @@ def set_aside(
     """
     return _together(
         _listed(listed_rows(snapshot, listed.table), listed.key, partial(why, listed.table) if why else None)
-        for listed in exceptions_of(snapshot.catalog, view, "aside")
+        for listed in error_lists(snapshot.catalog, view, "aside")
         if filled is None or listed.table in filled
     )
 
@@ -70,7 +70,7 @@ def each_set_aside(
     snapshot: Snapshot, view: ViewDefinition, why: Callable[[TableId, bytes], str | None], *, with_dropped: bool
 ) -> Iterator[AsideRow]:
     """All rows that a view sets aside, each with its reason; those that were dropped if these are asked for."""
-    for listed in exceptions_of(snapshot.catalog, view, "aside"):
+    for listed in error_lists(snapshot.catalog, view, "aside"):
         for key, row in snapshot.pairs_of(listed.table):
             if with_dropped or row != DROPPED:
                 yield AsideRow(_decoded(listed.key, key), why(listed.table, key), row == DROPPED)
@@ -78,7 +78,7 @@ def each_set_aside(
 
 def degraded(snapshot: Snapshot, view: ViewDefinition, *, filled: Collection[int] | None = None) -> Listed:
     """The groups with a value that does not fit its type and reads NULL; `filled` as in `set_aside`."""
-    lists = exceptions_of(snapshot.catalog, view, "degraded")
+    lists = error_lists(snapshot.catalog, view, "degraded")
     return _together(
         _listed(_own_keys(snapshot, view, listed), listed.key)
         for listed in lists
@@ -86,7 +86,7 @@ def degraded(snapshot: Snapshot, view: ViewDefinition, *, filled: Collection[int
     )
 
 
-def _own_keys(snapshot: Snapshot, view: ViewDefinition, listed: Exceptions) -> Iterator[bytes]:
+def _own_keys(snapshot: Snapshot, view: ViewDefinition, listed: ErrorList) -> Iterator[bytes]:
     """The keys of a list; of one that views share, those of the records that read NULL in this view."""
     if view.sharing is None or listed not in view.node.exceptions:
         yield from snapshot.keys_of(listed.table)
@@ -98,7 +98,7 @@ def _own_keys(snapshot: Snapshot, view: ViewDefinition, listed: Exceptions) -> I
             yield key
 
 
-def has_exceptions(snapshot: Snapshot, view: ViewDefinition) -> bool:
+def has_listed_errors(snapshot: Snapshot, view: ViewDefinition) -> bool:
     """Whether a row is set aside, dropped or not, or a group degraded."""
     nodes = snapshot.catalog.stored(view)
     return any(True for node in nodes for listed in node.exceptions for _ in snapshot.keys_of(listed.table))
@@ -109,20 +109,18 @@ def listed_rows(snapshot: Snapshot, table: int, *, with_dropped: bool = False) -
     return (key for key, row in snapshot.pairs_of(table) if with_dropped or row != DROPPED)
 
 
-def exceptions_of(catalog: Catalog, view: ViewDefinition, kind: str) -> list[Exceptions]:
+def error_lists(catalog: Catalog, view: ViewDefinition, kind: str) -> list[ErrorList]:
     """The lists of a view, and those of the foreign tables that it reads."""
     nodes = catalog.stored(view)
     found = [listed for node in nodes for listed in node.exceptions if listed.kind == kind]
     return found + (undecoded_of(catalog, view) if kind == "aside" else [])
 
 
-def undecoded_of(catalog: Catalog, view: ViewDefinition) -> list[Exceptions]:
+def undecoded_of(catalog: Catalog, view: ViewDefinition) -> list[ErrorList]:
     """The lists of rows with a cell that does not decode, of the foreign tables that a view reads."""
     known, read = catalog.tables_by_id, {source for node in catalog.stored(view) for source in node.reads}
     foreign = [(known[one], known[one].foreign) for one in sorted(read & known.keys())]
-    return [
-        Exceptions("aside", one.aside, table.key_columns) for table, one in foreign if one and one.aside is not None
-    ]
+    return [ErrorList("aside", one.aside, table.key_columns) for table, one in foreign if one and one.aside is not None]
 
 
 def _together(lists: Iterable[Listed]) -> Listed:

@@ -13,19 +13,19 @@ from typing import cast
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.catalog.create_text import create_text
-from viewkeeper.catalog.define import define_index, define_view
-from viewkeeper.catalog.optimize_views import optimize_views
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.costs import read_costs
+from viewkeeper.client.explaining import read_costs
 from viewkeeper.client.result import Result
 from viewkeeper.client.tables import Table
-from viewkeeper.coordinator.sizes import sizes_of
+from viewkeeper.coordinator.table_sizes import sizes_of
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
+from viewkeeper.model import syntax as sql
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.model.values import to_double
+from viewkeeper.model.stored_values import to_double
+from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.explain.explain import explain, explain_view
-from viewkeeper.sql import syntax as sql
-from viewkeeper.sql.statements import parse_statements
+from viewkeeper.plan.replacements import optimize_views
+from viewkeeper.sql.statement_parser import parse_statements
 
 _WHAT = {"table": "a table", "view": "a view", "index": "an index"}
 

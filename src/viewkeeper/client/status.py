@@ -12,22 +12,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from viewkeeper.client.connection import Connection
-from viewkeeper.client.filling import filling_of, tasks_done
+from viewkeeper.client.fill_progress import filling_of, tasks_done
 from viewkeeper.client.session import Snapshot
 from viewkeeper.client.set_aside import NONE, Listed, degraded, set_aside
 from viewkeeper.client.views import why_stopped
-from viewkeeper.coordinator.sizes import sizes_of
+from viewkeeper.coordinator.table_sizes import sizes_of
 from viewkeeper.errors import PositionLost
-from viewkeeper.model.counts import Size, add_up
 from viewkeeper.model.positions import Waiting
 from viewkeeper.model.wording import counted
-from viewkeeper.ports.nodes import NodeFacts
+from viewkeeper.model.work_stats import Size, add_up
+from viewkeeper.ports.admin import NodeFacts
 
 if TYPE_CHECKING:
     from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-    from viewkeeper.model.epochs import EpochRecord
+    from viewkeeper.model.epochs import Checked, EpochRecord, Repaired
     from viewkeeper.model.schema import TableId
-    from viewkeeper.model.verdicts import Checked, Repaired
     from viewkeeper.ports.store import Store
 
 LAG_WARNING_CHANGES = 1_000_000
@@ -122,7 +121,7 @@ def read_status(database: Connection) -> Status:
             _view_status(database, snapshot, record, view, sizes, lag, is_lost=view.id in unknown)
             for view in catalog.views
         )
-    lost_told = () if lost is None else (f"changes are lost: {lost}",)
+    translate_lost = () if lost is None else (f"changes are lost: {lost}",)
     return Status(
         url=store.url,
         epoch=record.committed,
@@ -137,7 +136,7 @@ def read_status(database: Connection) -> Status:
         tables=tuple(table.name for table in catalog.tables),
         views=views,
         warnings=(
-            *lost_told,
+            *translate_lost,
             *_outside(catalog, outside),
             *_warnings(waiting.changes, pid, waits, views),
             *store.warnings(),
@@ -219,7 +218,7 @@ def _tables_of(catalog: Catalog, view: ViewDefinition) -> Iterator[int]:
 
 
 def _reason(database: Connection, view: ViewDefinition, listed: TableId, key: bytes) -> str | None:
-    from viewkeeper.client.reasons import reason_of  # with DuckDB, which no other part of a status needs
+    from viewkeeper.client.failed_rows import reason_of  # with DuckDB, which no other part of a status needs
 
     return reason_of(database, view, listed, key)
 

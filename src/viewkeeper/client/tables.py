@@ -10,9 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from viewkeeper.client.arguments import take_mapping
-from viewkeeper.client.connection import Connection
-from viewkeeper.client.row_values import (
+from viewkeeper.client.arguments import (
     byte_range,
     check_limit,
     clear_columns,
@@ -20,16 +18,18 @@ from viewkeeper.client.row_values import (
     merge_row,
     pick,
     split_put,
+    take_mapping,
     to_dict,
     value_column_names,
 )
+from viewkeeper.client.connection import Connection
 from viewkeeper.errors import InputError
 from viewkeeper.model.keys import decode_key
+from viewkeeper.model.positions import Token
 from viewkeeper.model.rowcodec import decode_row
 from viewkeeper.model.schema import TableSchema
-from viewkeeper.model.token import Token
-from viewkeeper.model.values import Stored, are_equal, to_stored
-from viewkeeper.model.writes import Expected, RowWrites
+from viewkeeper.model.stored_rows import Expected, RowWrites
+from viewkeeper.model.stored_values import Stored, are_equal, to_stored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ class Table:
 
     def put_many(self, rows: Iterable[Mapping[str, object]] | pa.Table | pa.RecordBatchReader) -> Token:
         """Write many rows in bounded transactions: dicts with their keys inside, Arrow data, or a DataFrame."""
-        from viewkeeper.client.bulk import put_rows
+        from viewkeeper.client.bulk_writes import put_rows
 
         self._database.require_writable()
         return put_rows(self._database, self.schema, rows, lambda part: self._written(part.token))
@@ -92,7 +92,7 @@ class Table:
 
     def delete_many(self, keys: Iterable[object]) -> Token:
         """Delete the rows under many keys in bounded transactions; a key of several columns is a tuple."""
-        from viewkeeper.client.bulk import delete_rows
+        from viewkeeper.client.bulk_writes import delete_rows
 
         self._database.require_writable()
         return delete_rows(self._database, self.schema, keys, lambda part: self._written(part.token))
@@ -142,7 +142,7 @@ class Table:
     ) -> Iterator[pa.Table]:
         """The rows of `scan`, as Arrow tables, some thousand rows at a time."""
         from viewkeeper.client.arrow import table_to_arrow
-        from viewkeeper.model.pairs import pieces
+        from viewkeeper.model.stored_rows import pieces
 
         schema = self.schema
         pairs = self._pairs(schema, prefix, start, stop, limit, reverse)
@@ -158,7 +158,7 @@ class Table:
 
     def to_pandas(self, *prefix: object, start: object = None, stop: object = None) -> pd.DataFrame:
         """The rows of `scan`, as a DataFrame with nullable types."""
-        from viewkeeper.client.frames import arrow_to_frame
+        from viewkeeper.client.arrow import arrow_to_frame
 
         return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop))
 

@@ -13,35 +13,31 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from viewkeeper.catalog.catalog import ViewDefinition
-from viewkeeper.client.connection import Connection
-from viewkeeper.client.reading import TIMEOUT_SECONDS, moment_of
-from viewkeeper.client.row_values import byte_range, check_limit, key_bytes
+from viewkeeper.client.arguments import byte_range, check_limit, key_bytes
+from viewkeeper.client.connection import TIMEOUT_SECONDS, Connection, moment_of
 from viewkeeper.errors import InputError, NotReady, StaleRead
 from viewkeeper.model.keys import after_prefix, decode_key, part_end
-from viewkeeper.model.moments import EPOCH_MAX, Moment
-from viewkeeper.model.pairs import pairs_to_arrow
-from viewkeeper.model.reads import SNAPSHOT
+from viewkeeper.model.read_frontier import EPOCH_MAX, SNAPSHOT, ReadTimestamp
 from viewkeeper.model.rowcodec import decode_row, decode_some
-from viewkeeper.model.texts import DAMAGE, record_damaged
-from viewkeeper.model.values import from_stored
+from viewkeeper.model.stored_rows import pairs_to_arrow
+from viewkeeper.model.stored_values import DAMAGE, from_stored, record_damaged
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from viewkeeper.client.changes import Change, Changes
-    from viewkeeper.client.reading import ReadMode
+    from viewkeeper.client.connection import ReadMode
+    from viewkeeper.client.result import Change, Changes
     from viewkeeper.model.epochs import EpochRecord
-    from viewkeeper.model.horizon import Horizon
-    from viewkeeper.model.moments import Step
-    from viewkeeper.ports.reads import Held
+    from viewkeeper.model.read_frontier import Horizon, RecordChange
+    from viewkeeper.ports.records import Held
 
 
 class View:
     """A materialized view of an open database."""
 
     def __init__(
-        self, database: Connection, definition: ViewDefinition, held: tuple[Held, Moment] | None = None
+        self, database: Connection, definition: ViewDefinition, held: tuple[Held, ReadTimestamp] | None = None
     ) -> None:
         self._database = database
         self._definition = definition
@@ -90,7 +86,7 @@ class View:
             return None
         row, horizon = found
         is_same = self._database.view_as_of(definition, horizon.catalog_version) == definition
-        if not is_same or self._is_unfilled(definition, Moment(horizon.committed, horizon.aborted, horizon)):
+        if not is_same or self._is_unfilled(definition, ReadTimestamp(horizon.committed, horizon.aborted, horizon)):
             return None
         return (None if row is None else record_of(definition, encoded, row),)
 
@@ -153,13 +149,13 @@ class View:
         timeout: float = TIMEOUT_SECONDS,
     ) -> pd.DataFrame:
         """The records of `scan`, as a DataFrame with nullable types."""
-        from viewkeeper.client.frames import arrow_to_frame
+        from viewkeeper.client.arrow import arrow_to_frame
 
         return arrow_to_frame(self.to_arrow(*prefix, start=start, stop=stop, read=read, timeout=timeout))
 
     def changes(self, since: int, *, read: ReadMode | None = None, timeout: float = TIMEOUT_SECONDS) -> Changes:
         """What each epoch after `since` did to the records; ChangesLost when not all of it is kept any more."""
-        from viewkeeper.client.changes import Changes, require_kept
+        from viewkeeper.client.result import Changes, require_kept
 
         while True:
             held, moment, definition, partitions = self._hold((), read, timeout)
@@ -260,7 +256,7 @@ class View:
 
     def _hold(
         self, prefix: Sequence[object], read: ReadMode | None, timeout: float
-    ) -> tuple[Held, Moment, ViewDefinition, Sequence[int]]:
+    ) -> tuple[Held, ReadTimestamp, ViewDefinition, Sequence[int]]:
         """The records of the partitions that may hold a prefix, as of one moment."""
         store = self._database.store
         while True:
@@ -278,12 +274,12 @@ class View:
         if not self._held:
             held.close()
 
-    def _row(self, partition: int, table: int, key: bytes, moment: Moment) -> bytes | None:
+    def _row(self, partition: int, table: int, key: bytes, moment: ReadTimestamp) -> bytes | None:
         if self._held:
             return self._held[0].get(partition, table, key)
         return self._database.store.get_record(partition, table, key, moment)
 
-    def _look(self, read: ReadMode | None, timeout: float) -> tuple[Moment, ViewDefinition]:
+    def _look(self, read: ReadMode | None, timeout: float) -> tuple[ReadTimestamp, ViewDefinition]:
         """The moment to read, and the view's definition then."""
         if self._held:
             return self._held[1], self._definition
@@ -297,7 +293,7 @@ class View:
     def _current(self) -> ViewDefinition:
         return self._definition if self._held else self._look(SNAPSHOT, 0)[1]
 
-    def _still(self, moment: Moment) -> Horizon | None:
+    def _still(self, moment: ReadTimestamp) -> Horizon | None:
         """The horizon now, unless what was read since `moment` may not belong to it.
 
         Versions may be purged (R4), and a view that was replaced may be gone.
@@ -323,7 +319,7 @@ class View:
         is_one = bool(first) and high is not None and high <= (after_prefix(first) or b"")
         return [store.partition_of(first)] if is_one else range(store.partitions)
 
-    def _is_unfilled(self, definition: ViewDefinition, moment: Moment) -> bool:
+    def _is_unfilled(self, definition: ViewDefinition, moment: ReadTimestamp) -> bool:
         horizon = moment.horizon
         first = horizon.filled.get(definition.node.backfill)
         is_stopped = not horizon.stopped.isdisjoint(definition.needs)
@@ -335,7 +331,7 @@ class View:
 
     def _unfilled_pairs(self, definition: ViewDefinition) -> list[tuple[bytes, bytes]]:
         """What a view holds before its first epoch: known over an empty base, else it is not ready."""
-        from viewkeeper.catalog.define import lower
+        from viewkeeper.plan.define import lower
         from viewkeeper.plan.nodes import AggregateNode
 
         catalog, store = self._database.catalog(), self._database.store
@@ -348,14 +344,14 @@ class View:
         if has_rows or any(node is not lowered.root for node in always):
             raise self._not_ready(definition)
         if always:
-            from viewkeeper.operators.aggregate_groups import empty_row
+            from viewkeeper.operators.aggregate import empty_row
 
             row = empty_row(always[0])
             return [] if row is None else [(b"", row)]
         return []
 
     def _not_ready(self, definition: ViewDefinition) -> NotReady:
-        from viewkeeper.client.filling import not_filled
+        from viewkeeper.client.fill_progress import not_filled
 
         record = self._database.store.read_epoch_record()
         reason = why_stopped(definition, record)
@@ -379,8 +375,8 @@ def _bounds(
     return byte_range(_label(definition), definition.node.key, prefix, start, stop)
 
 
-def _to_change(definition: ViewDefinition, step: Step) -> Change:
-    from viewkeeper.client.changes import Change
+def _to_change(definition: ViewDefinition, step: RecordChange) -> Change:
+    from viewkeeper.client.result import Change
 
     columns = definition.node.key
     try:

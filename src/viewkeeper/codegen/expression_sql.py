@@ -1,8 +1,8 @@
-"""DuckDB SQL of bound expressions.
+"""DuckDB SQL of bound expressions: operators, functions and casts.
 
 In: a bound expression. Out: SQL over the columns `c<position>`. Always: the user's characters appear only inside
-escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's evaluation fails,
-and `guarded` turns that failure into NULL.
+escaped literals; every type is written out; an expression fails exactly on the rows on which Spark's ANSI evaluation
+fails, and `guarded` turns that failure into NULL; an argument that is long or may fail is written once, under a name.
 
 Spark evaluates lazily: a NULL operand ends an operator before the other side runs, AND and OR stop early, CASE and
 COALESCE take one branch. DuckDB evaluates eagerly, except in CASE and COALESCE; so where a part is fallible and may be
@@ -15,13 +15,9 @@ import datetime
 import decimal
 from collections.abc import Sequence
 
-from viewkeeper.codegen import casts, decimals
-from viewkeeper.codegen.function_sql import emit_function
-from viewkeeper.errors import InvariantBroken, UnsupportedSql
-from viewkeeper.model import types
-from viewkeeper.model.types import SqlType
-from viewkeeper.sql.construct import is_nonzero, magnitude_max
-from viewkeeper.sql.expressions import (
+from viewkeeper.algebra import decimals
+from viewkeeper.algebra.construct import is_nonzero, magnitude_max
+from viewkeeper.algebra.expressions import (
     Aggregate,
     AggregationRef,
     Call,
@@ -32,6 +28,112 @@ from viewkeeper.sql.expressions import (
     Literal,
     operands,
 )
+from viewkeeper.errors import InvariantBroken, UnsupportedSql
+from viewkeeper.model import types
+from viewkeeper.model.types import SqlType
+from viewkeeper.sql.function_rows import STRICT, Function
+from viewkeeper.sql.function_table import FUNCTIONS
+
+# What Spark trims before it parses a string: all characters up to the blank, and DEL.
+_TRIMMED = r"[\x00-\x20\x7f]*"
+_TRUE = "'t', 'true', 'y', 'yes', '1'"
+_FALSE = "'f', 'false', 'n', 'no', '0'"
+# Anything may follow a whole date; nothing may follow a year alone or a year with a month.
+_DATE = rf"(?s)\A{_TRIMMED}([+-]?[0-9]{{4,7}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T].*)?)?)?{_TRIMMED}\z"
+
+
+def cast(sql: str, source: SqlType, target: SqlType) -> str:
+    match (source.kind, target.kind):
+        case ("DECIMAL", "DOUBLE"):
+            return decimals.to_double(sql, source)
+        case ("DECIMAL", "STRING"):
+            return decimals.to_string(sql, source)
+        case ("DECIMAL", "INT" | "BIGINT"):
+            return f"CAST(trunc({sql}) AS {target.duckdb})"  # Spark truncates, DuckDB's CAST rounds
+        case ("DOUBLE", "INT"):
+            return f"CAST(trunc({sql}) AS INTEGER)"
+        case ("DOUBLE", "BIGINT"):
+            return _double_to_bigint(sql)
+        case ("INT" | "BIGINT" | "DOUBLE", "BOOLEAN"):
+            return f"({sql} <> 0)"
+        case ("STRING", "INT" | "BIGINT"):
+            return f"CAST({_trimmed(sql, '[+-]?[0-9]+')} AS {target.duckdb})"
+        case ("STRING", "BOOLEAN"):
+            return _string_to_boolean(sql)
+        case ("STRING", "DATE"):
+            return _string_to_date(sql)
+    return f"CAST({sql} AS {target.duckdb})"
+
+
+def _double_to_bigint(sql: str) -> str:
+    """2^63 does not fit BIGINT, but Spark compares as DOUBLE, where it passes."""
+    most = f"CAST('{2**63 - 1}' AS BIGINT)"
+    return decimals.let(sql, f"CASE WHEN x = {2.0**63!r}::DOUBLE THEN {most} ELSE CAST(trunc(x) AS BIGINT) END")
+
+
+def _trimmed(sql: str, form: str) -> str:
+    """The part of the string that has the form, between what Spark trims; '' if there is none, which no type parses."""
+    return rf"regexp_extract({sql}, '\A{_TRIMMED}({form}){_TRIMMED}\z', 1)"
+
+
+def _string_to_boolean(sql: str) -> str:
+    word = rf"lower({_trimmed(sql, '[A-Za-z01]+')})"
+    return decimals.let(
+        word,
+        f"CASE WHEN x IN ({_TRUE}) THEN TRUE WHEN x IN ({_FALSE}) THEN FALSE ELSE CAST(x || '?' AS BOOLEAN) END",
+    )
+
+
+def _string_to_date(sql: str) -> str:
+    year, month, day = (f"regexp_extract(x, '{_DATE}', {group})" for group in (1, 2, 3))
+    parts = [f"CASE WHEN {part} = '' THEN 1 ELSE CAST({part} AS INTEGER) END" for part in (month, day)]
+    date = f"make_date(CAST({year} AS INTEGER), {', '.join(parts)})"
+    known = f"CAST({year} AS INTEGER) BETWEEN 1 AND 9999"
+    return decimals.let(sql, f"CASE WHEN {known} THEN {date} WHEN x IS NOT NULL THEN CAST('out of range' AS DATE) END")
+
+
+_SHORT = 60  # characters of SQL that may be written several times
+
+
+def emit_function(call: Call, sqls: Sequence[str]) -> str:
+    function = FUNCTIONS.get(call.name)
+    if function is None:
+        raise InvariantBroken(f"no DuckDB SQL for {call.name}")
+    if function.nulls is not STRICT:  # its text handles NULL
+        return _text(function, call, sqls)
+    order = (1, 0) if function.divides else range(len(sqls))
+    # A constant that fails must not be in a WHEN, where DuckDB evaluates it before any row; a name is not a constant.
+    short = not function.divides and all(
+        len(sql) <= _SHORT and not arg.fallible for sql, arg in zip(sqls, call.args, strict=True)
+    )
+    names = list(sqls) if short else [f"x.a{place}" for place in range(len(sqls))]
+    body = _text(function, call, names)
+    if len(sqls) > 1:
+        body = _null_of(body, [names[place] for place in order if call.args[place].nullable])
+    if short:
+        return body
+    fields = ", ".join(f"'a{place}': {sql}" for place, sql in enumerate(sqls))
+    whole = f"list_transform([{{{fields}}}], lambda x: {body})[1]"
+    return _null_of(whole, _stops(call.args, sqls, order))
+
+
+def _text(function: Function, call: Call, sqls: Sequence[str]) -> str:
+    if isinstance(function.duckdb, str):
+        return function.duckdb.format(*sqls, all=", ".join(sqls), name=call.name, type=call.type.duckdb)
+    return function.duckdb(call, *sqls)
+
+
+def _stops(args: Sequence[Expression], sqls: Sequence[str], order: Sequence[int]) -> list[str]:
+    """The arguments that keep later ones from failing if they are NULL."""
+    later = [any(args[place].fallible for place in order[rank + 1 :]) for rank in range(len(order))]
+    return [sqls[place] for place, failing in zip(order, later, strict=True) if args[place].nullable and failing]
+
+
+def _null_of(body: str, sqls: Sequence[str]) -> str:
+    if not sqls:
+        return body
+    return f"(CASE {' '.join(f'WHEN {sql} IS NULL THEN NULL' for sql in sqls)} ELSE {body} END)"
+
 
 LENGTH_MAX = 200_000
 
@@ -79,7 +181,7 @@ def _emit(expression: Expression, aggregates: Sequence[str]) -> str:
         case Literal(value=value, type=type_):
             return literal(value, type_)
         case Cast(arg=arg, type=type_):
-            return casts.cast(_emit(arg, aggregates), arg.type, type_)
+            return cast(_emit(arg, aggregates), arg.type, type_)
         case Case(branches=branches, default=default):
             whens = " ".join(f"WHEN {_emit(w, aggregates)} THEN {_emit(v, aggregates)}" for w, v in branches)
             return f"(CASE {whens} ELSE {_emit(default, aggregates)} END)"

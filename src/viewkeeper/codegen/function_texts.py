@@ -6,10 +6,10 @@ or a template. Always: the arguments are not NULL, or the text is NULL with them
 
 from __future__ import annotations
 
+from viewkeeper.algebra.expressions import Call, Literal
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
-from viewkeeper.sql.expressions import Call, Literal
 
 # The years 1 to 9999, in days, months and microseconds.
 DAYS = (-719_162, 2_932_896)

@@ -1,16 +1,27 @@
-"""Backfill: which rows the next epoch brings into views that are not filled yet (`docs/epochs.md`, R12).
+"""Backfill: which rows fill the views that are not filled yet (`docs/epochs.md`, R12).
 
-In: the plan and the epoch record. Out: chunks for the begin record. Always: each epoch reads a bounded number of rows,
-so base writes and the other views go on; committed rows are never read again, so a backfill resumes where a crash cut
-it.
+In: the plan, the catalog and the epoch record. Out: chunks of rows for the begin record; rows of foreign tables copied
+to the log, some before each epoch, which reads them like changes; and, where the log lacks changes that no epoch has
+applied, views that are to be filled from the base again, all of them. Always: each epoch reads a bounded number of
+rows, so base writes and the other views go on; committed rows are never read again, so a backfill resumes where a crash
+cut it. A view over a foreign table is filled when it has all rows that were there when their copying ended. One swap of
+the epoch record decides a reset: before it only entries were added to the log, after it the next epoch removes what
+earlier ones wrote.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.coordinator.cas import StoredState, swap_catalog, swap_record
+from viewkeeper.failpoints import failpoint
+from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.fills import START, Chunk
+from viewkeeper.model.positions import START, Chunk, Positions
+from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import EpochLimits
@@ -91,3 +102,71 @@ def _chunk(
     if _reaches_the_end(chunk):
         return replace(chunk, total=rows)
     return replace(chunk, total=store.count_rows(source) if stored is None else record.size(stored).records)
+
+
+_ROWS_AT_ONCE = 50_000  # some seconds, in which other views wait
+
+
+def stage_tables(store: Store, held: StoredState, *, rows_max: int) -> None:
+    """Copy about so many rows more of each table that needs it; the last ones are in the log up to its end by now."""
+    most = min(rows_max, _ROWS_AT_ONCE)
+    for table in held.catalog.tables:
+        if table.foreign is not None and table.foreign.staged is None and store.stage(table, rows_max=most):
+            failpoint("stage.ready")
+            done = partial(Catalog.with_staged, table=table.id, staging=table.foreign.staging, ends=store.ends())
+            held.swap_catalog(done)
+
+
+def tables_staged(store: Store, catalog: Catalog, positions: Positions) -> frozenset[int]:
+    """The foreign tables whose staged rows are all in a state at `positions`, as far as that is not known yet."""
+    waiting = {
+        table.id: dict(table.foreign.staged) for table in catalog.tables if table.foreign and table.foreign.staged
+    }
+    return frozenset(table for table, ends in waiting.items() if not store.has_changes(positions, ends))
+
+
+def late_backfills(store: Store, catalog: Catalog, plan: PhysicalPlan, positions: Positions) -> frozenset[int]:
+    """The backfills that lack rows of a foreign table in a state at `positions`."""
+    pending = {table.id for table in catalog.tables if table.foreign and table.foreign.staged != ()}
+    if not pending:
+        return frozenset()
+    lacking, bases = pending - tables_staged(store, catalog, positions), plan.bases
+    return frozenset(node.backfill for node in plan.nodes if not lacking.isdisjoint(bases[node.table]))
+
+
+_ROWS, _BYTES = 1_000, 8 << 20  # of a transaction, about
+
+
+def reset_views(store: Store) -> EpochRecord:
+    """Give up the epoch in flight and all that waits in the log; views are filled from the base, by the next epochs.
+
+    A DELTA is made from the log alone, so every row of a table that has one is logged again; foreign tables are staged.
+    """
+    start = store.skip_log(store.read_epoch_record().positions)
+    # after the cut: it has every table that has a row before the cut
+    catalog = swap_catalog(store, lambda catalog: catalog.with_staging_reset())
+    stored = [table for table in catalog.tables if table.delta is not None and table.foreign is None]
+    for table in stored:
+        for keys in _keys(store, table.id):
+            for chosen in store.together(keys):
+                store.write([RowWrites(table.id, [keys[i] for i in chosen], lambda rows: rows, repeats=True)])
+    failpoint("anew.logged")
+    rebuilt = store.ends() if stored else {}
+    checksums = store.checksums(start.positions)
+    record = swap_record(store, lambda record: epochs.rebuild_from(record, start, checksums, rebuilt))
+    store.sync_epoch_record()
+    failpoint("anew.swapped")
+    return record
+
+
+def _keys(store: Store, table: int) -> Iterator[list[bytes]]:
+    """The keys of a table, as many as one transaction writes."""
+    keys, size = list[bytes](), 0
+    for key, row in store.scan(table, b"", None):
+        keys.append(key)
+        size += len(row)
+        if len(keys) == _ROWS or size > _BYTES:
+            yield keys
+            keys, size = [], 0
+    if keys:
+        yield keys

@@ -16,13 +16,11 @@ from typing import Protocol
 
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
-from viewkeeper.coordinator.backfill import plan_chunks
+from viewkeeper.coordinator.backfill import late_backfills, plan_chunks, stage_tables, tables_staged
+from viewkeeper.coordinator.cas import StoredState
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.coordinator.scaling import Scaling
-from viewkeeper.coordinator.sizes import sizes_after, stored_tables, walked_sizes
-from viewkeeper.coordinator.staging import late_backfills, stage_tables, tables_staged
-from viewkeeper.coordinator.swaps import Held
-from viewkeeper.coordinator.wishes import ask_for_managers, asked_managers
+from viewkeeper.coordinator.table_sizes import sizes_after, stored_tables, walked_sizes
+from viewkeeper.coordinator.view_managers import Scaling, request_managers, requested_managers
 from viewkeeper.errors import (
     EpochFailed,
     Fenced,
@@ -36,19 +34,15 @@ from viewkeeper.errors import (
 from viewkeeper.events import Committed, EventSink
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model import epochs
-from viewkeeper.model.counts import Counts
-from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.managers import ManagerBounds
-from viewkeeper.model.measured import MEASURED, Measured
+from viewkeeper.model.epochs import EpochRecord, Inflight, Repaired
 from viewkeeper.model.positions import Position, Positions, Stream, covers
-from viewkeeper.model.verdicts import Repaired
+from viewkeeper.model.work_stats import MEASURED, Counts, WorkStats
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.plan.planner import unfilled
-from viewkeeper.plan.repairs import asides_done_with, done_with, due_aside, due_repair
+from viewkeeper.plan.planner import asides_done_with, done_with, due_aside, due_repair, unfilled
 from viewkeeper.ports.meta import Claim
 from viewkeeper.ports.store import Store
-from viewkeeper.settings import EpochLimits
+from viewkeeper.settings import EpochLimits, ManagerBounds
 
 ALL = 1 << 62
 _DAMAGED = "a record is of an epoch that never was: its bytes were changed"
@@ -91,7 +85,7 @@ class Coordinator:
         self.tell: EventSink = events or (lambda event: None)  # sends an event to all listeners
         self._clock = clock
         self._started = clock()
-        self._held = Held(store)
+        self._held = StoredState(store)
         self._followed: EpochRecord | None = None  # the record whose entries the log was last seen to hold
         self._follow(self._claim(claim, inherits=inherits))
 
@@ -195,13 +189,13 @@ class Coordinator:
             return epochs.take_over(record, self._state.owner)
 
         record = self._held.swap_record(take_over)
-        if inherits and (asked := asked_managers(self._store, record.generation - 1)):
-            ask_for_managers(self._store, asked)
+        if inherits and (asked := requested_managers(self._store, record.generation - 1)):
+            request_managers(self._store, asked)
         self._store.open_views()
         if record.sizes is None:  # epochs of a release before did not count what they wrote
             sizes = walked_sizes(self._store, stored_tables(self._held.catalog), record)
             record = self._held.swap_record(lambda record: epochs.count(record, self._state.owner, sizes))
-        measured = Measured.from_json(self._store.read_note(MEASURED))
+        measured = WorkStats.from_json(self._store.read_note(MEASURED))
         return steps.Claimed(record, *self._store.written_epochs(), measured)
 
     def _cut(self, draft: steps.Draft) -> steps.Draft:
@@ -246,7 +240,7 @@ class Coordinator:
             raise
         failpoint("run.receipts")
         is_usual = not epoch.chunks and not epoch.repair
-        return steps.Ran(epoch, counts, self._measure(plan, counts) if is_usual else Measured())
+        return steps.Ran(epoch, counts, self._measure(plan, counts) if is_usual else WorkStats())
 
     def _give_up(self, failed: steps.RunFailed) -> steps.GivenUp:
         owner = self._state.owner
@@ -283,10 +277,10 @@ class Coordinator:
     def scale(self, bounds: ManagerBounds) -> None:
         """Have so many view managers from the next epoch on."""
         self.require_ownership()
-        ask_for_managers(self._store, bounds)
+        request_managers(self._store, bounds)
 
     def _asked(self, record: EpochRecord) -> ManagerBounds | None:
-        return None if self._state.scaling is None else asked_managers(self._store, record.generation)
+        return None if self._state.scaling is None else requested_managers(self._store, record.generation)
 
     def _waiting(self, record: EpochRecord) -> int:
         """How many changes wait, where the number of managers depends on it."""
@@ -298,7 +292,7 @@ class Coordinator:
 
         def change(catalog: Catalog) -> Catalog:
             changed = catalog.with_replaced(record.filled, record.committed)
-            changed = changed.without_twins(done_with(changed, record), record.committed)
+            changed = changed.without_shadow_views(done_with(changed, record), record.committed)
             changed = changed.without_asides(asides_done_with(changed, record))
             return changed.with_all_staged(staged)
 
@@ -308,12 +302,12 @@ class Coordinator:
             self._held.swap_catalog(change)
             failpoint("replace.swapped")
 
-    def _measure(self, plan: PhysicalPlan, counts: Counts) -> Measured:
+    def _measure(self, plan: PhysicalPlan, counts: Counts) -> WorkStats:
         if self._bases is None or self._bases[0] is not plan:
             self._bases = plan, plan.bases
-        return Measured.of_epoch(counts, self._bases[1])
+        return WorkStats.of_epoch(counts, self._bases[1])
 
-    def _keep_measured(self, measured: Measured) -> None:
+    def _keep_measured(self, measured: WorkStats) -> None:
         """Keep what epochs cost; a store that is full or busy loses it, and no view depends on it."""
         with suppress(StoreError, OSError):
             catalog = self._held.catalog

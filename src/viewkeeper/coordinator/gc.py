@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 
-from viewkeeper.coordinator.swaps import Held
+from viewkeeper.coordinator.cas import StoredState
 from viewkeeper.failpoints import failpoint
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import GcSettings
@@ -27,7 +27,7 @@ def collect_garbage(
     settings: GcSettings | None = None,
     *,
     is_alone: bool = False,
-    held: Held | None = None,
+    held: StoredState | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """Truncate the log up to the committed positions, and remove dropped tables; returns how many entries were deleted.
@@ -36,18 +36,18 @@ def collect_garbage(
     `held`: what a pipeline goes by since its last step, so that nothing is read; what could go then can go now.
     """
     store.clear_stale_readers()
-    held = held or Held(store)
+    held = held or StoredState(store)
     record = held.record
     if record.inflight is not None:
         return 0
     failpoint("gc.start")
     settings = settings or GcSettings()
-    gone_entries, until = 0, clock() + settings.seconds_max
+    deleted_entries, until = 0, clock() + settings.seconds_max
     kept, most = settings.log_kept_seconds, settings.entries_max
     if not is_alone:  # changes that an operator keeps are those of the base too: a check since the last one reads them
         kept = max(kept, record.keeping.seconds)
     while count := store.truncate_log(record.positions, older_than_seconds=kept, entries_max=most):
-        gone_entries += count
+        deleted_entries += count
         if clock() >= until:
             break
     failpoint("gc.truncated")
@@ -56,10 +56,10 @@ def collect_garbage(
         pass
     at_once = is_alone or store.capabilities.held_reads
     _remove_dropped(store, held, math.inf if at_once else record.floor)
-    return gone_entries
+    return deleted_entries
 
 
-def _remove_dropped(store: Store, held: Held, floor: float) -> None:
+def _remove_dropped(store: Store, held: StoredState, floor: float) -> None:
     """Remove tables dropped before the floor; later ones may still be read at an older epoch (R4)."""
     gone = [table for table, epoch in held.catalog.dropped if epoch < floor]
     for table in gone:

@@ -12,19 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator.scaling import Load, Scaling, scaled
+from viewkeeper.coordinator.view_managers import Load, Scaling, scaled
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, Scaled, TookOver
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.fills import BackfillProgress, Chunk, with_chunks
-from viewkeeper.model.managers import ManagerBounds
-from viewkeeper.model.measured import Measured
-from viewkeeper.model.positions import Cut, covers
+from viewkeeper.model.positions import BackfillProgress, Chunk, Cut, covers, with_chunks
+from viewkeeper.model.work_stats import Counts, WorkStats
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.plan.planner import physical_plan, unfilled
-from viewkeeper.plan.repairs import aside_plan, due_aside, due_repair, repair_plan
-from viewkeeper.settings import EpochLimits, ScalingSettings
+from viewkeeper.plan.planner import aside_plan, due_aside, due_repair, physical_plan, repair_plan, unfilled
+from viewkeeper.settings import EpochLimits, ManagerBounds, ScalingSettings
 
 KEEP_MEASURED_SECONDS = 5.0
 _NOTHING = PhysicalPlan((), ())
@@ -39,7 +35,7 @@ class State:
     share: float = 1.0  # of the limits; smaller after an epoch that could not finish
     given_up: Inflight | None = None  # the last one
     attempts: int = 0  # at the epoch in flight
-    measured: Measured = field(default_factory=Measured)
+    measured: WorkStats = field(default_factory=WorkStats)
     measured_kept_at: float | None = None
     scaling: Scaling | None = None  # None: whoever runs epochs has managers of its own
     asked: ManagerBounds | None = None  # the last wish that was obeyed
@@ -65,7 +61,7 @@ class Claimed:
     record: EpochRecord
     oldest: int
     newest: int
-    measured: Measured = field(default_factory=Measured)
+    measured: WorkStats = field(default_factory=WorkStats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +103,7 @@ class Ran:
 
     epoch: Inflight
     counts: Counts
-    measured: Measured = field(default_factory=Measured)
+    measured: WorkStats = field(default_factory=WorkStats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +182,7 @@ class ReplaceViews:
 class KeepMeasured:
     """Keep in the store what epochs cost so far."""
 
-    measured: Measured
+    measured: WorkStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import pandas
 import pyspark.worker
 from pyspark.daemon import manager
 
-import viewkeeper.engine.exchange
+import viewkeeper.engine.jobs
 from viewkeeper.stores.open import import_for_workers
 
 import_for_workers()

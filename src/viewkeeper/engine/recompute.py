@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewkeeper.codegen.causes import cause_of
-from viewkeeper.engine.failures import is_lost, spark_lost, spark_lost_told
+from viewkeeper.engine.spark_errors import is_lost, spark_lost, translate_spark_lost
 from viewkeeper.errors import EpochFailed, InputError
 from viewkeeper.model.schema import Column
+from viewkeeper.model.wording import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class SparkRecompute:
     """The port `Recompute` over a Spark session; `size_bytes` is the approximate size of its tables."""
 
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
-        with spark_lost_told(session):
+        with translate_spark_lost(session):
             self._session = session.newSession()
             self._set_up(size_bytes)
 
@@ -56,7 +56,7 @@ class SparkRecompute:
 
     def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
         fields = ", ".join(f"`{column.name}` {column.type.spark}" for column in columns)
-        with spark_lost_told(self._session):
+        with translate_spark_lost(self._session):
             self._session.read.schema(fields).parquet(file.as_uri()).createOrReplaceTempView(name)
 
     def answer(self, sql: str, target: Path, name: str | None = None) -> None:

@@ -1,39 +1,105 @@
-"""Runners: an epoch on the driver, or as one Spark job.
+"""The runner: an epoch on the driver, or as one Spark job.
 
-In: the plan and the epoch in flight. Out: counts, once every receipt has arrived. Always: both run `operators.program`
-over the stored ranges; they may be mixed between a run and its re-run, and the number of managers may change between
-epochs. While Spark is starting, the driver does what it can do in about that time; over a store that no other process
-reaches it does all. Large work of the store's own is a job too, if Spark is up. What a job fails of that is no fault of its
-epoch, a session that is lost or workers that lack what tasks need, is raised as that, and the epoch stays in flight.
+In: the plan and the epoch in flight. Out: counts, once every receipt has arrived; while a job runs, how many of its
+tasks are done, about once a second. Always: both ways run `operators.program` over the stored ranges; they may be mixed
+between a run and its re-run, and the number of managers may change between epochs. Which way takes less time is
+measured, and guessed until the first measurement. While Spark is starting, the driver does what it can do in about that
+time; over a store that no other process reaches it does all. Large work of the store's own is a job too, if Spark is
+up. A session that is lost, or workers that lack what tasks need, are no fault of the epoch: they are raised as that,
+and the epoch stays in flight.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from viewkeeper.coordinator.balance import Balance
-from viewkeeper.coordinator.ring import owners_of_shards
-from viewkeeper.engine.failures import is_late_worker, translate
-from viewkeeper.engine.pace import Pace
-from viewkeeper.engine.progress import job_watched
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.coordinator.view_managers import Balance, owners_of_shards
+from viewkeeper.engine.lazy_session import LazySession
+from viewkeeper.engine.spark_errors import is_late_worker, translate_error
 from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Working
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.fills import Chunk
-from viewkeeper.operators.exchange import run_here
-from viewkeeper.operators.program import EpochProgram
+from viewkeeper.model.positions import Chunk
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.program import EpochProgram, run_in_process
 from viewkeeper.operators.receipts import require_all, rows_of_all
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.ports.spread import Opened, Piece
-from viewkeeper.ports.store import Store
+from viewkeeper.ports.store import Opened, Piece, Store
 from viewkeeper.settings import EngineSettings
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+
+_ENOUGH = 10_000  # an epoch of less work takes mostly what any epoch takes
+_MEASURED = 8  # the newest that count
+_JOB_SECONDS_MAX = 0.5  # the first jobs of a session take longer, which says nothing of the next
+
+
+class RuntimeChoice:
+    def __init__(self) -> None:
+        self._units: deque[float] = deque([1e-6], _MEASURED)  # seconds for one unit of work
+        self._jobs: deque[float] = deque([0.05], _MEASURED)  # seconds that a job takes besides its work
+
+    def ran_on_driver(self, work: int, seconds: float) -> None:
+        if work >= _ENOUGH:
+            self._units.append(seconds / work)
+
+    def ran_as_job(self, work: int, managers: int, seconds: float) -> None:
+        own = seconds - work * self._unit / managers
+        self._jobs.append(min(max(own, 0.0), _JOB_SECONDS_MAX))
+
+    def is_faster_on_driver(self, work: int, managers: int) -> bool:
+        """Whether the driver alone would be done with the work before a job is."""
+        alone = work * self._unit
+        return alone <= min(self._jobs) + alone / managers
+
+    @property
+    def _unit(self) -> float:
+        return sorted(self._units)[len(self._units) // 2]
+
+
+_LOOK_SECONDS = 1.0
+
+
+@contextmanager
+def job_watched(
+    session: SparkSession, tell: Callable[[int, int], None], *, look_seconds: float = _LOOK_SECONDS
+) -> Iterator[None]:
+    """Tell `tell` of jobs that this thread runs within the block: so many tasks are done, of so many."""
+    context, tag, ended = session.sparkContext, f"viewkeeper-{uuid.uuid4().hex}", threading.Event()
+
+    def look() -> None:
+        while not ended.wait(look_seconds):
+            with suppress(Exception):
+                tell(*_tasks(context, tag))
+
+    context.addJobTag(tag)
+    watcher = threading.Thread(target=look, name="viewkeeper-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        with suppress(Exception):  # the session may be gone, which the job tells
+            context.removeJobTag(tag)
+
+
+def _tasks(context: SparkContext, tag: str) -> tuple[int, int]:
+    jobs = context._jsc.sc().statusTracker().getJobIdsForTag(tag)
+    tracker = context.statusTracker()
+    found = [tracker.getJobInfo(job) for job in jobs]
+    stages = [tracker.getStageInfo(stage) for info in found if info is not None for stage in info.stageIds]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
 class SparkRunner:
@@ -42,7 +108,7 @@ class SparkRunner:
     def __init__(
         self,
         store: Store,
-        session: StartingSession,
+        session: LazySession,
         *,
         view_managers: int,
         settings: EngineSettings | None = None,
@@ -53,8 +119,8 @@ class SparkRunner:
         self._is_bound_here = not store.capabilities.many_processes
         self._session = session
         self.settings = settings or EngineSettings()
-        self._work_here = 0
-        self._pace = Pace()
+        self._work_in_process = 0
+        self._pace = RuntimeChoice()
         self._balance = Balance()
         self.view_managers = view_managers
 
@@ -63,28 +129,28 @@ class SparkRunner:
 
     def run(self, plan: PhysicalPlan, epoch: Inflight) -> Counts:
         work = _work_of(self._store, plan, epoch)
-        if self._is_bound_here or self._is_small(work) or self._is_better_here(work):
-            return self._run_here(plan, epoch, work)
+        if self._is_bound_here or self._is_small(work) or self._is_faster_on_driver(work):
+            return self._run_in_process(plan, epoch, work)
         session = self._session.for_epochs()
         began = time.monotonic()
         try:
             counts = self._run_job(session, plan, epoch)
         except Exception as error:
             if is_late_worker(error) and work <= self.settings.meanwhile_work:
-                return self._run_here(plan, epoch, work)
-            told = translate(error, epoch.epoch, session)
+                return self._run_in_process(plan, epoch, work)
+            told = translate_error(error, epoch.epoch, session)
             raise told from (None if told is error else error)
-        self._pace.was_job(work, self.view_managers, time.monotonic() - began)
+        self._pace.ran_as_job(work, self.view_managers, time.monotonic() - began)
         return counts
 
-    def _run_here(self, plan: PhysicalPlan, epoch: Inflight, work: int) -> Counts:
+    def _run_in_process(self, plan: PhysicalPlan, epoch: Inflight, work: int) -> Counts:
         began = time.monotonic()
         try:
-            counts = run_here(self._store, plan, epoch, self.settings.work, self._tell)
+            counts = run_in_process(self._store, plan, epoch, self.settings.work, self._tell)
         except Exception as error:
-            told = translate(error, epoch.epoch)
+            told = translate_error(error, epoch.epoch)
             raise told from (None if told is error else error)
-        self._pace.was_here(work, time.monotonic() - began)
+        self._pace.ran_on_driver(work, time.monotonic() - began)
         return counts
 
     def spread(
@@ -94,19 +160,19 @@ class SparkRunner:
         is_large = rows > self.settings.spread_above_rows or log_bytes > self.settings.spread_above_log_bytes
         if self._is_bound_here or not is_large or len(pieces) < 2 or not self._session.is_up:
             return None
-        from viewkeeper.engine.spreading import spread_job  # with PySpark
+        from viewkeeper.engine.jobs import run_pieces  # with PySpark
 
         session = self._session.for_epochs()
         try:
-            return spread_job(session, self._store, work, pieces)
+            return run_pieces(session, self._store, work, pieces)
         except Exception as error:
-            told = translate(error, 0, session)
+            told = translate_error(error, 0, session)
             if isinstance(told, EpochFailed):
                 return None
             raise told from (None if told is error else error)
 
     def _run_job(self, session: SparkSession, plan: PhysicalPlan, epoch: Inflight) -> Counts:
-        from viewkeeper.engine.exchange import SparkExchange  # with PySpark
+        from viewkeeper.engine.jobs import SparkExchange  # with PySpark
 
         owners = owners_of_shards(self._store.partitions, self.view_managers)
         divided = self._balance.divided(owners)
@@ -118,15 +184,15 @@ class SparkRunner:
         return counts
 
     def _is_small(self, work: int) -> bool:
-        return work <= self.settings.small_work_max and self._pace.is_better_here(work, self.view_managers)
+        return work <= self.settings.small_work_max and self._pace.is_faster_on_driver(work, self.view_managers)
 
-    def _is_better_here(self, work: int) -> bool:
+    def _is_faster_on_driver(self, work: int) -> bool:
         """Whether Spark is not ready yet, and would hardly be before the work is done without it.
 
         It is started when epochs have added up to more work than a start is worth: then more is to be expected.
         """
-        self._work_here += work
-        if self._work_here > self.settings.meanwhile_work:
+        self._work_in_process += work
+        if self._work_in_process > self.settings.meanwhile_work:
             self._session.begin()
         return work <= self.settings.meanwhile_work and not self._session.is_ready
 

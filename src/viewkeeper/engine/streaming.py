@@ -19,9 +19,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.failures import is_jvm_gone, spark_lost, spark_lost_told, unfit_of
-from viewkeeper.engine.session import let_others_go_first_here
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.lazy_session import LazySession
+from viewkeeper.engine.spark_errors import is_jvm_gone, spark_lost, translate_spark_lost, unfit_of
+from viewkeeper.engine.spark_session import let_others_go_first_here
 from viewkeeper.errors import (
     EpochFailed,
     StoreBusy,
@@ -51,7 +51,7 @@ class StreamingLoop:
 
     def __init__(
         self,
-        session: StartingSession,
+        session: LazySession,
         coordinator: Coordinator,
         store: Store,
         *,
@@ -80,7 +80,7 @@ class StreamingLoop:
         self._opening.join()
         try:
             if self._query is not None:
-                with self._session.lost_told():
+                with self._session.translate_lost():
                     self._query.stop()
         finally:
             # Spark does not wait for a running handler, and an interpreter that ended meanwhile would be aborted
@@ -133,7 +133,7 @@ class StreamingLoop:
     def _start_query_again(self) -> bool:
         """Start the query anew if it has ended, by somebody or by something that may pass; whether it had ended."""
         self._raise_what_stays(self._problem())
-        with self._session.lost_told():
+        with self._session.translate_lost():
             has_ended = self._query is not None and not self._query.isActive
         if has_ended:
             self._query = self._start_query()
@@ -141,7 +141,7 @@ class StreamingLoop:
 
     def _start_query(self) -> StreamingQuery:
         session = self._session.get()
-        with spark_lost_told(session):
+        with translate_spark_lost(session):
             return self._start_query_in(session.newSession())
 
     def _start_query_in(self, session: SparkSession) -> StreamingQuery:
@@ -186,7 +186,7 @@ class StreamingLoop:
         if self._query is None:
             return None
         self._session.require_running()
-        with self._session.lost_told():
+        with self._session.translate_lost():
             return self._query.exception()
 
     def _wake(self, batch: DataFrame, number: int) -> None:
@@ -208,7 +208,7 @@ class StreamingLoop:
                 self.trouble = None
                 return
             except _PASSES as error:
-                self.trouble = _told(error)
+                self.trouble = _as_store_error(error)
                 self._coordinator.tell(Waiting(str(self.trouble)))
                 self._wait(min(self._retry_seconds, FIRST_RETRY_SECONDS * 2**breaks))
                 breaks = min(breaks + 1, 10)
@@ -222,7 +222,7 @@ class StreamingLoop:
         return not self._stopping.is_set()
 
 
-def _told(error: StoreError | OSError) -> StoreError:
+def _as_store_error(error: StoreError | OSError) -> StoreError:
     if isinstance(error, StoreError):
         return error
     return StoreUnavailable(f"the store did not answer: {error.strerror or error}", "it is tried again")

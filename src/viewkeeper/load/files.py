@@ -28,9 +28,9 @@ from viewkeeper.client.arguments import take_path, take_text
 from viewkeeper.codegen.confined import confine, literal
 from viewkeeper.errors import InputError, UnknownName
 from viewkeeper.load.lines import TextFile
-from viewkeeper.load.textvalues import value_of
-from viewkeeper.model.nearest import suggestion
+from viewkeeper.load.text_values import value_of
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.wording import suggestion
 
 FORMATS = {
     "csv": (".csv",),

@@ -1,25 +1,27 @@
-"""Inference: the CREATE TABLE that fits files.
+"""Inference: the CREATE TABLE that fits files, and the texts by which a CSV file says NULL.
 
-In: files and the names of key columns. Out: a statement. Always: every value of every file is read, not a sample, so
-the inferred types fit all of them; digits are kept: a number with a point becomes DECIMAL (which views can sum), one
-with leading zeros stays text, and DOUBLE is only for what nothing exact can hold and a DOUBLE holds, and never for a
-key.
+In: files and the names of key columns. Out: a statement; or a CSV file that is read with the guessed NULLs. Always:
+every value of every file is read, not a sample, so the inferred types fit all of them; digits are kept: a number with a
+point becomes DECIMAL (which views can sum), one with leading zeros stays text, and DOUBLE is only for what nothing
+exact can hold and a DOUBLE holds, and never for a key. A text is NULL where it occurs in a column that would be of
+numbers, dates or the like without it, and then it is NULL in every column of the file; in a file of texts only, NA is a
+text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 
 import duckdb
 
 from viewkeeper.errors import InputError, SqlError, UnknownName, UnsupportedSql
-from viewkeeper.load.files import SourceFile, column_name
-from viewkeeper.load.textvalues import keeps_digits_as_double, value_of
-from viewkeeper.model.nearest import suggestion
+from viewkeeper.load.files import SourceFile, column_name, csv_file
+from viewkeeper.load.text_values import keeps_digits_as_double, value_of
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
-from viewkeeper.sql.tokens import check_name, quoted
+from viewkeeper.model.wording import suggestion
+from viewkeeper.sql.query_parser import check_name, quoted
 
 _PRECISION = 18  # room for larger numbers than those of the first file
 _PRECISION_MAX = 38
@@ -184,3 +186,20 @@ def _widen(one: SqlType | None, other: SqlType | None) -> SqlType | None:
 
 def _whole_digits(kind: SqlType) -> int:
     return {"INT": 10, "BIGINT": 19}.get(kind.kind, kind.whole_digits)
+
+
+NULL_TEXTS = ("NA", "NULL", "\\N")
+
+
+def guess_null(connection: duckdb.DuckDBPyConnection, file: SourceFile) -> SourceFile:
+    """The file with the texts that are NULL in it; other formats than CSV mark NULL themselves."""
+    if file.text.format not in ("csv", "tsv"):
+        return file
+    types = infer_types(connection, csv_file(file.text, ("", *NULL_TEXTS)))
+    typed = [f"v{place}" for place, kind in enumerate(types) if kind not in (None, STRING)]
+    if not typed:
+        return file
+    tests = [" OR ".join(f"{value} = '{text}'" for value in typed) for text in NULL_TEXTS]
+    found = file.aggregate(connection, [f"coalesce(bool_or({test}), false)" for test in tests])
+    nulls = tuple(text for text, is_there in zip(NULL_TEXTS, found, strict=True) if is_there)
+    return replace(csv_file(file.text, ("", *nulls)), nulls=nulls)

@@ -1,9 +1,11 @@
 """Loading: rows of files into a table.
 
-In: CSV, JSON or Parquet files. Out: rows put, in bounded batches. Always: every value of every file is checked,
-in a first pass, before the table is created and the first row is written, so a fault in the last line leaves nothing
-half loaded; rows are put in the files' order, so of two rows with one key the later wins, and an interrupted load can
-be repeated; memory does not grow with the files.
+In: CSV, JSON or Parquet files. Out: rows put, in bounded batches; or an error that names the line, or the two lines of
+one key. Always: every value of every file is checked, in a first pass, before the table is created and the first row is
+written, so a fault in the last line leaves nothing half loaded; keys are compared as the table compares them, by value
+and not by text, over all rows of all files; rows are put in the files' order, so of two rows with one key the later
+wins, and an interrupted load can be repeated; memory does not grow with the files, and DuckDB keeps the keys, on disk
+where they are many.
 """
 
 from __future__ import annotations
@@ -18,18 +20,48 @@ from typing import cast
 import duckdb
 import pyarrow as pa
 
-from viewkeeper.client.bulk import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
+from viewkeeper.client.bulk_writes import ROWS_PER_TRANSACTION, Part, check_batch, put_rows
 from viewkeeper.client.connection import Connection
 from viewkeeper.errors import BadRow, DuplicateName, InputError, UnknownName
 from viewkeeper.load.files import Reading, SourceFile, failure_of, match_columns, open_files, rows_of
-from viewkeeper.load.inference import infer_statement
-from viewkeeper.load.nulls import NULL_TEXTS, guess_null
-from viewkeeper.load.repeats import require_unique
-from viewkeeper.load.textvalues import lost_digits_of, misfit_of
+from viewkeeper.load.inference import NULL_TEXTS, guess_null, infer_statement
+from viewkeeper.load.text_values import lost_digits_of, misfit_of
+from viewkeeper.model.positions import Token
 from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.token import Token
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.sql.syntax import CreateTable
+from viewkeeper.model.syntax import CreateTable
+from viewkeeper.sql.statement_parser import parse_statements
+
+_ROW_BITS = 40  # a row's number among those of all files: the file's number, then the row's
+
+
+def require_unique(connection: duckdb.DuckDBPyConnection, files: Sequence[SourceFile], schema: TableSchema) -> None:
+    """Raise where two rows of the files have the same key."""
+    names = ", ".join(f"k{i}" for i in range(len(schema.key)))
+    paths = [str(file.text.path) for file in files]
+    rows = " UNION ALL ".join(_keys(file, number, schema) for number, file in enumerate(files))
+    counted = f"SELECT count(*) AS n FROM ({rows}) GROUP BY {names}"
+    ((keys, total),) = rows_of(connection.sql(f"SELECT count(*), sum(n)::BIGINT FROM ({counted})", params=paths))
+    if not keys or keys == total:
+        return
+    groups = f"SELECT min(place, 2) AS places, {names} FROM ({rows}) GROUP BY {names} HAVING count(*) > 1"
+    first = f"SELECT * FROM ({groups}) ORDER BY places[2] LIMIT 1"
+    (((one, other), *key),) = rows_of(connection.sql(first, params=paths))
+    shown = ", ".join(f"{name}={value}" for name, value in zip(schema.key, key, strict=True))
+    fact = f"{total - keys:,} of {total:,} rows have the key of a row before them: {_where(files, one)} and"
+    hint = "name more columns as the key; last_wins=True keeps the last row of each key"
+    raise BadRow(f"{fact} {_where(files, other)} are both {shown}", f"nothing was written: {hint}")
+
+
+def _keys(file: SourceFile, number: int, schema: TableSchema) -> str:
+    places = match_columns(file, schema, ignore_unknown=True)
+    keys = [f"{file.value(schema.column(name), places[name])} AS k{i}" for i, name in enumerate(schema.key)]
+    return f"SELECT {number << _ROW_BITS} + row_number() OVER () - 1 AS place, {', '.join(keys)} FROM {file.relation}"
+
+
+def _where(files: Sequence[SourceFile], place: int) -> str:
+    file, record = files[place >> _ROW_BITS], place & ((1 << _ROW_BITS) - 1)
+    return f"{file.label}, {file.place_of(record)}"
+
 
 Progress = Callable[[int, int], None]  # rows written, rows in all
 

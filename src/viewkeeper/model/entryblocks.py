@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join
+from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join
 
 BLOCK_BYTES_MAX = 800  # of entries: longer rows would cost more to write, shorter ones would be more
 BLOCK_BYTES = 500  # about that many after a division
@@ -35,7 +35,7 @@ class Lists:
     other; `masks` has a row for each string and a column for each slot.
     """
 
-    strings: Ragged
+    strings: VarBinary
     masks: np.ndarray
     sizes: np.ndarray
 
@@ -50,16 +50,16 @@ class Lists:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     @property
-    def joined(self) -> Ragged:
+    def joined(self) -> VarBinary:
         """Each list as one string."""
-        return Ragged(self.strings.data, self.strings.offsets[self.starts])
+        return VarBinary(self.strings.data, self.strings.offsets[self.starts])
 
     @property
-    def packed_masks(self) -> Ragged:
+    def packed_masks(self) -> VarBinary:
         """Each list's masks as one string."""
         width = _mask_width(self.masks.shape[1])
         packed = np.packbits(self.masks, axis=1, bitorder="little")[:, :width]
-        return Ragged(np.ascontiguousarray(packed).reshape(-1), _offsets(self.sizes * width))
+        return VarBinary(np.ascontiguousarray(packed).reshape(-1), _offsets(self.sizes * width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def encode_blocks(blocks: Blocks) -> pa.Array:
 
 
 def decode_blocks(rows: pa.Array, slots: int) -> Blocks:
-    whole = Ragged.from_arrow(rows)
+    whole = VarBinary.from_arrow(rows)
     there = np.flatnonzero(whole.lengths)
     at = whole.offsets[:-1][there]
     found = gather_fixed(whole.data, at, _HEAD).copy().view("<u4").astype(np.int64)
@@ -100,13 +100,13 @@ def decode_blocks(rows: pa.Array, slots: int) -> Blocks:
     return Blocks(Lists(bound_strings, bound_masks, sizes[0]), Lists(value_strings, value_masks, sizes[1]), counts)
 
 
-def _packed(numbers: np.ndarray, sizes: np.ndarray) -> Ragged:
+def _packed(numbers: np.ndarray, sizes: np.ndarray) -> VarBinary:
     """Each list of numbers, none negative, as a string."""
     least, most = _of_lists(np.minimum, numbers, sizes), _of_lists(np.maximum, numbers, sizes)
     more, widths, wider = numbers - np.repeat(least, sizes), _width(least), _width(most - least)
     heads = (widths | wider << 4).astype(np.uint8)[:, None]
-    rest = Ragged(_bytes(more, np.repeat(wider, sizes)), _offsets(wider * sizes))
-    return join([heads, Ragged(_bytes(least, widths), _offsets(widths)), rest])
+    rest = VarBinary(_bytes(more, np.repeat(wider, sizes)), _offsets(wider * sizes))
+    return join([heads, VarBinary(_bytes(least, widths), _offsets(widths)), rest])
 
 
 def _unpacked(data: np.ndarray, at: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,11 +128,11 @@ def _masks(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, slots: int) -> t
     return np.unpackbits(packed, axis=1, count=slots, bitorder="little").astype(bool), at + sizes * width
 
 
-def _strings(data: np.ndarray, at: np.ndarray, lengths: np.ndarray, sizes: np.ndarray) -> tuple[Ragged, np.ndarray]:
+def _strings(data: np.ndarray, at: np.ndarray, lengths: np.ndarray, sizes: np.ndarray) -> tuple[VarBinary, np.ndarray]:
     """The strings of the lists that begin at `at`, and where each list ends."""
     offsets = _offsets(lengths)
     joined = np.diff(offsets[_offsets(sizes)])
-    return Ragged(gather(data, at, joined).data, offsets), at + joined
+    return VarBinary(gather(data, at, joined).data, offsets), at + joined
 
 
 def _mask_width(slots: int) -> int:

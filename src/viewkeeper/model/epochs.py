@@ -1,8 +1,10 @@
 """The epoch record: the one row that states which epoch is committed and which is in flight.
 
-In: steps of the protocol (`docs/epochs.md`, section 1). Out: a new record; the store swaps it in if the version it
-replaces is still current (R5). Always: `last` only grows, an epoch in flight is `last`, and `floor` never passes what a
-reader of the last K committed epochs needs.
+In: steps of the protocol (`docs/epochs.md`, section 1), results of checks and repairs, and requests for rows set aside.
+Out: a new record; the store swaps it in if the version it replaces is still current (R5). Always: `last` only grows, an
+epoch in flight is `last`, and `floor` never passes what a reader of the last K committed epochs needs. A result of a
+check or repair belongs to the records that were checked: a view that is rebuilt or created again has none. A request
+for rows set aside is done once, in an epoch that does nothing else.
 """
 
 from __future__ import annotations
@@ -13,12 +15,51 @@ from types import MappingProxyType
 from typing import Any
 
 from viewkeeper.errors import Fenced, InvariantBroken, StaleRead
-from viewkeeper.model.counts import Size
-from viewkeeper.model.fills import BackfillProgress, Chunk, advance
-from viewkeeper.model.keeping import Keeping
-from viewkeeper.model.plain import fields_to_plain, from_plain
-from viewkeeper.model.positions import Cut, Positions, Stream, covers
-from viewkeeper.model.verdicts import Checked, Repaired
+from viewkeeper.model.json_codec import fields_to_json, from_json_value
+from viewkeeper.model.positions import BackfillProgress, Chunk, Cut, Positions, Stream, advance, covers
+from viewkeeper.model.read_frontier import RetentionPolicy
+from viewkeeper.model.work_stats import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A view was compared with its recomputation as of `epoch`, at the instant `stamp`; `findings` records differed,
+    or rows of DELTA that it was computed from.
+
+    `positions` are those of the epoch. `whole`: the epoch as of which all records were last compared; after it only those
+    that changes can have touched. A store of an earlier version knows neither.
+    """
+
+    epoch: int
+    stamp: int
+    findings: int
+    positions: Positions = field(default_factory=dict)
+    whole: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """`epoch` wrote so many records of the view, and so many of auxiliary tables; `backfill` filled the twin."""
+
+    backfill: int
+    epoch: int
+    stamp: int
+    records: int
+    auxiliary: int
+
+
+DROPPED = b"dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class AsideRequest:
+    """The rows that `table` lists under `keys`, or all of them but those dropped: compute them again, or drop them."""
+
+    id: int
+    table: int
+    ending: str  # "retry" or "drop"
+    keys: tuple[bytes, ...] = ()
+
 
 READABLE_EPOCHS = 2  # K: one whole epoch of reading time is guaranteed (R4)
 
@@ -39,7 +80,7 @@ class Inflight:
     anew: int = 0  # views start anew with this epoch: it finds no record of an earlier one
 
     def to_json(self) -> dict:
-        value = fields_to_plain(self)
+        value = fields_to_json(self)
         cut = value.pop("stop")
         return value | {"stop": cut["positions"], "stamp": cut["stamp"], "changes": cut["changes"]}
 
@@ -47,7 +88,7 @@ class Inflight:
     def from_json(value: dict) -> Inflight:
         cut = {"positions": value["stop"], "stamp": value["stamp"], "changes": value["changes"]}
         others = {name: part for name, part in value.items() if name not in ("stamp", "changes")}
-        return from_plain(Inflight, others | {"stop": cut})
+        return from_json_value(Inflight, others | {"stop": cut})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +113,7 @@ class EpochRecord:
     stopped: dict[int, str]  # table of a node -> why it is no longer maintained
     pins: dict[str, tuple[int, int]]  # reader -> the epoch that it reads, and the stamp until which that is kept
     inflight: Inflight | None
-    keeping: Keeping = field(default_factory=Keeping)
+    keeping: RetentionPolicy = field(default_factory=RetentionPolicy)
     checked: dict[int, Checked] = field(default_factory=dict)  # table of a view's own node -> its last check
     repaired: dict[int, Repaired] = field(default_factory=dict)  # the same -> its last repair
     aside: int = 0  # the last request for rows set aside that was done
@@ -237,7 +278,7 @@ def forget_views(record: EpochRecord, rebuilt: Positions) -> EpochRecord:
     return _next(record, filled={}, filling={}, rebuilt=rebuilt, inflight=None, sizes={})
 
 
-def start_anew(record: EpochRecord, start: Cut, checksums: dict[Stream, int], rebuilt: Positions) -> EpochRecord:
+def rebuild_from(record: EpochRecord, start: Cut, checksums: dict[Stream, int], rebuilt: Positions) -> EpochRecord:
     """The log lacks changes that no epoch has applied: the epoch in flight is aborted, and every view is filled anew.
 
     Epochs go on from `start`, the next one without any record of those before; no pipeline owns the store. `rebuilt`: see
@@ -273,8 +314,8 @@ def _next(record: EpochRecord, **changes: Any) -> EpochRecord:
 
 
 def record_to_json(record: EpochRecord) -> dict:
-    return fields_to_plain(record)
+    return fields_to_json(record)
 
 
 def record_from_json(value: dict) -> EpochRecord:
-    return from_plain(EpochRecord, value)
+    return from_json_value(EpochRecord, value)

@@ -1,12 +1,14 @@
-"""Key batches: the format of `keys`, over Arrow arrays.
+"""Key batches: the format of `keys` over Arrow arrays, and the order of many keys.
 
-In: one Arrow array per key column. Out: an array of key bytes, and the placement hash of each key's first part. Always:
-the same bytes and the same hash as `keys` computes for each row.
+In: one Arrow array per key column, or an array of key bytes. Out: an array of key bytes with the placement hash of each
+key's first part; columns; or indexes in the order of the keys. Always: the same bytes and the same hash as `keys`
+computes for each row. The order is exactly that of the bytes: only the bits in which keys differ are compared, packed
+into words of 64, and each next word only where the previous ones tie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.model import keys
-from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
 from viewkeeper.model.schema import Column
+from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join, pack_bits
 
 _COLUMNS_MAX = 64  # of keys of one length that are added up column by column
 _ORDERED = {"INT": ">u4", "DATE": ">u4", "BIGINT": ">u8", "TIMESTAMP": ">u8"}
@@ -30,9 +32,9 @@ def encode_keys(columns: Sequence[Column], arrays: Sequence[pa.Array], count: in
     return join(parts).to_arrow(), hash_all(parts[0])
 
 
-def hash_all(part: Ragged | np.ndarray) -> np.ndarray:
+def hash_all(part: VarBinary | np.ndarray) -> np.ndarray:
     """`keys.placement_hash` of every string."""
-    shaped = part.as_matrix() if isinstance(part, Ragged) else part
+    shaped = part.as_matrix() if isinstance(part, VarBinary) else part
     if isinstance(shaped, np.ndarray):
         return _spread(_sums_of_rows(shaped))
     if not len(shaped.data):
@@ -52,7 +54,7 @@ def _sums_of_rows(matrix: np.ndarray) -> np.ndarray:
     return sums + same
 
 
-def _sums_of_strings(part: Ragged) -> np.ndarray:
+def _sums_of_strings(part: VarBinary) -> np.ndarray:
     lengths = part.lengths
     powers = _powers(int(lengths.max()))
     terms = part.data * powers[np.arange(len(part.data)) - np.repeat(part.offsets[:-1], lengths)]
@@ -67,7 +69,7 @@ def _spread(sums: np.ndarray) -> np.ndarray:
 
 def hashes_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """The placement hash of encoded keys, by their first part."""
-    whole = Ragged.from_arrow(encoded)
+    whole = VarBinary.from_arrow(encoded)
     if len(columns) <= 1:  # none: the empty key
         return hash_all(whole)
     starts = whole.offsets[:-1]
@@ -77,7 +79,7 @@ def hashes_of_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArra
 
 def decode_keys(columns: Sequence[Column], encoded: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     """One Arrow array per key column."""
-    whole = Ragged.from_arrow(encoded)
+    whole = VarBinary.from_arrow(encoded)
     return _decode_parts(columns, whole, whole.offsets[:-1].copy())[0]
 
 
@@ -85,13 +87,13 @@ def decode_after(
     first: Sequence[Column], behind: Sequence[Column], encoded: pa.Array
 ) -> tuple[list[pa.Array], pa.Array]:
     """One Arrow array for each column of keys made of `first` and `behind`, and the bytes of `first` alone."""
-    whole = Ragged.from_arrow(encoded)
+    whole = VarBinary.from_arrow(encoded)
     arrays, at = _decode_parts(first, whole, whole.offsets[:-1].copy())
     prefixes = gather(whole.data, whole.offsets[:-1], at - whole.offsets[:-1]).to_arrow()
     return arrays + _decode_parts(behind, whole, at)[0], prefixes
 
 
-def _decode_parts(columns: Sequence[Column], whole: Ragged, at: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
+def _decode_parts(columns: Sequence[Column], whole: VarBinary, at: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
     """The columns that begin at `at` in each key, and where they end."""
     arrays = []
     for column in columns:
@@ -120,10 +122,10 @@ def _flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _encode_part(kind: str, array: pa.Array) -> Ragged | np.ndarray:
+def _encode_part(kind: str, array: pa.Array) -> VarBinary | np.ndarray:
     valid = None if not array.null_count else np.asarray(array.is_valid())
     if kind in ("STRING", "BINARY"):
-        body: Ragged | np.ndarray = _encode_text(array)
+        body: VarBinary | np.ndarray = _encode_text(array)
     elif kind == "DECIMAL":
         body = _encode_decimal(array)
     elif kind == "BOOLEAN":
@@ -139,7 +141,7 @@ def _encode_part(kind: str, array: pa.Array) -> Ragged | np.ndarray:
     end = np.zeros((len(array), 2), np.uint8)
     if valid is None and isinstance(body, np.ndarray):
         return np.concatenate([tag, body], axis=1)
-    whole = join([tag, body, end] if isinstance(body, Ragged) else [tag, body])
+    whole = join([tag, body, end] if isinstance(body, VarBinary) else [tag, body])
     if valid is None:
         return whole
     return gather(whole.data, whole.offsets[:-1], np.where(valid, whole.lengths, 1))
@@ -149,12 +151,12 @@ def _as_integers(kind: str, array: pa.Array) -> pa.Array:
     return array.cast(pa.int64() if _ORDERED[kind] == ">u8" else pa.int32(), safe=False)
 
 
-def _encode_text(array: pa.Array) -> Ragged:
-    body = Ragged.from_arrow(array)
+def _encode_text(array: pa.Array) -> VarBinary:
+    body = VarBinary.from_arrow(array)
     if not (body.data == 0).any():
         return body
     escaped = [(text or b"").replace(b"\x00", keys.ESCAPE) for text in array.cast(pa.binary()).to_pylist()]
-    return Ragged.from_arrow(pa.array(escaped, pa.binary()))
+    return VarBinary.from_arrow(pa.array(escaped, pa.binary()))
 
 
 def _encode_double(values: np.ndarray) -> np.ndarray:
@@ -178,7 +180,7 @@ def _decimal_bytes(array: pa.Array) -> np.ndarray:
     return data[array.offset * 16 : (array.offset + len(array)) * 16]
 
 
-def _decode_part(column: Column, whole: Ragged, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+def _decode_part(column: Column, whole: VarBinary, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     kind = column.type.kind
     valid = whole.data[at] == 1 if len(at) else np.empty(0, bool)
     start = at + 1
@@ -210,10 +212,10 @@ def _decode_fixed(column: Column, body: np.ndarray, valid: np.ndarray) -> pa.Arr
     return pa.Array.from_buffers(column.type.arrow, len(body), [bits, pa.py_buffer(data)])
 
 
-def _decode_text(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+def _decode_text(kind: str, whole: VarBinary, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     if (alike := _texts_of_one_length(whole, start)) is not None and valid.all():
         end = start + alike.shape[1]
-        body = Ragged(alike.reshape(-1), np.arange(len(alike) + 1, dtype=np.int64) * alike.shape[1])
+        body = VarBinary(alike.reshape(-1), np.arange(len(alike) + 1, dtype=np.int64) * alike.shape[1])
         return body.to_arrow(text=kind == "STRING"), end + 2
     zeros = np.flatnonzero(whole.data == 0)
     first = np.where(valid, start, 0)
@@ -228,7 +230,7 @@ def _decode_text(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray)
     return body.to_arrow(valid=valid, text=kind == "STRING"), np.where(valid, end + 2, start)
 
 
-def _texts_of_one_length(whole: Ragged, start: np.ndarray) -> np.ndarray | None:
+def _texts_of_one_length(whole: VarBinary, start: np.ndarray) -> np.ndarray | None:
     """The texts that begin at `start`, if all keys are as long as each other, and all texts too."""
     matrix = whole.as_matrix()
     if not isinstance(matrix, np.ndarray) or (start - whole.offsets[:-1] != start[0]).any():
@@ -241,7 +243,7 @@ def _texts_of_one_length(whole: Ragged, start: np.ndarray) -> np.ndarray | None:
     return texts
 
 
-def _decode_escaped(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+def _decode_escaped(kind: str, whole: VarBinary, start: np.ndarray, valid: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     data = whole.data.tobytes()
     texts: list[bytes | None] = []
     ends = start.copy()
@@ -254,3 +256,92 @@ def _decode_escaped(kind: str, whole: Ragged, start: np.ndarray, valid: np.ndarr
         ends[i] = end + 2
     array = pa.array(texts, pa.binary())
     return pc.cast(array, pa.string()) if kind == "STRING" else array, ends
+
+
+_WIDTH_MAX = 128  # longer keys are compared string by string
+
+
+def order_of_keys(keys: pa.Array, *, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The indexes of all keys by `groups` and then in ascending order; and where in it each key of a group begins.
+
+    Equal keys of one group are in no order; those of two groups are two keys.
+    """
+    strings = VarBinary.from_arrow(keys)
+    if not len(strings):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if int(strings.lengths.max()) > _WIDTH_MAX:
+        return _order_of_long_keys(keys, groups)
+    order, begins = np.arange(len(strings)), np.zeros(len(strings), bool)
+    begins[0] = True
+    for word in _packed([(groups.astype(np.uint64), 64), *_parts(strings)]):
+        order = _sort_ties(order, begins, word)
+        begins[1:] |= (sorted_word := word[order])[1:] != sorted_word[:-1]
+    return order, np.flatnonzero(begins)
+
+
+def last_of_keys(keys: pa.Array, within: np.ndarray, *, groups: np.ndarray) -> np.ndarray:
+    """The index of each key of a group where `within` is largest, in the same order."""
+    order, starts = order_of_keys(keys, groups=groups)
+    if len(starts) == len(order):
+        return order
+    ordered, counts = within[order], np.diff(starts, append=len(order))
+    is_largest = ordered == np.repeat(np.maximum.reduceat(ordered, starts), counts)
+    ties = np.repeat(np.arange(len(starts)), counts)[is_largest]
+    return order[is_largest][np.append(ties[1:] != ties[:-1], True)]
+
+
+def _parts(strings: VarBinary) -> list[tuple[np.ndarray, int]]:
+    """Eight bytes of the keys after the other as numbers, and last the lengths where they differ: "a" is before "a\\0"."""
+    lengths = strings.lengths
+    width = int(lengths.max())
+    shaped = strings.as_matrix()
+    padded = np.zeros((len(strings), -(-width // 8) * 8), np.uint8)
+    if isinstance(shaped, np.ndarray):
+        padded[:, :width] = shaped
+    else:
+        padded[np.arange(padded.shape[1]) < lengths[:, None]] = strings.data
+    words = [(word.astype(np.uint64), 8) for word in padded.view(">u8").T]
+    return words if isinstance(shaped, np.ndarray) else [*words, (lengths.astype(np.uint64), 64)]
+
+
+def _packed(parts: list[tuple[np.ndarray, int]]) -> Iterator[np.ndarray]:
+    """Numbers packed into words, the first most significant: of each `step` bits only those that differ."""
+    packed, room = np.zeros(0, np.uint64), 0
+    for numbers, step in parts:
+        differing = int(np.bitwise_or.reduce(numbers ^ numbers[0]))
+        for shift in range(64 - step, -1, -step):
+            bits = differing >> shift & (1 << step) - 1
+            if not bits:
+                continue
+            low = shift + (bits & -bits).bit_length() - 1
+            width = shift + bits.bit_length() - low
+            if width > room:
+                if len(packed):
+                    yield packed
+                packed, room = np.zeros(len(numbers), np.uint64), 64
+            room -= width
+            packed |= (numbers >> np.uint64(low) & np.uint64((1 << width) - 1)) << np.uint64(room)
+    if len(packed):
+        yield packed
+
+
+def _sort_ties(order: np.ndarray, begins: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """The indexes sorted by `word` where they were equal so far: between two of `begins`."""
+    tied = ~begins
+    tied[:-1] |= ~begins[1:]
+    if begins.sum() == 1:
+        return order[np.argsort(word[order])]
+    if not tied.any():
+        return order
+    among = order[tied]
+    group = np.cumsum(begins)[tied]
+    order[tied] = among[np.lexsort((word[among], group))]
+    return order
+
+
+def _order_of_long_keys(keys: pa.Array, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    columns = pa.table({"group": pa.array(groups), "key": keys})
+    order = np.asarray(pc.sort_indices(columns, [("group", "ascending"), ("key", "ascending")])).astype(np.int64)
+    ordered, ordered_groups = keys.take(pa.array(order)), groups[order]
+    differs = ~np.asarray(pc.equal(ordered[1:], ordered[:-1])) | (ordered_groups[1:] != ordered_groups[:-1])
+    return order, np.flatnonzero(np.append(True, differs))

@@ -13,8 +13,7 @@ import struct
 from collections.abc import Sequence
 
 from viewkeeper.model.schema import Column
-from viewkeeper.model.texts import text_of
-from viewkeeper.model.values import Stored
+from viewkeeper.model.stored_values import Stored, text_of
 
 ABSENT, PRESENT = b"\x00", b"\x01"
 TERMINATOR = b"\x00\x00"  # below the escape, so that a text sorts before its extensions

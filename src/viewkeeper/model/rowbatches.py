@@ -1,7 +1,8 @@
-"""Row batches: the format of `rowcodec`, over Arrow arrays.
+"""Row batches: the format of `rowcodec` over Arrow arrays, and the columns of tables and views as a reader sees them.
 
-In: one Arrow array per column, or an array of row bytes. Out: the other. Always: the same bytes as `rowcodec` makes for
-each row, and a NULL among row bytes (no row) decodes to NULL in every column.
+In: one Arrow array per column, or arrays of key bytes and row bytes. Out: the other. Always: the same bytes as
+`rowcodec` makes for each row, and a NULL among row bytes (no row) decodes to NULL in every column; only the wanted
+columns are decoded, each as a whole. For users a TIMESTAMP is aware and in UTC.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.compactrows import compact_rows, expand_rows
-from viewkeeper.model.ragged import Ragged, gather, gather_fixed, join, pack_bits
-from viewkeeper.model.rowcodec import Layout, layout_of, segments_of
-from viewkeeper.model.schema import Column
+from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.rowcodec import Layout, compact_rows, expand_rows, layout_of, segments_of
+from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join, pack_bits
 
 
 def encode_rows(
@@ -27,7 +28,7 @@ def encode_rows(
     parts = _encode_segment(first, flat[: len(first)], count)
     if not added and tails is None:
         return join(parts).to_arrow()
-    later: list[Ragged] = [] if tails is None else [Ragged.from_arrow(tails)]
+    later: list[VarBinary] = [] if tails is None else [VarBinary.from_arrow(tails)]
     kept = later[0].lengths > 0 if later else np.zeros(count, bool)  # rows with data in this or a later segment
     for at, part in reversed(added):
         own = flat[at : at + len(part)]
@@ -44,7 +45,9 @@ def encode_compact_rows(columns: tuple[Column, ...], arrays: Sequence[pa.Array],
     return compact_rows(rows) if layout_of(columns).is_fixed and len(segments_of(columns)) == 1 else rows
 
 
-def _encode_segment(columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int) -> list[Ragged | np.ndarray]:
+def _encode_segment(
+    columns: tuple[Column, ...], arrays: Sequence[pa.Array], count: int
+) -> list[VarBinary | np.ndarray]:
     """The parts of a segment, to be joined row by row."""
     layout = layout_of(columns)
     fixed = np.zeros((count, layout.body), np.uint8)
@@ -58,7 +61,7 @@ def _encode_segment(columns: tuple[Column, ...], arrays: Sequence[pa.Array], cou
         fixed[:, partition : partition + width] = _fixed_bytes(columns[i], arrays[i])
     if not layout.varying:
         return [fixed]
-    bodies = [Ragged.from_arrow(arrays[i]) for i in layout.varying]
+    bodies = [VarBinary.from_arrow(arrays[i]) for i in layout.varying]
     ends = np.cumsum(np.stack([body.lengths for body in bodies], axis=1), axis=1).astype("<u4")
     return [fixed, ends.view(np.uint8).reshape(count, 4 * len(bodies)), *bodies]
 
@@ -71,7 +74,7 @@ def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[in
         return [pa.nulls(len(rows), columns[i].type.arrow) for i in wanted]
     if layout_of(columns).is_fixed:
         rows = expand_rows(rows, layout_of(columns).head_size)
-    whole = Ragged.from_arrow(rows)
+    whole = VarBinary.from_arrow(rows)
     at, stops = whole.offsets[:-1].copy(), whole.offsets[1:]
     found: dict[int, pa.Array] = {}
     for first, part in segments_of(columns):
@@ -87,7 +90,7 @@ def decode_rows(columns: tuple[Column, ...], rows: pa.Array, wanted: Sequence[in
 
 def tails_of(columns: tuple[Column, ...], rows: pa.Array) -> pa.Array | None:
     """For each row the segments after those of `columns`, empty where there are none; None when no row has any."""
-    whole = Ragged.from_arrow(rows)
+    whole = VarBinary.from_arrow(rows)
     at, stops = whole.offsets[:-1].copy(), whole.offsets[1:]
     for _, part in segments_of(columns):
         there = at < stops
@@ -194,3 +197,37 @@ def _fixed_bytes(column: Column, array: pa.Array) -> np.ndarray:
         matrix = matrix.copy()
         matrix[np.asarray(array.is_null())] = 0
     return matrix
+
+
+StoredIndex = tuple[str, int]  # where a column is stored: in the "key" or in the "row", at which index
+
+
+def stored_indexes(schema: TableSchema) -> dict[str, StoredIndex]:
+    """Where the columns of a table are stored, by name in declared order."""
+    stored = {name: ("key", index) for index, name in enumerate(schema.key)}
+    stored |= {column.name: ("row", index) for index, column in enumerate(schema.value_columns)}
+    return {column.name: stored[column.name] for column in schema.columns}
+
+
+def decode_indexes(
+    key: tuple[Column, ...], row: tuple[Column, ...], places: Sequence[StoredIndex], keys: pa.Array, rows: pa.Array
+) -> list[pa.Array]:
+    """The columns at those places; inside ViewKeeper, so a TIMESTAMP is naive."""
+    wanted = sorted({index for part, index in places if part == "row"})
+    values = dict(zip(wanted, decode_rows(row, rows, wanted), strict=True)) if wanted else {}
+    parts = decode_keys(key, keys) if any(part == "key" for part, _ in places) else []
+    return [parts[index] if part == "key" else values[index] for part, index in places]
+
+
+def decode_columns(schema: TableSchema, names: Sequence[str], keys: pa.Array, rows: pa.Array) -> list[pa.Array]:
+    """The columns of a table with those names."""
+    places = stored_indexes(schema)
+    wanted = [places[name] for name in names]
+    return [
+        as_users_see(array) for array in decode_indexes(schema.key_columns, schema.value_columns, wanted, keys, rows)
+    ]
+
+
+def as_users_see(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """An array as users see it: inside ViewKeeper a TIMESTAMP is naive and means UTC."""
+    return array.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(array.type) else array

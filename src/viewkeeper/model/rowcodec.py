@@ -1,8 +1,10 @@
-"""Rows: the non-key columns of a record as bytes, one row at a time.
+"""Rows: the non-key columns of a record as bytes, one row at a time; and the compact form of rows of fixed width.
 
 In: stored values. Out: one segment for the columns that the table was made with, and one for each ALTER TABLE since:
-`count u16 | null bits | fixed-width values | end offsets u32 of the varying ones | their bytes`. Always: equal rows are
-equal bytes (NULL leaves zeros, trailing segments of NULLs only are left out). A row written before columns were added
+`count u16 | null bits | fixed-width values | end offsets u32 of the varying ones | their bytes`. A row whose columns
+all have a fixed width may be compact instead, without its zeros: `ff ff | a bit for each byte of the row: whether it is
+not 0 | those bytes`; no row has 65,535 columns. Always: equal rows are equal bytes (NULL leaves zeros, trailing
+segments of NULLs only are left out, a row is compact where that is shorter). A row written before columns were added
 decodes with NULLs in their place. A reader with an older schema decodes a newer row without the added columns: their
 segments come after all it knows, and `tail_of` returns them to a writer that must keep them. `rowbatches` is the same
 format over Arrow arrays.
@@ -16,12 +18,72 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.compactrows import MARK, piece_of
-from viewkeeper.model.identity import once_for_each
+from viewkeeper.model.memo import once_for_each
 from viewkeeper.model.schema import Column
-from viewkeeper.model.texts import text_of
-from viewkeeper.model.values import Stored
+from viewkeeper.model.stored_values import Stored, text_of
+from viewkeeper.model.varbinary import VarBinary, gather, gather_fixed, join
+
+MARK = b"\xff\xff"
+_MARK = np.frombuffer(MARK, np.uint8)
+
+
+def compact_rows(rows: pa.Array) -> pa.Array:
+    """Rows of one width, none of them NULL, in the shorter of both forms each."""
+    matrix = VarBinary.from_arrow(rows).as_matrix()
+    if not isinstance(matrix, np.ndarray):
+        return rows
+    there = matrix != 0
+    counts = there.sum(axis=1)
+    bits = np.packbits(there, axis=1, bitorder="little")
+    bodies = VarBinary(matrix[there], np.concatenate([[0], np.cumsum(counts)]))
+    compact = join([np.broadcast_to(_MARK, (len(matrix), 2)), bits, bodies]).to_arrow()
+    is_shorter = 2 + bits.shape[1] + counts < matrix.shape[1]
+    return compact if is_shorter.all() else pc.if_else(pa.array(is_shorter), compact, rows)
+
+
+def expand_rows(rows: pa.Array, width: int) -> pa.Array:
+    """Rows of that width, from rows in either form; NULL stays NULL."""
+    whole = VarBinary.from_arrow(rows)
+    starts, lengths = whole.offsets[:-1], whole.lengths
+    there = np.flatnonzero(lengths)
+    if (lengths[there] == width).all():
+        return rows  # a compact row is shorter
+    is_compact = gather_fixed(whole.data, starts[there], 2).copy().view("<u2")[:, 0] == 0xFFFF
+    if not is_compact.any():
+        return rows
+    compact, plain = there[is_compact], there[~is_compact]
+    expanded, size = np.zeros((len(whole), width), np.uint8), -(-width // 8)
+    packed = gather_fixed(whole.data, starts[compact] + 2, size)
+    bits = np.unpackbits(packed, axis=1, count=width, bitorder="little").astype(bool)
+    body = gather(whole.data, starts[compact] + 2 + size, whole.lengths[compact] - 2 - size).data
+    among = np.zeros((len(compact), width), np.uint8)
+    among[bits] = body
+    expanded[compact] = among
+    expanded[plain] = gather_fixed(whole.data, starts[plain], width)
+    offsets = np.arange(len(whole) + 1, dtype=np.int64) * width
+    return VarBinary(expanded.reshape(-1), offsets).to_arrow(valid=whole.lengths > 0)
+
+
+def piece_of(row: bytes, width: int, start: int, stop: int) -> bytes:
+    """Bytes of one row in either form, of which no others are expanded."""
+    if row[:2] != MARK:
+        return row[start:stop]
+    size = -(-width // 8)
+    bits = int.from_bytes(row[2 : 2 + size], "little")
+    at = 2 + size + (bits & (1 << start) - 1).bit_count()
+    found, bits = bytearray(stop - start), bits >> start & (1 << stop - start) - 1
+    while bits:
+        lowest = bits & -bits
+        found[lowest.bit_length() - 1] = row[at]
+        bits ^= lowest
+        at += 1
+    return bytes(found)
+
 
 _FORMATS = {"BOOLEAN": "?", "INT": "i", "DATE": "i", "BIGINT": "q", "TIMESTAMP": "q", "DOUBLE": "d"}
 _WIDE = "16s"  # DECIMAL and accumulators: 128 bits, little-endian two's complement

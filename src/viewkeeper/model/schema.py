@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import NewType
 
 from viewkeeper.errors import UnknownName
-from viewkeeper.model.nearest import suggestion
 from viewkeeper.model.positions import Position, Stream
 from viewkeeper.model.types import Encoding, SqlType, parse_type
+from viewkeeper.model.wording import suggestion
 
 TableId = NewType("TableId", int)
 

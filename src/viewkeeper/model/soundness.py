@@ -14,15 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.errors import ViewKeeperError
-from viewkeeper.model import texts
-from viewkeeper.model.compactrows import MARK, expand_rows
+from viewkeeper.model import stored_values
 from viewkeeper.model.keybatches import decode_keys, encode_keys
-from viewkeeper.model.ragged import Ragged, gather_fixed
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
-from viewkeeper.model.rowcodec import layout_of, segments_of
+from viewkeeper.model.rowcodec import MARK, expand_rows, layout_of, segments_of
 from viewkeeper.model.schema import Column
+from viewkeeper.model.varbinary import VarBinary, gather_fixed
 
-DAMAGE = (*texts.DAMAGE, ArithmeticError, MemoryError, ViewKeeperError)
+DAMAGE = (*stored_values.DAMAGE, ArithmeticError, MemoryError, ViewKeeperError)
 Columns = tuple[Column, ...]
 
 
@@ -41,7 +40,7 @@ def sound_rows(columns: Columns, rows: pa.Array) -> np.ndarray:
 
 def whole_rows(columns: Columns, rows: pa.Array, *, tails: bool) -> np.ndarray:
     """Which rows have all bytes that their heads promise; `tails`: segments of a newer schema may follow."""
-    whole = Ragged.from_arrow(rows)
+    whole = VarBinary.from_arrow(rows)
     is_whole, at, stops = whole.lengths > 0, whole.offsets[:-1].copy(), whole.offsets[1:]
     is_compact = np.zeros(len(whole), bool)
     if layout_of(columns).is_fixed and len(segments_of(columns)) == 1:
@@ -55,13 +54,13 @@ def whole_rows(columns: Columns, rows: pa.Array, *, tails: bool) -> np.ndarray:
     return is_whole & (tails | is_compact | (at == stops))
 
 
-def _are_compact(whole: Ragged) -> np.ndarray:
+def _are_compact(whole: VarBinary) -> np.ndarray:
     found, here = np.zeros(len(whole), bool), np.flatnonzero(whole.lengths >= len(MARK))
     found[here] = (gather_fixed(whole.data, whole.offsets[here], 2) == np.frombuffer(MARK, np.uint8)).all(axis=1)
     return found
 
 
-def _fill_compact(width: int, whole: Ragged, here: np.ndarray) -> np.ndarray:
+def _fill_compact(width: int, whole: VarBinary, here: np.ndarray) -> np.ndarray:
     """Whether compact rows have a byte for each bit that is set, of as many bits as a row has bytes."""
     size, lengths = -(-width // 8), whole.lengths[here]
     has_bits = lengths >= 2 + size

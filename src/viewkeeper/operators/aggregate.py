@@ -1,27 +1,146 @@
-"""γ: one record for each group, maintained from the contributions of rows.
+"""γ: one record for each group, maintained from the contributions of rows (`docs/epochs.md`, "γ" and "γ min/max").
 
-In: deltas, then contributions. Out: records of groups, of PRE-AGGREGATIONs and of groups that pass HAVING. Always:
-contributions are a function of the multiset of rows (`contributions`), records a function of contributions
-(`aggregate_groups`).
+In: deltas, then contributions to groups, to entries of PRE-AGGREGATIONs and to exact sums. Out: new rows of the groups'
+records, of the entries, of the view's records under HAVING and of the list of degraded groups. Always: contributions
+are a function of the multiset of rows (`contributions`, `grouping_kernel`), records a function of the versions below
+the epoch and of contributions; MIN and MAX are the ends of a prefix, never a scan of the group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from viewkeeper.operators.aggregate_groups import apply_groups
-from viewkeeper.operators.apply import Applier, Changes
-from viewkeeper.operators.blame import blamed
-from viewkeeper.operators.channels import GROUPS, Channel, Input
-from viewkeeper.operators.consolidate import are_few
-from viewkeeper.operators.contributions import combine, contribute, contribute_each, sides, signed_contribution
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.keybatches import decode_keys
+from viewkeeper.model.rowbatches import decode_rows, encode_compact_rows, encode_rows
+from viewkeeper.operators import exact_sums
+from viewkeeper.operators.apply import AppliedChanges, Applier, FoundRecords, rows_where
+from viewkeeper.operators.contributions import (
+    combine,
+    contribute,
+    contribute_each,
+    first_contribution,
+    sides,
+    signed_contribution,
+)
 from viewkeeper.operators.delta_rows import Delta
-from viewkeeper.operators.direct import contribute_directly
-from viewkeeper.operators.duck import run_sql
-from viewkeeper.operators.operator import EdgeOperator
+from viewkeeper.operators.duck import as_type, run_row_by_row, run_sql
+from viewkeeper.operators.exact_sums import are_few
+from viewkeeper.operators.grouping_kernel import contribute_directly
+from viewkeeper.operators.messages import GROUPS, Channel, Input
+from viewkeeper.operators.operator import EdgeOperator, attribute_errors_to
+from viewkeeper.operators.pre_aggregation import apply_entries, nothing
+from viewkeeper.operators.udfs import compute
 from viewkeeper.plan.nodes import AggregateNode, Edge
+
+
+def apply_groups(applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> AppliedChanges:
+    """Put the new rows of all records that the contributions touch; returns the changes of the node's own table."""
+    found = applier.find(node.group_table, inputs[GROUPS])
+    known = len(node.group_row) - (0 if node.having else len(node.values))
+    old = decode_rows(node.group_row, found.rows, range(known))
+    kept = [exact_sums.add_exactly(was, found.input[f"s{i}"]) for i, was in enumerate(old[: len(node.state)])]
+    for place in range(len(node.exact_sums)):
+        kept.append(_add_exact_sums(found, old[len(kept)], inputs.get(Channel("sums", place))))
+    facts = _facts(node, old[len(kept) :])
+    for places in node.slots.values():
+        channels = {slot: inputs.get(Channel("entries", place)) for slot, place in enumerate(places)}
+        parts = {slot: part for slot, part in channels.items() if part is not None}
+        slots, was = [node.entries[place] for place in places], [facts[place] for place in places]
+        for place, new in zip(places, apply_entries(applier, slots, found, was, parts), strict=True):
+            facts[place] = new
+    kept += [array for some in facts for array in some]
+    live = _live_groups(node, kept)
+    finished = _finish(node, kept, found.input["key"])
+    columns = kept if node.having else kept + _values(node, finished)
+    rows = rows_where(live, encode_compact_rows(node.group_row, columns, len(found.input)))
+    changes = applier.put(found, rows)
+    if node.having:
+        shown = live & np.asarray(finished["shown"])
+        values = encode_rows(node.row, _values(node, finished), len(shown))
+        changes = _put_copy(applier, node.table, found, rows_where(shown, values))
+    if node.degraded is not None:
+        failing = live & np.asarray(finished["fails"])
+        _put_degraded(applier, node.degraded, found, failing)
+    return changes
+
+
+def empty_row(node: AggregateNode) -> bytes | None:
+    """The row of the view's record over an empty base; None when HAVING hides it."""
+    contribution = first_contribution(node)
+    known = node.group_row[: len(node.state) + len(node.exact_sums) + len(node.facts)]
+    kept = [pa.array([None if column.nullable else nothing(column)], column.type.arrow) for column in known]
+    finished = _finish(node, kept, contribution["key"])
+    if node.having and not finished["shown"][0].as_py():
+        return None
+    if node.having:
+        return encode_rows(node.row, _values(node, finished), 1)[0].as_py()
+    return encode_compact_rows(node.row, kept + _values(node, finished), 1)[0].as_py()
+
+
+def _facts(node: AggregateNode, old: Sequence[pa.Array]) -> list[Sequence[pa.Array]]:
+    """What groups have of each of the entries; of a new group nothing, where that is not NULL."""
+    left, found = iter(old), list[Sequence[pa.Array]]()
+    for one in node.entries:
+        columns = one.facts.named(0, one.values).values()
+        found.append([next(left) if column.nullable else next(left).fill_null(nothing(column)) for column in columns])
+    return found
+
+
+def _add_exact_sums(found: FoundRecords, was: pa.Array, part: pa.Table | None) -> pa.Array:
+    if part is None:
+        return was.fill_null(b"")
+    places = pc.index_in(part["key"].combine_chunks(), value_set=found.input["key"].combine_chunks())
+    return exact_sums.add_sums(was, np.asarray(places), np.asarray(part["unit"]), part["m"].combine_chunks())
+
+
+def _finish(node: AggregateNode, kept: list[pa.Array], keys: pa.ChunkedArray) -> pa.Table:
+    """The output values, and whether a group is shown and fails."""
+    if not node.values and not node.having:
+        return pa.table({})
+    names = [f"s{i}" for i in range(len(node.state))] + [f"t{i}" for i in range(len(node.exact_sums))] + [*node.facts]
+    known, read = dict(zip(names, kept, strict=True)), node.finish_reads
+    columns = {name: array for name, array in known.items() if name == "s0" or (name in read and name[0] not in "ty")}
+    columns |= {"ord": pa.array(np.arange(len(kept[0])))}
+    columns |= {f"p{i}": compute(one, known) for i, one in enumerate(node.computed)}
+    if any(f"k{i}" in read for i in range(len(node.key))):
+        columns |= {f"k{i}": array for i, array in enumerate(decode_keys(node.key, keys))}
+    return run_row_by_row(node.finish, states=pa.table(columns)).combine_chunks()
+
+
+def _values(node: AggregateNode, finished: pa.Table) -> list[pa.Array]:
+    return [as_type(finished[f"v{i}"], column.type.arrow) for i, column in enumerate(node.values)]
+
+
+def _put_copy(applier: Applier, table: int, groups: FoundRecords, rows: pa.Array) -> AppliedChanges:
+    return applier.put(applier.find(table, groups.input.select(["key", "hash"])), rows)
+
+
+def _put_degraded(applier: Applier, table: int, groups: FoundRecords, failing: np.ndarray) -> None:
+    """List the failing groups, and remove from the list those that no longer fail; mostly there are neither."""
+    partitions = np.unique(groups.versions.partitions).tolist()
+    if failing.any() or any(applier.store.has_records(partition, table) for partition in partitions):
+        _put_copy(applier, table, groups, rows_where(failing, encode_rows((), [], len(failing))))
+
+
+def _live_groups(node: AggregateNode, kept: list[pa.Array]) -> np.ndarray:
+    rows = np.asarray(kept[0])
+    if (rows < 0).any():
+        raise InvariantBroken(f"a group of table {node.table} would hold {rows.min()} rows")
+    if node.always:
+        return np.ones(len(rows), bool)
+    empty = rows == 0
+    if empty.any():
+        gone = pa.array(empty)
+        sums = [(array, one) for array, one in zip(kept, node.group_row[: len(kept)], strict=True) if not one.nullable]
+        if any(pc.any(pc.not_equal(array.filter(gone), nothing(one))).as_py() for array, one in sums):
+            raise InvariantBroken(f"a group of table {node.table} has no rows and yet a sum")
+    return ~empty
+
 
 _FEW_ROWS = 10_000  # it is faster to move this many than to group them
 
@@ -49,9 +168,9 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
             return contribute_each(node, run_sql(node.contribute_each, rows=rows))
         return contribute(node, rows)
 
-    def lessen(self, node: AggregateNode, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
+    def pre_combine(self, node: AggregateNode, channel: Channel, tables: Sequence[pa.Table]) -> pa.Table:
         if channel.kind == "aside":
-            return super().lessen(node, channel, tables)
+            return super().pre_combine(node, channel, tables)
         if len(tables) == 1 or sum(map(len, tables)) <= _FEW_ROWS:
             return pa.concat_tables(tables)
         return combine(node, channel, tables)
@@ -63,14 +182,16 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
             return pa.concat_tables(tables)  # they are added up where blocks are changed
         return combine(node, channel, tables)
 
-    def apply(self, applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:
+    def apply(
+        self, applier: Applier, node: AggregateNode, inputs: Mapping[Channel, pa.Table]
+    ) -> Iterator[AppliedChanges]:
         if GROUPS in inputs:
             yield apply_groups(applier, node, inputs)
 
     def _read_each(self, readers: Readers, delta: Delta) -> Iterator[Input]:
         """The contribution of each row by itself."""
         for node, number in readers:
-            with blamed(node.table):
+            with attribute_errors_to(node.table):
                 sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute_each}"
                 for channel, rows in contribute_each(node, run_sql(sql, delta=delta.relation)):
                     yield Input(node.table, channel, rows)
@@ -79,7 +200,7 @@ class AggregateOperator(EdgeOperator[AggregateNode]):
         """The contributions of inserted rows, then those of deleted ones."""
         for sign, side in sides(delta.relation) if readers else ():
             for node, number in readers:
-                with blamed(node.table):
+                with attribute_errors_to(node.table):
                     sql = f"WITH rows AS ({node.edges[number].rows}) {node.contribute}"
                     yield Input(node.table, GROUPS, signed_contribution(node, run_sql(sql, delta=side), sign))
 

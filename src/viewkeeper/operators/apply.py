@@ -1,14 +1,16 @@
 """Apply: the only way a view program writes records (`docs/epochs.md`, section 1).
 
 In: for one manager and one epoch, keys and their new rows. Out: versions in the store, one transaction for each
-partition. Always: a program computes from the version below the epoch, whether or not the epoch has written the record
-before; a record already written at the epoch must hold exactly the computed row, because a view program is a function
-of its inputs (R6, R7).
+partition; and counts of what the store was asked for, by table. Always: a program computes from the version below the
+epoch, whether or not the epoch has written the record before; a record already written at the epoch must hold exactly
+the computed row, because a view program is a function of its inputs (R6, R7). Work is counted by the call, never by the
+row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +23,100 @@ from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT
-from viewkeeper.operators.measuring import MeasuredTables
+from viewkeeper.model.varbinary import VarBinary
+from viewkeeper.model.work_stats import Counts, Size, Work
 from viewkeeper.ports.records import StoredVersions, VersionedTables, VersionWrite
 from viewkeeper.settings import WorkSettings
+
+
+class MeasuredTables:
+    """The part of `VersionedTables` that view programs use."""
+
+    def __init__(self, store: VersionedTables) -> None:
+        self._store = store
+        self.partitions = store.partitions
+        self._found: dict[int, dict[str, int]] = {}
+        self._grown: dict[int, Size] = {}
+        self._get_seconds = self._put_seconds = 0.0
+
+    def read_versions(self, table: int, keys: pa.Array, partitions: np.ndarray, epoch: Inflight) -> StoredVersions:
+        started = time.thread_time()
+        found = self._store.read_versions(table, keys, partitions, epoch)
+        self._get_seconds += time.thread_time() - started
+        self._add(table, gets=len(keys))
+        return found
+
+    def scan_prefixes(
+        self, partition: int, table: int, prefixes: Sequence[bytes], epoch: Inflight, *, rows_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        started = time.thread_time()
+        for batch in self._store.scan_prefixes(partition, table, prefixes, epoch, rows_max=rows_max):
+            self._get_seconds += time.thread_time() - started
+            self._add(table, scanned=len(batch))
+            yield batch
+            started = time.thread_time()
+        self._get_seconds += time.thread_time() - started
+
+    def has_records(self, partition: int, table: int) -> bool:
+        return self._store.has_records(partition, table)
+
+    def write_versions(self, writes: Sequence[VersionWrite], epoch: Inflight) -> None:
+        for write in writes:
+            gone = write.rows.null_count
+            self._add(write.table, puts=len(write.rows) - gone, deletes=gone, bytes=_bytes(write))
+        started = time.thread_time()
+        self._store.write_versions(writes, epoch)
+        self._put_seconds += time.thread_time() - started
+
+    def add_change(self, table: int, keys: pa.Array, before: pa.Array, after: pa.Array) -> None:
+        """How rows under these keys, as of the epoch before, become those of this epoch; NULL: there is no record."""
+        grown = self._grown.get(table, Size())
+        self._grown[table] = grown.plus(size_of(keys, after)).plus(_negative(size_of(keys, before)))
+
+    def add_input(self, table: int, rows: int) -> None:
+        """Rows that reached the node whose own table this is."""
+        self._add(table, inputs=rows)
+
+    @property
+    def counts(self) -> Counts:
+        tables = {
+            table: Work(**self._found.get(table, {}), grown=self._grown.get(table, Size()))
+            for table in self._found.keys() | self._grown.keys()
+        }
+        return Counts(get_seconds=self._get_seconds, put_seconds=self._put_seconds, tables=tables)
+
+    def _add(self, table: int, **counts: int) -> None:
+        found = self._found.setdefault(table, {})
+        for name, count in counts.items():
+            found[name] = found.get(name, 0) + count
+
+
+def size_of(keys: pa.Array, rows: pa.Array) -> Size:
+    """The records that are there, and the bytes of their keys and rows."""
+    there = len(rows) - rows.null_count
+    if not there:
+        return Size()
+    keys = keys if there == len(rows) else keys.filter(rows.is_valid())
+    return Size(there, sum(pc.sum(pc.binary_length(part)).as_py() for part in (keys, rows)))
+
+
+def _negative(size: Size) -> Size:
+    return Size(-size.records, -size.bytes)
+
+
+def _bytes(write: VersionWrite) -> int:
+    """The bytes of the keys and rows that are written."""
+    if not len(write.chosen):
+        return 0
+    keys, rows = VarBinary.from_arrow(write.found.keys), VarBinary.from_arrow(write.rows)
+    return int(keys.lengths[write.chosen].sum() + rows.lengths.sum())
+
 
 COUNT = (Column("n", BIGINT, nullable=False),)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecords:
     """Records of one table: `input` in the order of partitions, and what is stored under its keys."""
 
     table: int
@@ -43,10 +130,10 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class AppliedChanges:
     """Records before and after."""
 
-    found: Found
+    found: FoundRecords
     before: pa.Array
     after: pa.Array
 
@@ -72,10 +159,10 @@ class Applier:
         self.store = MeasuredTables(store)
         self.epoch = epoch
         self.settings = settings
-        self._owned = np.asarray(owned)  # of all shards, those of the manager (`coordinator.ring`)
+        self._owned = np.asarray(owned)  # of all shards, those of the manager (`coordinator.view_managers`)
         self._writes: list[VersionWrite] = []
 
-    def find(self, table: int, keyed: pa.Table) -> Found:
+    def find(self, table: int, keyed: pa.Table) -> FoundRecords:
         """The records under the keys of `keyed` (columns `key`, distinct, and `hash`)."""
         hashes = np.asarray(keyed["hash"])
         partitions = (hashes % self.store.partitions).astype(np.int64)
@@ -87,9 +174,9 @@ class Applier:
         input_ = keyed.combine_chunks()
         versions = self.store.read_versions(table, input_["key"].combine_chunks(), partitions, self.epoch)
         failpoint("apply.read")
-        return Found(table, input_, versions)
+        return FoundRecords(table, input_, versions)
 
-    def put(self, found: Found, rows: pa.Array) -> Changes:
+    def put(self, found: FoundRecords, rows: pa.Array) -> AppliedChanges:
         """Set the rows of the found records (NULL: delete); returns the changes."""
         table, versions = found.table, found.versions
         again = pa.array(np.flatnonzero(versions.applied))
@@ -101,14 +188,14 @@ class Applier:
         written = rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))
         self._writes.append(VersionWrite(table, versions, chosen, written))
         self.store.add_change(table, versions.keys, versions.rows, rows)
-        return Changes(found, versions.rows, rows)
+        return AppliedChanges(found, versions.rows, rows)
 
-    def put_events(self, table: int, events: pa.Table) -> Changes:
+    def put_events(self, table: int, events: pa.Table) -> AppliedChanges:
         """Set the records of `events`, one for each, to the given states; returns the changes."""
         found = self.find(table, events)
         return self.put(found, found.input["row"].combine_chunks())
 
-    def add_counts(self, found: Found, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def add_counts(self, found: FoundRecords, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Add to records that hold a count, and delete those that reach 0; returns the counts before and after."""
         old = np.asarray(decode_rows(COUNT, found.rows)[0].fill_null(0))
         new = old + change

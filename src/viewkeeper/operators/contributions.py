@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import encode_keys
-from viewkeeper.model.ragged import Ragged, join
+from viewkeeper.model.varbinary import VarBinary, join
 from viewkeeper.operators import exact_sums
-from viewkeeper.operators.channels import GROUPS, Channel
-from viewkeeper.operators.consolidate import are_few, consolidate
+from viewkeeper.operators.delta_rows import by_sign
 from viewkeeper.operators.duck import as_type, run_sql
-from viewkeeper.operators.edges import by_sign
+from viewkeeper.operators.exact_sums import are_few, consolidate
+from viewkeeper.operators.messages import GROUPS, Channel
 from viewkeeper.plan.nodes import AggregateNode, DoubleSum, Entries
 
 
@@ -92,8 +92,8 @@ def entry_changes(
 ) -> pa.Table:
     """Entries lie with their group: an entry's key is the group's key, `size` bytes of it, then the values."""
     behind, _ = encode_keys(entries.values, values, len(groups))
-    whole = Ragged.from_arrow(groups)
-    keys = join([whole, Ragged.from_arrow(behind)]).to_arrow()
+    whole = VarBinary.from_arrow(groups)
+    keys = join([whole, VarBinary.from_arrow(behind)]).to_arrow()
     return pa.table({"key": keys, "hash": hashes, "size": pa.array(whole.lengths.astype(np.int32)), "n": counts})
 
 

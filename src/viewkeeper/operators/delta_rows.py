@@ -1,15 +1,20 @@
-"""Delta rows: rows of a source before and after changes, as a relation that a plan's SQL can read.
+"""Delta rows: rows of a source before and after changes, as a relation that a plan's SQL reads, and what its edges let
+pass.
 
 In: key bytes and row bytes of a base table, or the output of a node. Out: an Arrow table with the columns `c0`, `c1`, …
-that are wanted, `sign` (1: the row was inserted, -1: it was deleted) and `ord`, the order of the delta rows in time.
-Always: only wanted columns are decoded, an absent delta row is not a row of the relation, and no two delta rows of a
-relation have the same `ord`.
+that are wanted, `sign` (1: the row was inserted, -1: it was deleted) and `ord`, the order of the delta rows in time;
+the rows that the SQL of an edge selects from it, in any order. Always: only wanted columns are decoded, an absent delta
+row is not a row of the relation, and no two delta rows of a relation have the same `ord`. Arrow does what DuckDB would
+do where an edge only names columns, or leaves out rows without a value.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +23,60 @@ import pyarrow.compute as pc
 from viewkeeper.model.keybatches import decode_keys, encode_keys, hashes_of_keys
 from viewkeeper.model.rowbatches import decode_rows, encode_rows
 from viewkeeper.model.schema import Column, TableSchema
-from viewkeeper.operators.duck import as_type
-from viewkeeper.operators.edges import run_edge
+from viewkeeper.operators.duck import as_type, run_sql
 from viewkeeper.plan.nodes import Edge
+
+_NAMED = re.compile(r"\b(\w+) AS (\w+)")
+_NAMES = re.compile(r"SELECT ord, sign((?:, \w+ AS \w+)*) FROM (delta|\(.*\))")
+_PRESENT = re.compile(r"SELECT \* FROM \((.*)\) WHERE (\w+ IS NOT NULL(?: AND \w+ IS NOT NULL)*)")
+
+
+class _Moves(NamedTuple):
+    """The delta's column behind each column of the result, and the columns that must have a value."""
+
+    columns: dict[str, str]
+    present: tuple[str, ...]
+
+
+def run_edge(sql: str, delta: pa.Table) -> pa.Table:
+    """The rows that the SQL of an edge selects from `delta`."""
+    moves = _moves(sql)
+    if moves is None:
+        return run_sql(sql, delta=delta)
+    rows = pa.table([delta[old] for old in moves.columns.values()], names=list(moves.columns))
+    absent = [np.asarray(delta[old].is_null()) for old in moves.present if delta[old].null_count]
+    return rows.filter(pa.array(~np.logical_or.reduce(absent))) if absent else rows
+
+
+def by_sign(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The inserted and the deleted rows; nothing is copied where the inserted ones come first, as they mostly do."""
+    is_inserted = np.asarray(rows["sign"]) > 0
+    count = int(np.count_nonzero(is_inserted))
+    if is_inserted[:count].all():
+        return rows.slice(0, count), rows.slice(count)
+    return rows.filter(pa.array(is_inserted)), rows.filter(pa.array(~is_inserted))
+
+
+@lru_cache(maxsize=1024)
+def _moves(sql: str) -> _Moves | None:
+    """What a SELECT does that only moves columns; None for any other."""
+    if found := _PRESENT.fullmatch(sql):
+        below = _moves(found[1])
+        names = re.findall(r"(\w+) IS", found[2])
+        if below is None or not below.columns.keys() >= set(names):
+            return None
+        return below._replace(present=(*below.present, *(below.columns[name] for name in names)))
+    if not (found := _NAMES.fullmatch(sql)):
+        return None
+    named = [("ord", "ord"), ("sign", "sign"), *_NAMED.findall(found[1])]
+    if found[2] == "delta":
+        known = all(re.fullmatch(r"c\d+", old) for old, _ in named[2:])
+        return _Moves({new: old for old, new in named}, ()) if known else None
+    below = _moves(found[2][1:-1])
+    if below is None or not below.columns.keys() >= {old for old, _ in named}:
+        return None
+    return below._replace(columns={new: below.columns[old] for old, new in named})
+
 
 _BEFORE_ALL = -(1 << 62)  # rows of a backfill come before every change
 _AFTER_ALL_DELETED = 1 << 40

@@ -1,9 +1,11 @@
-"""Exact sums: of integers in 64 or 128 bits; of DOUBLE by mantissas, binned by exponent, in 128 bits (`docs/epochs.md`, R7).
+"""Exact sums: of integers in 64 or 128 bits; of DOUBLE by mantissas, binned by exponent, in 128 bits (`docs/epochs.md`,
+R7).
 
-In: integers, doubles or stored sums. Out: sums; of DOUBLE for each group a canonical value of bytes, and the double
-nearest to the exact sum. Always: a function of the multiset of what was added and subtracted; a sum that leaves its bits
-stops the epoch instead of wrapping around; NaN and the infinities are counted, so that subtracting the last one restores
-the finite sum.
+In: integers, doubles or stored sums; tables whose rows are added up by key. Out: sums; of DOUBLE for each group a
+canonical value of bytes, and the double nearest to the exact sum; one row for each key. Always: a function of the
+multiset of what was added and subtracted; a sum that leaves its bits stops the epoch instead of wrapping around; NaN
+and the infinities are counted, so that subtracting the last one restores the finite sum. Few rows are added up in
+Python, numbers of up to 64 bits in numpy, all others in DuckDB, to the same result.
 
 A finite double is `mantissa · 2^(unit − 1074)`; `unit` is 0 to 2045. A stored sum is a list of (bin u16, 128-bit sum),
 a bin holding the 32 units from 32 · bin on; the three bins after those of the units count NaN, +∞ and −∞.
@@ -19,9 +21,114 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.ragged import Ragged
-from viewkeeper.operators.consolidate import consolidate
-from viewkeeper.operators.wide_numbers import WIDE, limbs_of, of_limbs, widened
+from viewkeeper.model.keybatches import order_of_keys
+from viewkeeper.model.varbinary import VarBinary
+from viewkeeper.operators.duck import FEW_ROWS, as_type, run_sql
+
+WIDE = pa.decimal128(38, 0)
+
+
+def limbs_of(array: pa.Array) -> np.ndarray:
+    """The low and the high 64 bits of each number."""
+    words = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset : 2 * (array.offset + len(array))]
+    limbs = words.reshape(-1, 2)
+    if array.null_count:
+        limbs = limbs.copy()
+        limbs[np.asarray(array.is_null())] = 0
+    return limbs
+
+
+def of_limbs(limbs: np.ndarray) -> pa.Array:
+    return pa.Array.from_buffers(WIDE, len(limbs), [None, pa.py_buffer(np.ascontiguousarray(limbs))])
+
+
+def narrow(array: pa.Array) -> np.ndarray | None:
+    """The numbers in 64 bits; None unless all fit."""
+    limbs = limbs_of(array).view(np.int64)
+    return limbs[:, 0] if (limbs[:, 1] == limbs[:, 0] >> 63).all() else None
+
+
+def widened(numbers: np.ndarray) -> pa.Array:
+    """64-bit numbers in 128 bits."""
+    return of_limbs(np.stack([numbers, numbers >> 63], axis=1).view(np.uint64))
+
+
+def are_few(tables: Sequence[pa.Table]) -> bool:
+    return sum(map(len, tables)) <= FEW_ROWS
+
+
+def consolidate(
+    tables: Sequence[pa.Table], by: Sequence[str], sums: Sequence[str], *, factor: str = "", keep_zeros: bool = False
+) -> pa.Table:
+    """For each value of the columns `by`, in their order, the sum of each of `sums`, times `factor` where one is named.
+
+    A factor is 1 afterwards. Other columns are taken from one of the key's rows. Without `keep_zeros`, rows whose sums
+    are all 0 are left out.
+    """
+    rows = pa.concat_tables(tables)
+    added = (_in_python if are_few(tables) else _in_numpy)(rows, by, sums, factor, keep_zeros=keep_zeros)
+    if added is None:
+        added = _in_duckdb(rows, by, sums, factor, keep_zeros=keep_zeros)
+    if factor:
+        ones = pa.array(np.ones(len(added)), rows.schema.field(factor).type)
+        added = added.set_column(rows.column_names.index(factor), factor, ones)
+    return added
+
+
+def _in_numpy(
+    rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool
+) -> pa.Table | None:
+    """By a key alone, with factors 1 and -1; None where that is not so, or a sum could have more than 64 bits."""
+    times = np.asarray(rows[factor]).astype(np.int64) if factor else np.ones(1, np.int64)
+    if list(by) != ["key"] or (abs(times) != 1).any():
+        return None
+    order, starts = order_of_keys(rows["key"].combine_chunks(), groups=np.zeros(len(rows), np.int64))
+    added = rows.take(pa.array(order[starts]))
+    if keep_zeros and len(starts) == len(rows) and (times == 1).all():
+        return added  # nothing is to be added up
+    is_kept = np.full(len(starts), keep_zeros)
+    for name in sums:
+        column = rows[name].combine_chunks()
+        numbers = narrow(column) if column.type == WIDE else np.asarray(column.fill_null(0))
+        if numbers is None or max(int(numbers.max()), -int(numbers.min())) * len(rows) >= 1 << 63:
+            return None
+        totals = np.add.reduceat((numbers * times)[order], starts)
+        is_kept |= totals != 0
+        total = widened(totals) if column.type == WIDE else pa.array(totals, column.type)
+        added = added.set_column(rows.column_names.index(name), name, total)
+    return added.filter(pa.array(is_kept))
+
+
+def _in_duckdb(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:
+    columns = {name: name if name in by else f"any_value({name})" for name in rows.column_names}
+    for name in sums:
+        kind = "BIGINT" if pa.types.is_integer(rows.schema.field(name).type) else "HUGEINT"
+        times = f"CAST({factor} AS {kind}) * " if factor else ""
+        columns[name] = f"CAST(sum({times}CAST({name} AS {kind})) AS {kind})"
+    selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    having = "" if keep_zeros else f" HAVING {' OR '.join(f'{columns[name]} <> 0' for name in sums)}"
+    keys = ", ".join(by)
+    added = run_sql(f"SELECT {selected} FROM parts GROUP BY {keys}{having} ORDER BY {keys}", parts=rows)
+    return pa.table([as_type(added[field.name], field.type) for field in rows.schema], schema=rows.schema)
+
+
+def _in_python(rows: pa.Table, by: Sequence[str], sums: Sequence[str], factor: str, *, keep_zeros: bool) -> pa.Table:
+    columns = {name: rows[name].to_pylist() for name in rows.column_names}
+    factors = map(int, columns[factor]) if factor else [1] * len(rows)
+    keys = list(zip(*(columns[name] for name in by), strict=True))
+    first: dict[tuple, int] = {}
+    totals: dict[str, dict[tuple, int]] = {name: {} for name in sums}
+    for row, (key, times) in enumerate(zip(keys, factors, strict=True)):
+        first.setdefault(key, row)
+        for name, total in totals.items():
+            total[key] = total.get(key, 0) + times * int(columns[name][row])
+    chosen = [key for key in sorted(first) if keep_zeros or any(total[key] for total in totals.values())]
+    places = [first[key] for key in chosen]
+    for name in rows.column_names:
+        values = columns[name]
+        columns[name] = [totals[name][key] for key in chosen] if name in totals else [values[place] for place in places]
+    return pa.table(columns, schema=rows.schema)
+
 
 _BIN_UNITS = 32
 _NAN, _PLUS, _MINUS = 64, 65, 66
@@ -200,7 +307,7 @@ def _totals(kept: pa.Array, *, is_special: bool = True) -> tuple[list[int], np.n
 
 def _read(kept: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
     """Group indexes, bins and sums of stored values, group after group."""
-    whole = Ragged.from_arrow(kept)
+    whole = VarBinary.from_arrow(kept)
     counts = whole.lengths // _ENTRY.itemsize
     entries = np.frombuffer(np.ascontiguousarray(whole.data).tobytes(), _ENTRY, int(counts.sum()))
     sums = of_limbs(np.stack([entries["low"], entries["high"].view(np.uint64)], axis=1))
@@ -213,7 +320,7 @@ def _write(count: int, groups: np.ndarray, bins: np.ndarray, sums: pa.Array) -> 
     entries["low"], entries["high"] = _low_and_high(sums)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(groups, minlength=count) * _ENTRY.itemsize, out=offsets[1:])
-    return Ragged(np.frombuffer(entries.tobytes(), np.uint8), offsets).to_arrow()
+    return VarBinary(np.frombuffer(entries.tobytes(), np.uint8), offsets).to_arrow()
 
 
 def _low_and_high(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -1,11 +1,15 @@
-"""Inputs: what changes and rows mean for the nodes that read them.
+"""Inputs: what an epoch reads, cut into splits, and what changes and rows mean for the nodes that read them.
 
-In: a split, or a node's output. Out: input of channels. Always: a view that is being filled sees the changes of the
-rows it has, and only those (R12); it gets the others as rows of a later chunk.
+In: the plan and the epoch in flight; a split, or a node's output. Out: splits (ranges of the log, and ranges of rows
+that fill views), each read by one task; input of channels. Always: together the splits are exactly the epoch's input,
+whatever their number (R9, R12). A view that is being filled sees the changes of the rows it has, and only those (R12);
+it gets the others as rows of a later chunk. A request for rows set aside reads their lists as of the epoch before, so
+that a re-run finds the same (R7).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,29 +19,107 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.failpoints import failpoint
-from viewkeeper.model.asides import DROPPED, AsideRequest
-from viewkeeper.model.counts import Counts, Kinds, add_up
-from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.fills import Chunk
-from viewkeeper.model.images import image_batch
-from viewkeeper.operators.apply import Changes
-from viewkeeper.operators.asides import list_events, listed_keys
-from viewkeeper.operators.blame import blamed
-from viewkeeper.operators.cell_delta import cell_events
-from viewkeeper.operators.channels import GROUPS, ROWS, Channel, Input
+from viewkeeper.model.epochs import DROPPED, AsideRequest, Inflight
+from viewkeeper.model.foreign_rows import foreign_row_batch
+from viewkeeper.model.keybatches import hashes_of_keys
+from viewkeeper.model.positions import START, Chunk, Position, Stream
+from viewkeeper.model.schema import Column
+from viewkeeper.model.work_stats import Counts, Kinds, add_up
+from viewkeeper.operators.apply import AppliedChanges
 from viewkeeper.operators.contributions import first_contribution
-from viewkeeper.operators.delta import log_events
 from viewkeeper.operators.delta_rows import Delta, delta_of_changes, delta_of_rows
 from viewkeeper.operators.duck import forget_relations
-from viewkeeper.operators.operator import Reader
+from viewkeeper.operators.keyed_copies import cell_events, log_events
+from viewkeeper.operators.messages import GROUPS, ROWS, Channel, Input
+from viewkeeper.operators.operator import Reader, attribute_errors_to
 from viewkeeper.operators.registry import EDGE_OPERATORS, OPERATORS
 from viewkeeper.operators.repair import differences
-from viewkeeper.operators.splits import Split, chunk_of, opening_chunk
 from viewkeeper.plan.nodes import AggregateNode, AppliedNode, CellDeltaNode, DeltaNode
 from viewkeeper.plan.physical import PhysicalPlan
-from viewkeeper.ports.log import CELLS_SCHEMA
+from viewkeeper.ports.log import CELLS_SCHEMA, LogSource
+from viewkeeper.ports.records import VersionedTables
 from viewkeeper.ports.store import Store
 from viewkeeper.settings import WorkSettings
+
+_NO_STREAM, _FIRST_POSITION = Stream(""), Position(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A range (start, stop] of a stream; or, with `chunk`, the rows of a key range with low < key <= high.
+
+    In an epoch of repairs: a partition, `part`. In one for rows set aside: all of these.
+    """
+
+    number: int
+    stream: Stream = _NO_STREAM
+    start: Position = _FIRST_POSITION
+    stop: Position = _FIRST_POSITION
+    chunk: int | None = None
+    part: int = 0
+    low: bytes = START
+    high: bytes | None = None
+    opens: bool = False  # also emits the records that exist over an empty base
+
+
+def plan_splits(
+    log: LogSource, plan: PhysicalPlan, epoch: Inflight, *, pieces: int, partitions: int = 0
+) -> list[Split]:
+    """The input work of an epoch; each stream's range is cut in about `pieces`."""
+    splits = [Split(part, part=part) for part in range(partitions if plan.repairs else 1 if plan.aside else 0)]
+    if plan.reads_log(epoch.chunks) and not plan.aside:
+        for stream, stop in sorted(epoch.stop.positions.items()):
+            start = epoch.start.get(stream, _FIRST_POSITION)
+            borders = log.pieces(stream, start, stop, count=pieces) if start < stop else []
+            for low, high in itertools.pairwise(borders):
+                splits.append(Split(len(splits), stream, low, high))
+    for number, chunk in enumerate(epoch.chunks):
+        opens = chunk.opens
+        for part, keys in sorted(chunk.borders.items()):
+            for first, last in zip(keys, keys[1:], strict=False):
+                split = Split(len(splits), chunk=number, part=part, low=first or START, high=last, opens=opens)
+                splits.append(split)
+                opens = False
+    return splits
+
+
+def chunk_of(epoch: Inflight, backfill: int, source: int) -> int | None:
+    """The epoch's chunk that brings rows of a source to a backfill."""
+    chunks = enumerate(epoch.chunks)
+    return next((number for number, chunk in chunks if chunk.source == source and backfill in chunk.tables), None)
+
+
+def opening_chunk(epoch: Inflight, backfill: int) -> int | None:
+    """The chunk with which a backfill begins in this epoch, if any: one of those that open its sources."""
+    chunks = enumerate(epoch.chunks)
+    return next((number for number, chunk in chunks if chunk.opens and backfill in chunk.tables), None)
+
+
+_BEFORE_ALL_ROWS = -(1 << 63)  # before all rows: one that still fails is listed again after it
+
+
+def listed_keys(store: VersionedTables, request: AsideRequest, epoch: Inflight) -> pa.Array:
+    """The keys of rows that are set aside and asked for: those named, or all but those dropped."""
+    asked, found = pa.array(request.keys, pa.binary()), [pa.array([], pa.binary())]
+    for partition in range(store.partitions):
+        for batch in store.scan_versions(partition, request.table, epoch.epoch - 1, epoch.aborted):
+            wanted = (
+                pc.is_in(batch["key"], value_set=asked)
+                if request.keys
+                else pc.not_equal(batch["row"], pa.scalar(DROPPED, pa.binary()))
+            )
+            found.append(batch["key"].filter(wanted))
+    return pa.concat_arrays(found)
+
+
+def list_events(columns: Sequence[Column], keys: pa.Array, row: bytes | None) -> pa.Table:
+    """Events (key, hash, ord, row) that set the records of a list to `row`."""
+    hashes = pa.array(hashes_of_keys(columns, keys))
+    order, rows = (
+        pa.array(np.full(len(keys), _BEFORE_ALL_ROWS)),
+        pa.array([row], pa.binary()).take(pa.array(np.zeros(len(keys), np.int64))),
+    )
+    return pa.table({"key": keys, "hash": hashes, "ord": order, "row": rows})
 
 
 class DeltaCollector:
@@ -63,7 +145,7 @@ class DeltaCollector:
             for given in self._readers[kind].read(mine, delta):
                 self.add(*given)
 
-    def add_output(self, node: AppliedNode, given: Delta | Changes) -> None:
+    def add_output(self, node: AppliedNode, given: Delta | AppliedChanges) -> None:
         """A node's output, for its readers. The rows of a backfill's chunk are as of the epoch before."""
         if isinstance(given, Delta):
             self.add_delta(self._plan.readers(node.gives), given)
@@ -85,7 +167,7 @@ class DeltaCollector:
         """One table for each channel; the collector starts over empty."""
         found, self._tables, self.rows = self._tables, {}, 0
         return [
-            Input(table, channel, OPERATORS[type(node)](self._settings).lessen(node, channel, rows))
+            Input(table, channel, OPERATORS[type(node)](self._settings).pre_combine(node, channel, rows))
             for (table, channel), rows in sorted(found.items(), key=lambda item: item[0])
             for node in (self._plan.node(table),)
         ]
@@ -162,7 +244,7 @@ class _SplitReader:
             rows = self.store.scan_as_of(chunk.source, split.part, epoch.stop.positions, split.low, split.high)
         else:
             rows = self.store.scan_versions(split.part, stored, epoch.epoch - 1, epoch.aborted, split.low, split.high)
-        for batch in map(partial(image_batch, schema), rows) if schema.foreign else rows:
+        for batch in map(partial(foreign_row_batch, schema), rows) if schema.foreign else rows:
             count += len(batch)
             if len(batch):
                 self.collector.add_delta(readers, delta_of_rows(schema, batch, wanted))
@@ -178,7 +260,7 @@ class _SplitReader:
         """
         reader = self.plan.edge_with_aside(request.table)
         node, number = reader
-        with blamed(node.table):
+        with attribute_errors_to(node.table):
             keys, source = listed_keys(self.store, request, self.epoch), node.edges[number].source
             if request.ending == "drop":
                 self.collector.add(
@@ -206,7 +288,7 @@ class _SplitReader:
         """What is to be put right in the tables of a repair, in one partition; how large they are is counted anew."""
         found = {}
         for node in self.plan.repairs:
-            with blamed(node.twin):
+            with attribute_errors_to(node.twin):
                 events, found[int(node.table)] = differences(self.store, node, self.split.part, self.epoch)
                 self.collector.add(node.table, ROWS, events)
         return Counts(found=found)

@@ -16,13 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.operators.apply import Applier
-from viewkeeper.operators.channels import Channel
-from viewkeeper.operators.delta_rows import Delta, delta_of_output
+from viewkeeper.operators.delta_rows import Delta, by_sign, delta_of_output
 from viewkeeper.operators.duck import run_sql
-from viewkeeper.operators.edges import by_sign
-from viewkeeper.operators.match_counts import SideCounts, change_matches, put_matches
+from viewkeeper.operators.messages import Channel
 from viewkeeper.operators.operator import EdgeOperator
-from viewkeeper.operators.side_rows import ChangedRows, JoinKeys, SideRows, changed_rows, entry_events, unchanged_rows
+from viewkeeper.operators.reverse_join import (
+    ChangedRows,
+    JoinKeys,
+    SideCounts,
+    SideRows,
+    change_matches,
+    changed_rows,
+    entry_events,
+    put_matches,
+    unchanged_rows,
+)
 from viewkeeper.plan.nodes import JoinNode
 
 
@@ -90,7 +98,7 @@ def _pairs(applier: Applier, node: JoinNode, sides: Sequence[SideRows], turn: in
             return
     columns = [f"s{side}.n AS n{side}" for side in range(len(sides))]
     for number in range(len(sides)):
-        columns += [f"s{number}.{name} AS c{place}" for place, (name, _) in node.told_by(number).items()]
+        columns += [f"s{number}.{name} AS c{place}" for place, (name, _) in node.columns_from_side(number).items()]
     changing = range(len(sides)) if turn is None else (turn,)
     sign = f"CAST(sign({' + '.join(f's{side}.st' for side in changing)}) AS INTEGER)"
     joins = [f"JOIN s{side} ON s{side}.j = s0.j" for side in range(1, len(sides))]
@@ -132,7 +140,7 @@ def _partners_at(node: JoinNode, relations: Mapping[int, pa.Table], lookup: int,
     chosen = {many: there[many][matched], lookup: there[lookup][np.asarray(places.drop_null())]}
     columns = {"sign": pa.array(np.full(len(chosen[many]), sign, np.int32))}
     for side in (0, 1):
-        told = {f"n{side}": "n"} | {f"c{place}": name for place, (name, _) in node.told_by(side).items()}
+        told = {f"n{side}": "n"} | {f"c{place}": name for place, (name, _) in node.columns_from_side(side).items()}
         taken = relations[side].select(sorted(set(told.values()))).take(pa.array(chosen[side]))
         columns |= {new: taken[old] for new, old in told.items()}
     return pa.table(columns)
@@ -239,7 +247,7 @@ class _Outer:
         node, picked = self._node, rows.relation.take(pa.array(chosen))
         columns = {"sign": pa.array(signs[chosen].astype(np.int32))}
         for number in range(len(node.sides)):
-            for place, (name, column) in node.told_by(number).items():
+            for place, (name, column) in node.columns_from_side(number).items():
                 absent = pa.nulls(len(chosen), column.type.arrow)
                 columns[f"c{place}"] = picked[name] if number == side else absent
         if node.tag_place is not None:

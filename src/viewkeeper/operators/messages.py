@@ -1,7 +1,8 @@
-"""Messages: what the tasks of an epoch send to view managers.
+"""Messages: what the tasks of an epoch send to view managers, and the channels of a node that the input is for.
 
 In: input for a channel, the receipt of a task, or its failure. Out: the same, also as columns that any shuffle can
-carry. Always: one envelope for all, with a named kind.
+carry. Always: one envelope for all, with a named kind. A channel has the same name in every manager; each is routed by
+its own hash, and all channels of a group by the hash of the group, so that they meet in one manager.
 """
 
 from __future__ import annotations
@@ -9,11 +10,46 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, cast
 
 import pyarrow as pa
 
-from viewkeeper.operators.channels import Channel, Input
 from viewkeeper.operators.receipts import Failure, Receipt, result_from_json, result_to_json
+
+Kind = Literal["rows", "groups", "entries", "sums", "aside"]
+
+
+class Channel(NamedTuple):
+    """A kind of input, and a number where a node has several of a kind.
+
+    "rows": new states of records, of a join those of the side at `number`. "groups": contributions to groups.
+    "entries": changes of multiplicity in the PRE-AGGREGATION at `number`. "sums": mantissas, by their unit, of the exact
+    sum at `number`. "aside": keys of rows on which an expression of the edge at `number` fails, or no longer does.
+    """
+
+    kind: Kind
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.number}"
+
+    @staticmethod
+    def from_text(text: str) -> Channel:
+        kind, _, number = text.partition("/")
+        return Channel(cast(Kind, kind), int(number))
+
+
+ROWS = Channel("rows")
+GROUPS = Channel("groups")
+
+
+class Input(NamedTuple):
+    """Rows for one channel of the node that writes `table`."""
+
+    table: int
+    channel: Channel
+    rows: pa.Table
+
 
 _BLOCK_BYTES = 32 << 20
 

@@ -1,8 +1,10 @@
-"""The program of an epoch: its tasks, and what each of them does.
+"""The program of an epoch: its tasks, what each of them does, and how they run in this process.
 
 In: the plan, the epoch in flight and a store. Out: messages for the next stage, receipts at the end. Always: the same
 wherever the tasks run, with any number of managers; only the stored ranges are read (R9). Splits of the input are read
-first; then the plan's nodes are applied stage by stage, and a stage's output goes to the managers that own it.
+first; then the plan's nodes are applied stage by stage, and a stage's output goes to the managers that own it. A
+message reaches its manager's task of the next stage whole, and a task starts when all tasks of the previous stage have
+ended.
 """
 
 from __future__ import annotations
@@ -16,20 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.events import Working
 from viewkeeper.failpoints import failpoint
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keybatches import hash_all
-from viewkeeper.model.ragged import Ragged
+from viewkeeper.model.varbinary import VarBinary
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.apply import Applier
-from viewkeeper.operators.blame import blamed
-from viewkeeper.operators.channels import Channel, Input
 from viewkeeper.operators.duck import forget_relations
-from viewkeeper.operators.inputs import DeltaCollector, read_split
-from viewkeeper.operators.messages import Message
-from viewkeeper.operators.receipts import Failure, Receipt, Task
+from viewkeeper.operators.inputs import DeltaCollector, Split, plan_splits, read_split
+from viewkeeper.operators.messages import Channel, Input, Message
+from viewkeeper.operators.operator import attribute_errors_to
+from viewkeeper.operators.receipts import Failure, Receipt, Task, require_all
 from viewkeeper.operators.registry import OPERATORS
-from viewkeeper.operators.splits import Split, plan_splits
 from viewkeeper.plan.nodes import AppliedNode, DeltaNode, Node, RepairNode, TopNode
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
@@ -164,7 +165,7 @@ class StagePart:
         for node in self.nodes:
             if channels := _by_channel(one for one in inputs if one.table == node.table):
                 applier.store.add_input(node.table, sum(len(rows) for tables in channels.values() for rows in tables))
-                with _blamed_for(node):
+                with _attribute_errors_of(node):
                     yield from self._apply_node(applier, node, channels, collector)
         yield collector.inputs()
         forget_relations()
@@ -193,11 +194,11 @@ class StagePart:
                 yield collector.inputs()
 
 
-def _blamed_for(node: AppliedNode) -> AbstractContextManager[None]:
+def _attribute_errors_of(node: AppliedNode) -> AbstractContextManager[None]:
     """Whoever stops when the node's work fails: nobody for a DELTA, the twin for a repair."""
     if isinstance(node, DeltaNode):
         return nullcontext()
-    return blamed(node.twin if isinstance(node, RepairNode) else node.table)
+    return attribute_errors_to(node.twin if isinstance(node, RepairNode) else node.table)
 
 
 def split_by_manager(
@@ -223,7 +224,7 @@ def split_by_manager(
 
 def hashes_of_units(table: pa.Table) -> np.ndarray:
     """Of each row of a channel's input, the hash of its group or join key (`size` bytes of the key), or of its key."""
-    keys = Ragged.from_arrow(table["key"])
+    keys = VarBinary.from_arrow(table["key"])
     if "size" in table.column_names:
         keys = keys.cut(np.zeros(len(keys), np.int64), np.asarray(table["size"]).astype(np.int64))
     return hash_all(keys)
@@ -247,3 +248,58 @@ def _by_channel(inputs: Iterable[Input]) -> dict[Channel, list[pa.Table]]:
     for one in sorted(inputs, key=lambda one: one.channel):
         found.setdefault(one.channel, []).append(one.rows)
     return found
+
+
+class InProcess:
+    """All tasks in this process, one after the other; messages are passed on unchanged."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self, program: EpochProgram) -> Iterator[Receipt | Failure]:
+        """Run all tasks; yields their results."""
+        sent = self.carry(m for split in self.in_turn(program.splits) for m in program.read(lambda: self._store, split))
+        for stage in range(1, len(program.stages) + 1):
+            sent = self.carry(
+                message
+                for manager in self.in_turn(range(program.managers))
+                for message in program.apply(lambda: self._store, stage, manager, (m for m in sent if m.to == manager))
+            )
+        yield from (message.body for message in sent if isinstance(message.body, (Receipt, Failure)))
+
+    def carry(self, messages: Iterable[Message]) -> list[Message]:
+        """Pass messages on."""
+        return list(messages)
+
+    def in_turn(self, tasks: Iterable) -> Iterable:
+        """Tasks in the order in which they run."""
+        return tasks
+
+
+class _Counted(InProcess):
+    """The same, with a word after each task."""
+
+    def __init__(self, store: Store, tell: Callable[[int], None]) -> None:
+        super().__init__(store)
+        self._tell = tell
+        self._done = 0
+
+    def in_turn(self, tasks: Iterable) -> Iterable:
+        for task in tasks:
+            yield task
+            self._done += 1
+            self._tell(self._done)
+
+
+def run_in_process(
+    store: Store,
+    plan: PhysicalPlan,
+    epoch: Inflight,
+    settings: WorkSettings | None = None,
+    tell: Callable[[Working], None] = lambda event: None,
+) -> Counts:
+    """The whole epoch in this process, as one manager that owns every partition; `tell` hears of each task that is done."""
+    program = EpochProgram.of(store, plan, epoch, [0] * store.partitions, settings or WorkSettings())
+    tasks = program.tasks
+    exchange = _Counted(store, lambda done: tell(Working(epoch.epoch, done, len(tasks))))
+    return require_all(tasks, exchange.run(program))

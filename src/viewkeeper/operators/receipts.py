@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Any
 
 from viewkeeper import errors
-from viewkeeper.codegen.causes import cause_of
 from viewkeeper.errors import (
     EpochFailed,
     EpochTooLarge,
@@ -22,8 +21,9 @@ from viewkeeper.errors import (
     ViewFailed,
     ViewKeeperError,
 )
-from viewkeeper.model.counts import Counts, add_up
-from viewkeeper.model.plain import from_plain, to_plain
+from viewkeeper.model.json_codec import from_json_value, to_json_value
+from viewkeeper.model.wording import cause_of
+from viewkeeper.model.work_stats import Counts, add_up
 
 _MOST_TELLING = (Fenced, ViewFailed, EpochTooLarge, StoreError, ViewKeeperError)
 
@@ -71,7 +71,7 @@ class Failure:
 def result_to_json(result: Receipt | Failure) -> dict[str, Any]:
     """A result as JSON: what comes out of a shuffle is data, and no code that it names is run."""
     if isinstance(result, Receipt):
-        return {"receipt": to_plain(result)}
+        return {"receipt": to_json_value(result)}
     # of an adapter's own error the kind that everybody knows
     kind = next(kind for kind in type(result.error).__mro__ if hasattr(errors, kind.__name__))
     return {"failure": kind.__name__, "of": list(result.error.__reduce__()[1])}
@@ -79,7 +79,7 @@ def result_to_json(result: Receipt | Failure) -> dict[str, Any]:
 
 def result_from_json(value: dict[str, Any]) -> Receipt | Failure:
     if "receipt" in value:
-        return from_plain(Receipt, value["receipt"])
+        return from_json_value(Receipt, value["receipt"])
     kind = getattr(errors, value["failure"])
     if not issubclass(kind, ViewKeeperError):
         raise InvariantBroken(f"{value['failure']} is no error of ours")

@@ -7,11 +7,9 @@ here, and those of DELTAs, which the plan derives from its tables, and `RepairNo
 from __future__ import annotations
 
 from viewkeeper.operators.aggregate import AggregateOperator
-from viewkeeper.operators.cell_delta import CellDeltaOperator
-from viewkeeper.operators.delta import DeltaOperator
 from viewkeeper.operators.join import JoinOperator
+from viewkeeper.operators.keyed_copies import CellDeltaOperator, DeltaOperator, ProjectOperator
 from viewkeeper.operators.operator import EdgeOperator, Operator
-from viewkeeper.operators.project import ProjectOperator
 from viewkeeper.operators.repair import RepairOperator
 from viewkeeper.operators.topn import TopOperator
 from viewkeeper.plan.nodes import AggregateNode, CellDeltaNode, DeltaNode, JoinNode, ProjectNode, RepairNode, TopNode

@@ -14,13 +14,12 @@ from itertools import chain, groupby, pairwise
 import numpy as np
 import pyarrow as pa
 
-from viewkeeper.model.counts import Size, add_up
 from viewkeeper.model.entryblocks import Blocks, decode_blocks
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.keys import part_end
-from viewkeeper.operators.apply import Applier, Changes
-from viewkeeper.operators.channels import ROWS, Channel
-from viewkeeper.operators.measuring import size_of
+from viewkeeper.model.work_stats import Size, add_up
+from viewkeeper.operators.apply import AppliedChanges, Applier, size_of
+from viewkeeper.operators.messages import ROWS, Channel
 from viewkeeper.operators.operator import Operator
 from viewkeeper.plan.nodes import RepairNode
 from viewkeeper.ports.records import VersionedTables
@@ -33,7 +32,7 @@ _DAMAGED = (ArithmeticError, LookupError, ValueError, MemoryError)  # what a row
 class RepairOperator(Operator[RepairNode]):
     """Events are the new states of records."""
 
-    def apply(self, applier: Applier, node: RepairNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[Changes]:
+    def apply(self, applier: Applier, node: RepairNode, inputs: Mapping[Channel, pa.Table]) -> Iterator[AppliedChanges]:
         yield applier.put_events(node.table, inputs[ROWS])
 
 

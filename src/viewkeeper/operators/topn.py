@@ -14,15 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewkeeper.model.keybatches import encode_keys
-from viewkeeper.model.ragged import Ragged, join
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import INT
+from viewkeeper.model.varbinary import VarBinary, join
 from viewkeeper.operators.apply import Applier, differs
-from viewkeeper.operators.channels import ROWS, Channel
 from viewkeeper.operators.delta_rows import Delta, delta_of_output
-from viewkeeper.operators.operator import EdgeOperator
-from viewkeeper.operators.record_events import events
+from viewkeeper.operators.messages import ROWS, Channel
+from viewkeeper.operators.operator import EdgeOperator, events
 from viewkeeper.plan.nodes import TopNode
 
 _RANK = Column("rank", INT, nullable=False)
@@ -43,11 +42,11 @@ class TopOperator(EdgeOperator[TopNode]):
 def ranked_events(node: TopNode, rows: pa.Table) -> pa.Table:
     """The events of entries; all lie in one partition, because any two may be neighbours."""
     count = len(rows)
-    parts: list[Ragged] = []
+    parts: list[VarBinary] = []
     for i, column in enumerate(node.order):
         parts += _ordered(column, rows[f"o{i}"], descending=node.descending[i], nulls_first=node.nulls_first[i])
     behind, _ = encode_keys(node.key, [rows[f"k{i}"] for i in range(len(node.key))], count)
-    keys = join([*parts, Ragged.from_arrow(behind)]).to_arrow() if count else pa.array([], pa.binary())
+    keys = join([*parts, VarBinary.from_arrow(behind)]).to_arrow() if count else pa.array([], pa.binary())
     _, hashes = encode_keys((), [], count)
     return events(keys, hashes, rows, node.row)
 
@@ -98,12 +97,12 @@ def _delta(node: TopNode, before: pa.Array, after: pa.Array) -> Delta:
     return delta_of_output(inserted, deleted, columns, (node.rank_place,), counts=counts)
 
 
-def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[Ragged]:
+def _ordered(column: Column, array: pa.ChunkedArray, *, descending: bool, nulls_first: bool) -> list[VarBinary]:
     """A mark for NULL and the value's bytes, in the order asked for; for a NULL only the mark counts."""
     flat = array.combine_chunks()
     marks = pc.if_else(flat.is_valid(), _PRESENT, _NULL_FIRST if nulls_first else _NULL_LAST)
     encoded, _ = encode_keys((column,), [flat], len(flat))
-    whole = Ragged.from_arrow(encoded)
+    whole = VarBinary.from_arrow(encoded)
     if descending:
-        whole = Ragged(np.bitwise_not(whole.data), whole.offsets)
-    return [Ragged.from_arrow(marks), whole]
+        whole = VarBinary(np.bitwise_not(whole.data), whole.offsets)
+    return [VarBinary.from_arrow(marks), whole]

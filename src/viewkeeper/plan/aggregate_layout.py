@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from viewkeeper.codegen.aggregates import arguments
+from viewkeeper.algebra.aggregates import FUNCTIONS, SUMS, Kept
+from viewkeeper.algebra.canonical import spell
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
+from viewkeeper.algebra.relations import Grouping, Output
 from viewkeeper.codegen.expression_sql import emit, guarded
+from viewkeeper.codegen.relation_sql import arguments
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BINARY, INT128
-from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import Computed, DoubleSum, Facts, OutputColumn
-from viewkeeper.sql.aggregates import FUNCTIONS, SUMS, Kept
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, Case, ColumnRef, Expression, Literal
-from viewkeeper.sql.relations import Grouping, Output
 
 Item = TypeVar("Item")
 _DIGITS_OF_BIGINT = 18
@@ -261,7 +261,7 @@ def _places(items: Iterable[Item]) -> dict[Item, int]:
 
 
 def unfiltered(arg: Expression) -> tuple[Expression, Expression | None]:
-    """An argument without its FILTER (`codegen.aggregates.arguments`), and the condition of that."""
+    """An argument without its FILTER (`codegen.relation_sql.arguments`), and the condition of that."""
     match arg:
         case Case(branches=((condition, value),), default=Literal(value=None)) if value.type == arg.type:
             return value, condition

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from viewkeeper.algebra.canonical import spell
+from viewkeeper.algebra.expressions import ColumnRef, Expression
 from viewkeeper.codegen.expression_sql import emit, group_key
 from viewkeeper.model.schema import Column, TableId
 from viewkeeper.model.types import SqlType
 from viewkeeper.plan.aggregate_layout import AggregateLayout, EntryPlan, unfiltered
-from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import AggregateNode, Direct, Edge, Entries
 from viewkeeper.plan.row_sql import Rows, Wanted
-from viewkeeper.sql.expressions import ColumnRef, Expression
 
 
 def aggregate_node(layout: AggregateLayout, rows: Sequence[Rows], ids: Iterator[TableId]) -> AggregateNode:

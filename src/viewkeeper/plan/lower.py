@@ -13,22 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
-from viewkeeper.codegen.expression_sql import emit, group_key
-from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.schema import Column, TableId
-from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, INT
-from viewkeeper.plan.aggregate_layout import AggregateLayout, Finer, lay_out_aggregation
-from viewkeeper.plan.aggregate_nodes import aggregate_node
-from viewkeeper.plan.canonical import digest, spell, spell_all, spell_record
-from viewkeeper.plan.lookups import looked_up
-from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
-from viewkeeper.plan.regroup import regrouped
-from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
-from viewkeeper.plan.rules.sharing import mark_of
-from viewkeeper.sql.construct import compare
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, columns_of
-from viewkeeper.sql.positions import aggregation_below, column_refs, over_columns
-from viewkeeper.sql.relations import (
+from viewkeeper.algebra.canonical import digest, spell, spell_all, spell_record
+from viewkeeper.algebra.construct import compare
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, columns_of
+from viewkeeper.algebra.relations import (
     Aggregation,
     Grouping,
     Index,
@@ -44,6 +32,17 @@ from viewkeeper.sql.relations import (
     ViewRows,
     starts_of,
 )
+from viewkeeper.algebra.rewriting import aggregation_below, column_refs, over_columns
+from viewkeeper.algebra.row_key import looked_up, regrouped
+from viewkeeper.codegen.expression_sql import emit, group_key
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.schema import Column, TableId
+from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, INT
+from viewkeeper.plan.aggregate_layout import AggregateLayout, Finer, lay_out_aggregation
+from viewkeeper.plan.aggregate_nodes import aggregate_node
+from viewkeeper.plan.nodes import AggregateNode, JoinNode, Node, OutputColumn, ProjectNode, Side, TopNode
+from viewkeeper.plan.row_sql import Rows, Wanted, key_wanted, output_rows, scan_rows, united_rows
+from viewkeeper.plan.share_copies import mark_of
 
 Kept = TypeVar("Kept", bound=Node)
 Shown = tuple[OutputColumn, ...]

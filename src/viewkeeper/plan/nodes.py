@@ -169,7 +169,7 @@ class DoubleSum:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A value that SQL cannot compute: a function of `operators.computed`, over columns of `states` and whole numbers."""
+    """A value that SQL cannot compute: a function of `operators.udfs`, over columns of `states` and whole numbers."""
 
     function: str
     args: tuple[str, ...]
@@ -277,7 +277,7 @@ class JoinNode(StatefulNode):
     """⋈: its table is the REVERSE-JOIN, a record (join key, side, row key) → row for each row of each side; a side that is
     looked up has no row key there, nor in the row key of the output.
 
-    `on` are the columns of the join key. `kind` is that of `sql.relations.Join`. `residual` is a further condition for
+    `on` are the columns of the join key. `kind` is that of `algebra.relations.Join`. `residual` is a further condition for
     a match, over the `c…` of the join's output. To know which rows have no match, a join that is not inner keeps the
     number of rows of each side under a join key, in the table `counts`, or, with a `residual`, the number of matches of
     each row of a preserved side, in the table `matches`. `tag_place`: the position of a column of the row key that
@@ -311,11 +311,13 @@ class JoinNode(StatefulNode):
     def given(self) -> dict[int, Column]:
         """The join's output columns, by position."""
         columns = {
-            place: column for side in range(len(self.shown_sides)) for place, (_, column) in self.told_by(side).items()
+            place: column
+            for side in range(len(self.shown_sides))
+            for place, (_, column) in self.columns_from_side(side).items()
         }
         return columns if self.tag_place is None else columns | {self.tag_place: SIDE}
 
-    def told_by(self, number: int) -> dict[int, tuple[str, Column]]:
+    def columns_from_side(self, number: int) -> dict[int, tuple[str, Column]]:
         """A side's output columns, by position: name in its relation (`v…`, `k…`, or `o…` of the join key) and type."""
         side = self.sides[number]
         told = {place: (f"v{i}", column) for i, (place, column) in enumerate(zip(side.places, side.row, strict=True))}

@@ -1,31 +1,331 @@
 """The optimizer: named rules, one after the other, from what a text means to what is computed for it.
 
 In: a bound relation. Out: a relation of the same columns and rows. Always: pure; every rule preserves the result. The
-rules of `RULES` can be left out one by one; before and after them come those of `FIRST` and `NEEDED`, without which some
-relation, or none, can be lowered. Rules
-about several views are applied elsewhere: equal nodes are one (`assign`), similar copies and groupings are one, and fine
-groupings feed coarse ones (`rules.share_copies`, `rules.share_groupings`), expressions over changed rows are evaluated once
-for all γ (`operators.direct`).
+rules of `RULES` can be left out one by one; those of `FIRST` and `NEEDED` cannot, because without them some relation
+could not be lowered. They rewrite products (FROM and WHERE as written) from the inside out:
+
+- `require_sides`: σ p (A ⟖ B) = σ p (A ⋈ B), and σ p (A ⟗ B) = σ p (A ⟕ B), where p is true only if A has a row; only for a
+  p that is the key of a product inside of A, as in `FROM a, b RIGHT JOIN c ON b.y = c.y WHERE a.x = b.x`.
+- `imply_conditions`: σ (p∧q)∨(p∧r) (A × B) = σ (p∧q)∨(p∧r) σ p (A × B), where the disjunction cannot fail, and p can go into
+  a side or be a key.
+- `push_conditions`: σ p∧q (A ⋈ B) = σ q (σ p (A) ⋈ B), and A ⟕ on θ∧p B = A ⟕ on θ σ p (B), where p refers to that side
+  alone. At a join that is not inner, a condition above it goes into a side whose every row is in the result, one of ON into
+  a side whose rows it only leaves out. A condition that can fail stays above, where it sees only joined rows, unless it is
+  a key that a join further down needs, or ON names it for that side.
+- `join_on_one_key`: σ a=b∧b=c (A × B × C) = A ⋈ B ⋈ C on a = b = c, as one join (paper 3, section 4.2, case 1), where the
+  equalities define each key on every side.
+- `binary_joins`: σ a=b∧b=c∧p (A × B × C) = π σ p ((A ⋈ B on a = b) ⋈ C on b = c), in written order where the equalities
+  allow it; A ⟖ B = π (B ⟕ A); the parts of a key are in the order of their spelling. A side without an equality is left as
+  a product, which no view can maintain.
+
+Rules about several views are applied elsewhere: equal nodes are one (`define`), similar copies and groupings are one,
+and fine groupings feed coarse ones (`share_copies`, `share_groupings`), expressions over changed rows are evaluated
+once for all γ (`operators.grouping_kernel`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
 
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.canonical import spell
+from viewkeeper.algebra.expressions import Call, Cast, ColumnRef, Expression, conjuncts, implied
+from viewkeeper.algebra.relations import (
+    ON_SIDES,
+    WHERE_SIDES,
+    Equality,
+    Join,
+    Output,
+    Relation,
+    Select,
+    equality_of,
+    inputs_of,
+    is_product,
+    sides_of,
+    starts_of,
+)
+from viewkeeper.algebra.rewriting import (
+    column_refs,
+    conditions_over,
+    conjunction,
+    keep_columns,
+    project,
+    relocate,
+    select,
+    shift,
+    with_inputs,
+)
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.plan.rules.imply_conditions import imply_conditions
-from viewkeeper.plan.rules.join_by_twos import join_by_twos
-from viewkeeper.plan.rules.join_on_one_key import join_on_one_key
-from viewkeeper.plan.rules.push_conditions import push_conditions
-from viewkeeper.plan.rules.require_sides import require_sides
-from viewkeeper.plan.validate import validate
-from viewkeeper.sql.relations import Relation
+from viewkeeper.plan.relation_checks import validate
+from viewkeeper.sql.bind_from import inner_join
+
+ProductRewrite = Callable[[Join, list[Expression]], Relation]
+
+
+def rewrite_products(relation: Relation, change: ProductRewrite) -> Relation:
+    """`change` gets a product and the conditions above it, in written order."""
+    below, conditions = conditions_over(relation)
+    if isinstance(below, Join) and is_product(below):
+        sides = tuple(rewrite_products(side, change) for side in below.sides)
+        return change(replace(below, sides=sides), conditions)
+    return with_inputs(relation, tuple(rewrite_products(part, change) for part in inputs_of(relation)))
+
+
+def stacked(relation: Relation, conditions: Iterable[Expression]) -> Relation:
+    """A σ for each condition: over a product there may be more of them than one conjunction can have."""
+    return reduce(Select, conditions, relation)
+
+
+# A kind of join and the side that is required → what it is then.
+_REQUIRED = {("right", 0): "inner", ("left", 1): "inner", ("full", 0): "left", ("full", 1): "right"}
+_ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "div"))
+
+
+def require_sides(relation: Relation) -> Relation:
+    found = _required(relation, [])
+    if found.columns == relation.columns:
+        return found
+    return project(
+        found, [Output(ref.name, ref) for ref in column_refs(relation)]
+    )  # what could be absent stays nullable
+
+
+def _required(relation: Relation, known: Sequence[Expression]) -> Relation:
+    """`known`: conditions that every row which counts in the end fulfils."""
+    join, conditions = conditions_over(relation)
+    if not isinstance(join, Join):
+        return with_inputs(relation, tuple(_required(part, []) for part in inputs_of(relation)))
+    known = [*known, *conditions]
+    kind = join.kind
+    for side in range(len(join.sides)):
+        if (kind, side) in _REQUIRED and any(_requires(join, side, condition) for condition in known):
+            kind = _REQUIRED[kind, side]
+    sides = tuple(_required(side, _of_side(join, kind, place, known)) for place, side in enumerate(join.sides))
+    if kind == join.kind and all(new is old for new, old in zip(sides, join.sides, strict=True)):
+        return relation
+    if kind != "inner" or join.kind == "inner":
+        return stacked(replace(join, kind=kind, sides=sides), conditions)
+    return stacked(inner_join(sides[0], sides[1], _on(join), (join.labels[0], join.labels[1])), conditions)
+
+
+def _requires(join: Join, side: int, condition: Expression) -> bool:
+    """Whether the condition is not true where the side is absent, all its columns NULL, and a product inside needs it."""
+    if sides_of(condition, join.sides) != {side} or not isinstance(condition, Call):
+        return False
+    is_needed = _is_equality_inside(join.sides[side], shift(condition, -starts_of(join.sides)[side]))
+    return is_needed and any(map(_is_null_of_nulls, condition.args))
+
+
+def _is_equality_inside(side: Relation, condition: Expression) -> bool:
+    """Whether a product at or below the side has the condition as an equality between its own sides."""
+    join, _ = conditions_over(side)
+    if not isinstance(join, Join):
+        return False
+    if is_product(join) and equality_of(condition, join.sides) is not None:
+        return True
+    spoken = sides_of(condition, join.sides)
+    return len(spoken) == 1 and _is_equality_inside(
+        join.sides[min(spoken)], shift(condition, -starts_of(join.sides)[min(spoken)])
+    )
+
+
+def _is_null_of_nulls(expression: Expression) -> bool:
+    match expression:
+        case ColumnRef():
+            return True
+        case Cast(arg=arg):
+            return _is_null_of_nulls(arg)
+        case Call(name=name, args=args) if name in _ARITHMETIC:
+            return any(map(_is_null_of_nulls, args))
+    return False
+
+
+def _of_side(join: Join, kind: str, place: int, known: Sequence[Expression]) -> list[Expression]:
+    """The conditions that a row of the side fulfils if it is part of a row that counts."""
+    if kind != "inner" and place not in WHERE_SIDES[kind]:
+        return []
+    start = starts_of(join.sides)[place]
+    return [shift(condition, -start) for condition in known if sides_of(condition, join.sides) == {place}]
+
+
+def _on(join: Join) -> list[Expression]:
+    by = len(join.sides[0].columns)
+    equal = [construct.compare("=", first, shift(second, by)) for first, second in zip(*join.keys, strict=True)]
+    return equal if join.residual is None else [*equal, *conjuncts(join.residual)]
+
+
+def imply_conditions(relation: Relation) -> Relation:
+    return rewrite_products(relation, _with_implied)
+
+
+def _with_implied(product: Join, conditions: list[Expression]) -> Relation:
+    across = [part for part in conditions if not part.fallible and len(sides_of(part, product.sides)) > 1]
+    told = [part for condition in across for part in implied(condition) if _helps(part, product)]
+    return stacked(product, dict.fromkeys((*conditions, *told)))
+
+
+def _helps(condition: Expression, product: Join) -> bool:
+    return len(sides_of(condition, product.sides)) == 1 or equality_of(condition, product.sides) is not None
+
+
+def push_conditions(relation: Relation) -> Relation:
+    below, conditions = conditions_over(relation)
+    if not isinstance(below, Join):
+        return with_inputs(relation, tuple(map(push_conditions, inputs_of(relation))))
+    join, above = _pushed(below, conditions)
+    join = replace(join, sides=tuple(map(push_conditions, join.sides)))
+    return stacked(join, above) if is_product(join) else select(join, above)
+
+
+def _pushed(join: Join, conditions: Sequence[Expression]) -> tuple[Join, list[Expression]]:
+    """The join with the conditions that go into its sides, and those that stay above it."""
+    starts = starts_of(join.sides)
+    inside: list[list[Expression]] = [[] for _ in join.sides]
+    above, residual = [], []
+    for condition in conditions:
+        if _goes_into(join, condition):
+            inside[min(sides_of(condition, join.sides))].append(condition)
+        else:
+            above.append(condition)
+    for condition in () if join.residual is None else conjuncts(join.residual):
+        spoken = sides_of(condition, join.sides)
+        if len(spoken) == 1 and min(spoken) in ON_SIDES[join.kind]:
+            inside[min(spoken)].append(condition)
+        else:
+            residual.append(condition)
+    together = zip(join.sides, inside, starts, strict=True)
+    sides = tuple(select(side, [shift(one, -start) for one in mine]) for side, mine, start in together)
+    return replace(join, sides=sides, residual=conjunction(residual)), above
+
+
+def _goes_into(join: Join, condition: Expression) -> bool:
+    spoken = sides_of(condition, join.sides)
+    if len(spoken) != 1:
+        return False
+    (number,) = spoken
+    if join.kind != "inner" and number not in WHERE_SIDES[join.kind]:
+        return False
+    local = shift(condition, -starts_of(join.sides)[number])
+    return not condition.fallible or _is_key(join.sides[number], local)
+
+
+def _is_key(side: Relation, condition: Expression) -> bool:
+    """Whether a product at or below the side can have the condition as its key."""
+    below, _ = conditions_over(side)
+    if not isinstance(below, Join):
+        return False
+    if is_product(below):
+        return equality_of(condition, below.sides) is not None
+    return _goes_into(below, condition)
+
+
+def join_on_one_key(relation: Relation) -> Relation:
+    return rewrite_products(relation, _joined_on_one_key)
+
+
+def _joined_on_one_key(product: Join, conditions: list[Expression]) -> Relation:
+    found = [equality_of(condition, product.sides) for condition in conditions]
+    count = len(product.sides)
+    keys = _shared_keys(count, [one for one in found if one is not None]) if count > 2 else None
+    if keys is None:
+        return stacked(product, conditions)
+    starts = starts_of(product.sides)
+    local = (tuple(shift(term, -start) for term in terms) for terms, start in zip(keys, starts, strict=True))
+    others = [condition for condition, one in zip(conditions, found, strict=True) if one is None]
+    return select(replace(product, keys=tuple(local)), others)
+
+
+def _shared_keys(count: int, equalities: Sequence[Equality]) -> list[list[Expression]] | None:
+    """For each side its terms, when the equalities give all sides the same keys."""
+    classes: list[set[tuple[int, Expression]]] = []
+    for equality in equalities:
+        if len(equality.left_sides) > 1 or len(equality.right_sides) > 1:
+            return None
+        merged = set(equality.by_side().items())
+        for known in [one for one in classes if one & merged]:
+            classes.remove(known)
+            merged |= known
+        classes.append(merged)
+    terms = [dict(one) for one in classes]
+    if not terms or any(len(one) != count or len(all_) != count for one, all_ in zip(terms, classes, strict=True)):
+        return None
+    return [[one[side] for one in terms] for side in range(count)]
+
+
+def binary_joins(relation: Relation) -> Relation:
+    return _normalized(rewrite_products(relation, _joined_in_pairs))
+
+
+def _joined_in_pairs(product: Join, conditions: list[Expression]) -> Relation:
+    sides, labels = product.sides, product.labels
+    equalities = [one for part in conditions if (one := equality_of(part, sides)) is not None]
+    starts = starts_of(sides)
+    joined, waiting = [0], list(range(1, len(sides)))
+    relation, unused = sides[0], equalities
+    while waiting:
+        following = next((place for place in waiting if _usable(unused, joined, place)), waiting[0])
+        used = _usable(unused, joined, following)
+        places = _places(sides, joined)
+        left = tuple(relocate(known, places.__getitem__) for known, _ in used.values())
+        right = tuple(shift(new, -starts[following]) for _, new in used.values())
+        called = (", ".join(labels[place] for place in joined), labels[following])
+        relation = Join("inner", (relation, sides[following]), (left, right), labels=called)
+        unused = [equality for equality in unused if equality not in used]
+        joined.append(following)
+        waiting.remove(following)
+    places = _places(sides, joined)
+    gone = {one.condition for one in equalities} - {one.condition for one in unused}
+    above = [relocate(part, places.__getitem__) for part in conditions if part not in gone]
+    return keep_columns(select(relation, above), [places[position] for position in sorted(places)])
+
+
+def _usable(
+    equalities: Sequence[Equality], joined: Sequence[int], following: int
+) -> dict[Equality, tuple[Expression, Expression]]:
+    """The equalities between what is joined and the next side, with that side's term last."""
+    found = {}
+    for one in equalities:
+        if one.left_sides <= set(joined) and one.right_sides == {following}:
+            found[one] = (one.left, one.right)
+        elif one.right_sides <= set(joined) and one.left_sides == {following}:
+            found[one] = (one.right, one.left)
+    return found
+
+
+def _places(sides: Sequence[Relation], joined: Sequence[int]) -> dict[int, int]:
+    """Position in FROM order → position in the order of joining."""
+    starts = starts_of(sides)
+    order = [starts[place] + column for place in joined for column in range(len(sides[place].columns))]
+    return {position: place for place, position in enumerate(order)}
+
+
+def _normalized(relation: Relation) -> Relation:
+    """The relation without right joins, and with keys whose order does not depend on that of conditions."""
+    relation = with_inputs(relation, tuple(map(_normalized, inputs_of(relation))))
+    if not isinstance(relation, Join):
+        return relation
+    parts = sorted(zip(*relation.keys, strict=True), key=lambda terms: list(map(spell, terms)))
+    if parts:
+        relation = replace(relation, keys=tuple(zip(*parts, strict=True)))
+    return _left_for_right(relation) if relation.kind == "right" else relation
+
+
+def _left_for_right(join: Join) -> Relation:
+    first, second = (len(side.columns) for side in join.sides)
+    residual = join.residual
+    if residual is not None:
+        residual = relocate(residual, lambda place: place + second if place < first else place - first)
+    swapped = Join("left", join.sides[::-1], join.keys[::-1], residual)
+    return keep_columns(swapped, [*range(second, second + first), *range(second)])
+
 
 Rule = Callable[[Relation], Relation]
 
 FIRST: tuple[Rule, ...] = (require_sides,)
 RULES: tuple[Rule, ...] = (imply_conditions, push_conditions, join_on_one_key)
-NEEDED: tuple[Rule, ...] = (join_by_twos,)
+NEEDED: tuple[Rule, ...] = (binary_joins,)
 SHARE_NODES, SHARE_COPIES, SHARE_GROUPINGS = "share_nodes", "share_copies", "share_groupings"
 FEED_GROUPINGS, EVALUATE_ONCE = "feed_groupings", "evaluate_once"
 SWITCHES = (

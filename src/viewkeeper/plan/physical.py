@@ -13,9 +13,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.model.asides import AsideRequest
-from viewkeeper.model.fills import Chunk
-from viewkeeper.model.plain import Remembered, from_plain, to_plain
+from viewkeeper.model.epochs import AsideRequest
+from viewkeeper.model.json_codec import Remembered, from_json_value, to_json_value
+from viewkeeper.model.positions import Chunk
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.plan.nodes import (
     NODE_KINDS,
@@ -148,9 +148,9 @@ class PhysicalPlan:
         return hashlib.blake2b(json.dumps(self.to_json(), sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        plain = {"tables": to_plain(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
-        more = {"repairs": to_plain(self.repairs)} if self.repairs else {}
-        return plain | more | ({"aside": to_plain(self.aside)} if self.aside else {})
+        plain = {"tables": to_json_value(self.tables), "nodes": [node_to_json(n) for n in self.nodes]}
+        more = {"repairs": to_json_value(self.repairs)} if self.repairs else {}
+        return plain | more | ({"aside": to_json_value(self.aside)} if self.aside else {})
 
     @staticmethod
     def from_json(value: dict) -> PhysicalPlan:
@@ -158,9 +158,9 @@ class PhysicalPlan:
 
 
 def _from_plain(value: dict) -> PhysicalPlan:
-    tables = tuple(from_plain(TableSchema, table) for table in value["tables"])
-    repairs = tuple(from_plain(RepairNode, node) for node in value.get("repairs", ()))
-    aside = from_plain(AsideRequest, value["aside"]) if "aside" in value else None
+    tables = tuple(from_json_value(TableSchema, table) for table in value["tables"])
+    repairs = tuple(from_json_value(RepairNode, node) for node in value.get("repairs", ()))
+    aside = from_json_value(AsideRequest, value["aside"]) if "aside" in value else None
     return PhysicalPlan(tables, tuple(node_from_json(node) for node in value["nodes"]), repairs, aside)
 
 
@@ -169,8 +169,8 @@ _parse = Remembered("plan", _from_plain)
 
 def node_to_json(node: Node) -> dict[str, object]:
     kind = next(name for name, kind in NODE_KINDS.items() if isinstance(node, kind))
-    return {"node": kind} | to_plain(node)
+    return {"node": kind} | to_json_value(node)
 
 
 def node_from_json(value: dict) -> Node:
-    return from_plain(NODE_KINDS[value["node"]], {name: part for name, part in value.items() if name != "node"})
+    return from_json_value(NODE_KINDS[value["node"]], {name: part for name, part in value.items() if name != "node"})

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from viewkeeper.algebra.canonical import spell
+from viewkeeper.algebra.expressions import ColumnRef, Expression, columns_of
 from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import INT
-from viewkeeper.plan.canonical import spell
 from viewkeeper.plan.nodes import Edge
-from viewkeeper.sql.expressions import ColumnRef, Expression, columns_of
 
 # Every relation of delta rows has both; `ord` is never NULL, so it also guards TRY against being folded to a constant.
 _ORDER, _SIGN = "ord", "sign"

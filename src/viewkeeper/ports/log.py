@@ -77,7 +77,7 @@ class LogSource(Protocol):
     def read_log(self, stream: Stream, start: Position, stop: Position) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Changes of (start, stop] as (table id, batch of CHANGES_SCHEMA), in log order; batches are bounded.
 
-        Those of foreign tables are batches of CELLS_SCHEMA (`model.cellrows`).
+        Those of foreign tables are batches of CELLS_SCHEMA (`model.foreign_rows`).
         """
         ...
 

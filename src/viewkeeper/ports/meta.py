@@ -1,7 +1,7 @@
 """Meta: the port to a store's few small facts, and to the right to run its pipeline.
 
 Epoch record and catalog are replaced by test-and-set on their versions (R5). A swap whose reply was lost is looked up
-by who tried it; see `coordinator/swaps.py`.
+by who tried it; see `coordinator/cas.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from viewkeeper.errors import PipelineRunning
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.read_frontier import Horizon
 
 
 @dataclass(frozen=True, slots=True)

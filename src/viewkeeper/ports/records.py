@@ -1,12 +1,15 @@
-"""VersionedTables: the port to records of views and of auxiliary tables.
+"""Records: the ports to records of views and of auxiliary tables, for view programs and for readers.
 
-View programs address records by epoch, never by bytes; how a version is stored is up to the store. Until an epoch is
-committed, its records are found as of the epoch before, so a run may be repeated, and may be cut anywhere.
+In: epochs, or the state that a read sees; keys and partitions. Out: records. Always: view programs address records by
+epoch, never by bytes; how a version is stored is up to the store. Until an epoch is committed, its records are found as
+of the epoch before, so a run may be repeated, and may be cut anywhere. A read begins and ends with a look at the read
+frontier: if the floor has passed the epoch that it reads in between, what was read is discarded (R4). Between the two a
+store may return anything for a record that was purged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +17,84 @@ import numpy as np
 import pyarrow as pa
 
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.fills import Borders
+from viewkeeper.model.positions import SplitPoints
+from viewkeeper.model.read_frontier import Horizon, ReadTimestamp, RecordChange
+from viewkeeper.model.stored_rows import Image
+
+Stored = tuple["pa.Array", "pa.Array", list[tuple[bytes, str]]]
+WrongColumns = tuple[
+    bytes, dict[str, object], dict[str, object]
+]  # of a record: its key, what is expected, what is found
+Span = tuple[Sequence[int], bytes, bytes | None]  # partitions, and start <= key < stop
+
+
+class Held(Protocol):
+    """The records of some partitions as of one moment, until `close`."""
+
+    def get(self, partition: int, table: int, key: bytes) -> Image:
+        """The row of one record."""
+        ...
+
+    def scan(
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, row) pairs with start <= key < stop, in key order across `partitions`."""
+        ...
+
+    def batches(
+        self, table: int, spans: Iterable[Span], *, reverse: bool = False
+    ) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Keys and rows of one span after the other, each like `scan`, some thousand at a time."""
+        ...
+
+    def stored(self, partition: int, table: int, last: int) -> Iterator[Stored]:
+        """Keys and rows of all records of one partition, some thousand at a time, whatever their partition should be.
+
+        Apart from them (key, why) of records whose versions no epoch up to `last` can have written, where the store could
+        hold such.
+        """
+        ...
+
+    def steps(self, partitions: Sequence[int], table: int, since: int) -> list[RecordChange]:
+        """What the epochs after `since` did to the records, by epoch and key; `since` is not below the floor."""
+        ...
+
+    def keep(self) -> None:
+        """Have the store keep them until `close`, or for some minutes after the last read; StaleRead: they are gone.
+
+        Without it, and without `Capabilities.held_reads`, any read may raise StaleRead: epochs that came meanwhile may have
+        purged what it needs.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Reads(Protocol):
+    """Records of views, for readers."""
+
+    def get_record(self, partition: int, table: int, key: bytes, moment: ReadTimestamp) -> Image:
+        """The row of one record as of a moment."""
+        ...
+
+    def get_committed(self, partition: int, table: int, key: bytes) -> tuple[Image, Horizon] | None:
+        """The row of one record as of the horizon, in one look; None where that does not tell it.
+
+        For stores whose requests take long: whoever gets None reads as of a moment. Beside it a horizon of up to a second
+        before, as of which the row is the same: a view that was dropped or replaced since is told by the next look.
+        """
+        ...
+
+    def wrong_columns(self, table: int) -> Iterator[WrongColumns]:
+        """Records whose columns, which a store may keep once more for its own tools, show something else than they hold."""
+        ...
+
+    def hold(self, moment: ReadTimestamp, partitions: Sequence[int]) -> Held:
+        """The records of `partitions` as of a moment.
+
+        With `Capabilities.held_reads` they do not change, whatever is purged or dropped meanwhile.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +178,7 @@ class VersionedTables(Protocol):
 
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
-    ) -> Borders:
+    ) -> SplitPoints:
         """Like `BaseTables.row_borders`, over the records of a partition."""
         ...
 

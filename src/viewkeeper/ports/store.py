@@ -1,21 +1,60 @@
-"""Store: everything that the pipeline, clients and operators need of a key-value store.
+"""Store: all that the pipeline, clients and operators need of a key-value store, and the engines beside it.
 
-It combines the small ports of this package. The URL travels to executors, never a client.
+In: requests of the small ports of this package, which `Store` combines. Out: what those ports promise. Always: the URL
+travels to executors, never a client. An executor opens the same store by its URL and returns bytes; a piece of work may
+be done twice, or partly, and again by the caller. A check has a view recomputed by another engine through `Recompute`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
 
+from viewkeeper.model.schema import Column
+from viewkeeper.ports.admin import Nodes, Upkeep
+from viewkeeper.ports.base_rows import BaseTables
 from viewkeeper.ports.log import LogSource
 from viewkeeper.ports.meta import Meta
-from viewkeeper.ports.nodes import Nodes
-from viewkeeper.ports.reads import Reads
-from viewkeeper.ports.records import VersionedTables
-from viewkeeper.ports.spread import Spread
-from viewkeeper.ports.tables import BaseTables
-from viewkeeper.ports.upkeep import Upkeep
+from viewkeeper.ports.records import Reads, VersionedTables
+
+Piece = TypeVar("Piece")
+Opened = TypeVar("Opened")
+
+
+class Executor(Protocol):
+    """Processes that open the same store by its URL, if there are any."""
+
+    def __call__(
+        self, work: Callable[[Opened, Piece], bytes], pieces: Sequence[Piece], *, rows: int = 0, log_bytes: int = 0
+    ) -> list[bytes] | None:
+        """`work(store, piece)` for each piece, in their order; None: the caller does it.
+
+        That is where nobody is there, or it is too little for that: about so many rows to copy, bytes of a log to read. An
+        error of ours is raised as it was there; where anything else failed the caller meets it, if it is still so.
+        """
+        ...
+
+
+class Recompute(Protocol):
+    """Batch SQL over tables in Parquet files; `viewkeeper_try(x)` in it is NULL where x fails."""
+
+    def register(self, name: str, columns: Sequence[Column], file: Path) -> None:
+        """Make columns of a file readable in SQL as the table `name`."""
+        ...
+
+    def answer(self, sql: str, target: Path, name: str | None = None) -> None:
+        """Write the result of Spark SQL text as Parquet files in `target`, readable in SQL as `name` if one is given.
+
+        May be called by several threads at once. Raises EpochFailed where there is no result, and InputError where it
+        was cancelled.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Cancel running queries."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +90,6 @@ class Store(LogSource, VersionedTables, BaseTables, Nodes, Reads, Meta, Upkeep, 
     @property
     def capabilities(self) -> Capabilities: ...
 
-    def lend(self, spread: Spread | None) -> None:
+    def use_executor(self, spread: Executor | None) -> None:
         """From here on, have work that grows with the data done by `spread`; None: by this process."""
         ...

@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.aggregates import FUNCTIONS, NODES
+from viewkeeper.algebra.expressions import Aggregate, Expression, Literal, walk
+from viewkeeper.algebra.literals import VOID, read_literal, target_type
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
-from viewkeeper.sql import construct, functions, intervals
-from viewkeeper.sql.aggregates import FUNCTIONS, NODES
-from viewkeeper.sql.expressions import Aggregate, Expression, Literal, walk
-from viewkeeper.sql.literals import VOID, read_literal, target_type
-from viewkeeper.sql.refusals import name_of, refuse_expression, refuse_subquery
+from viewkeeper.sql import bind_functions
+from viewkeeper.sql.alternatives import name_of, refuse_expression, refuse_subquery
 from viewkeeper.sql.scope import Scope
 
 DEPTH_MAX = 100
@@ -51,14 +52,14 @@ def bind_expression(node: exp.Expression, scope: Scope) -> Expression:
         return _bind_aggregate(node, scope)
     if kind in _RULES:
         return _RULES[kind](node, scope)
-    if kind in functions.SYNTAX:
-        return functions.SYNTAX[kind](node, lambda part: bind_expression(part, scope))
+    if kind in bind_functions.SYNTAX:
+        return bind_functions.SYNTAX[kind](node, lambda part: bind_expression(part, scope))
     raise refuse_expression(node)
 
 
 def _check_arguments(node: exp.Expression) -> None:
     """sqlglot keeps some of the meaning in flags (NOT LIKE is a Like with `negate`); an unknown flag is refused."""
-    known = (_ARGUMENTS | functions.ARGUMENTS).get(type(node), ()) + ("this", "expression", "expressions")
+    known = (_ARGUMENTS | bind_functions.ARGUMENTS).get(type(node), ()) + ("this", "expression", "expressions")
     for name, value in node.args.items():
         if value and name not in known and type(node) in _RULED:
             raise UnsupportedSql(f"{name} in {node.sql(dialect='spark')} is not supported")
@@ -72,11 +73,11 @@ def _bind_arithmetic(node: exp.Expression, scope: Scope) -> Expression:
     """Numbers; also DATE and TIMESTAMP, to which days and intervals are added."""
     operator = _ARITHMETIC[type(node)]
     if operator in ("+", "-") and isinstance(node.expression, exp.Interval):
-        return intervals.shift_by_interval(operator, bind_expression(node.this, scope), node.expression)
+        return bind_functions.shift_by_interval(operator, bind_expression(node.this, scope), node.expression)
     if operator == "+" and isinstance(node.this, exp.Interval):
-        return intervals.shift_by_interval(operator, bind_expression(node.expression, scope), node.this)
+        return bind_functions.shift_by_interval(operator, bind_expression(node.expression, scope), node.this)
     left, right = _sides(node, scope)
-    return intervals.shift_by_days(operator, left, right) or construct.arithmetic(operator, left, right)
+    return bind_functions.shift_by_days(operator, left, right) or construct.arithmetic(operator, left, right)
 
 
 def _bind_column(node: exp.Column, scope: Scope) -> Expression:
@@ -220,7 +221,7 @@ _RULES: dict[type[exp.Expression], Callable[..., Expression]] = {
     exp.Filter: _bind_filter,
     exp.CountIf: _bind_count_if,
 }
-_RULED = frozenset({*_RULES, *functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *NODES})
+_RULED = frozenset({*_RULES, *bind_functions.SYNTAX, *_ARITHMETIC, *_COMPARISONS, *NODES})
 
 # The flags and operands that the rules above read, or that have no meaning under Spark's ANSI rules.
 _ARGUMENTS: dict[type[exp.Expression], tuple[str, ...]] = {

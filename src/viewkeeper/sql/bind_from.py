@@ -1,28 +1,96 @@
-"""Binding of FROM: tables, views, subqueries and joins.
+"""Binding of FROM and WITH: tables, views, named queries, subqueries and joins.
 
-In: the FROM of a SELECT and its environment. Out: a relation, and the names of its columns. Always: columns are
-numbered in FROM order; the columns of a side that may be absent are nullable.
+In: the FROM or WITH of a query and its environment. Out: a relation, and the names of its columns; or the environment
+that also resolves the names of WITH. Always: columns are numbered in FROM order; the columns of a side that may be
+absent are nullable. What JOIN … ON means is bound, not how it is best computed: an inner join is σ over the product of
+its sources, in one flat list; in any other join the equalities between the sides are the key, and the rest of ON is the
+residual. A query of WITH sees those before it, and never itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from viewkeeper.errors import InvariantBroken, SqlError, UnsupportedSql
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import Call, Cast, ColumnRef, Expression, conjuncts, rewrite
+from viewkeeper.algebra.relations import ON_SIDES, Join, Relation, Scan, Select, equality_of, is_product, sides_of
+from viewkeeper.algebra.rewriting import conjunction, is_true, select, shift
+from viewkeeper.errors import DuplicateName, InvariantBroken, SqlError, UnsupportedSql
 from viewkeeper.model.schema import TableId, TableSchema
-from viewkeeper.sql import construct, ways_round
+from viewkeeper.sql import alternatives
+from viewkeeper.sql.alternatives import allow_clauses, name_of, refuse_fallible, refuse_keyless
 from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.bind_joins import inner_join, outer_join
-from viewkeeper.sql.environment import Environment, Named
-from viewkeeper.sql.expressions import Call, Cast, ColumnRef, Expression, conjuncts
-from viewkeeper.sql.positions import shift
-from viewkeeper.sql.refusals import allow_clauses, name_of
-from viewkeeper.sql.relations import Relation, Scan
-from viewkeeper.sql.scope import Name, Scope, Source, names_of
-from viewkeeper.sql.tokens import check_name
+from viewkeeper.sql.query_parser import check_name
+from viewkeeper.sql.scope import Environment, Name, Named, Scope, Source, names_of
+
+
+def inner_join(left: Relation, right: Relation, on: Sequence[Expression], labels: tuple[str, str]) -> Relation:
+    """σ over the product; `labels` name the two in messages."""
+    first, second = _opened(left, labels[0]), _opened(right, labels[1])
+    names = (*first.labels, *second.labels)
+    product: Relation = Join("inner", (*first.sides, *second.sides), ((),) * len(names), labels=names)
+    for predicate in _predicates(left):
+        product = Select(product, predicate)
+    for predicate in _predicates(right):
+        product = Select(product, shift(predicate, len(left.columns)))
+    return select(product, on)
+
+
+def _opened(relation: Relation, label: str) -> Join:
+    while isinstance(relation, Select):
+        relation = relation.input
+    if isinstance(relation, Join) and is_product(relation):
+        return relation
+    return Join("inner", (relation,), ((),), labels=(label,))
+
+
+def _predicates(relation: Relation) -> list[Expression]:
+    """The predicates of the σ over a product, the lowest first; FROM contains no other σ."""
+    found = []
+    while isinstance(relation, Select):
+        found.append(relation.predicate)
+        relation = relation.input
+    return found[::-1]
+
+
+def outer_join(
+    kind: str,
+    sides: tuple[Relation, Relation],
+    on: Sequence[Expression],
+    labels: tuple[str, str],
+    called: Callable[[Expression], Expression | None],
+    *,
+    once: bool,
+) -> Relation:
+    """A join whose sides cannot be swapped.
+
+    A view needs a key, and its residual must not fail, because no row could be set aside for it; a condition that only
+    filters one side may. `called` returns a column's name for messages.
+    """
+    keys: tuple[list[Expression], list[Expression]] = ([], [])
+    residual = []
+    for condition in on:
+        equality = equality_of(condition, sides)
+        if equality is not None:
+            for side, term in equality.by_side().items():
+                keys[side].append(shift(term, -len(sides[0].columns) if side else 0))
+        elif not is_true(condition):
+            residual.append(condition)
+    if not keys[0] and not once:
+        raise refuse_keyless(f"{kind.upper()} JOIN", *labels)
+    stays = conjunction([part for part in residual if not _leaves_out(part, sides, kind)])
+    if stays is not None and stays.fallible and not once:
+        raise refuse_fallible(f"the {kind.upper()} JOIN with {labels[1]}", rewrite(stays, called))
+    return Join(kind, sides, (tuple(keys[0]), tuple(keys[1])), conjunction(residual), labels)
+
+
+def _leaves_out(condition: Expression, sides: Sequence[Relation], kind: str) -> bool:
+    spoken = sides_of(condition, sides)
+    return len(spoken) == 1 and min(spoken) in ON_SIDES[kind]
+
 
 JOINS_MAX = 50
 
@@ -86,7 +154,7 @@ def _bind_source(node: exp.Expression, env: Environment) -> From:
             raise UnsupportedSql("VALUES in FROM is not supported", "put the rows into a table")
         case exp.Table(this=exp.Func() as function):
             name = name_of(function)
-            hint = ways_round.FUNCTIONS.get(name.lower(), "FROM takes tables, views and subqueries")
+            hint = alternatives.FUNCTIONS.get(name.lower(), "FROM takes tables, views and subqueries")
             raise UnsupportedSql(f"the function {name} in FROM is not supported", hint)
     raise UnsupportedSql(
         f"{node.sql(dialect='spark')} in FROM is not supported", "FROM takes tables, views and subqueries"
@@ -233,3 +301,25 @@ def _nullable(expression: Expression) -> Expression:
         case Cast(arg=arg):
             return replace(expression, arg=_nullable(arg))
     raise InvariantBroken(f"{expression.text} is no column of FROM")
+
+
+def bind_with(node: exp.Expression, env: Environment) -> Environment:
+    clause = node.args.get("with_")
+    if clause is None:
+        return env
+    if clause.args.get("recursive"):
+        raise UnsupportedSql("WITH RECURSIVE is not supported", "a query of WITH may name those before it")
+    names: set[str] = set()
+    for entry in clause.expressions:
+        if entry.alias.lower() in names:
+            raise DuplicateName(f"WITH names {entry.alias} twice", "give one another name")
+        names.add(entry.alias.lower())
+        env = env.with_query(entry.alias, _bind_entry(entry, env))
+    return env
+
+
+def _bind_entry(entry: exp.CTE, env: Environment) -> Named:
+    allow_clauses(entry, "this", "alias")
+    relation = env.bind_nested(entry.this, env)
+    columns = [column.name for column in relation.columns]
+    return Named(relation, f"query {entry.alias}", column_aliases(entry.args["alias"], columns, entry.alias))

@@ -11,20 +11,17 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import Call, ColumnRef, Expression, Literal, rewrite, walk
+from viewkeeper.algebra.relations import Join, Output, Relation, Select
+from viewkeeper.algebra.rewriting import column_refs, conjunction, keep_columns
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model import types
-from viewkeeper.sql import construct
+from viewkeeper.sql.alternatives import refuse_fallible
+from viewkeeper.sql.bind_clauses import aggregation, read_limit, select_items
 from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.bind_grouping import aggregation
-from viewkeeper.sql.bind_order import read_limit
-from viewkeeper.sql.bind_with import bind_with
-from viewkeeper.sql.environment import Environment, without_parentheses
-from viewkeeper.sql.expressions import Call, ColumnRef, Expression, Literal, rewrite, walk
-from viewkeeper.sql.positions import column_refs, conjunction, keep_columns
-from viewkeeper.sql.refusals import refuse_fallible
-from viewkeeper.sql.relations import Join, Output, Relation, Select
-from viewkeeper.sql.scope import OuterRef, Scope
-from viewkeeper.sql.select_list import select_items
+from viewkeeper.sql.bind_from import bind_with
+from viewkeeper.sql.scope import Environment, OuterRef, Scope, without_parentheses
 
 SUBQUERIES_MAX = 50
 

@@ -1,20 +1,85 @@
-"""CREATE, ALTER and DROP, parsed by hand: their grammar is small, and so the errors can be helpful.
+"""CREATE, ALTER and DROP, with USING … OPTIONS (…), the end of a CREATE TABLE that maps a table of the store's users.
 
-In: a cursor at CREATE, ALTER or DROP. Out: a frozen statement. Always: a returned table has a key, known types and
-distinct legal names.
+In: a cursor at CREATE, ALTER or DROP; or a mapped table. Out: a frozen statement; or the text of the clause. Always: a
+returned table has a key, known types and distinct legal names; what the names of options mean is up to the store, and
+an option of one column is called `column.option`. Parsed by hand: the grammar is small, and so the errors can be
+helpful.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from viewkeeper.errors import SqlError, UnknownName, UnsupportedSql
-from viewkeeper.model.nearest import suggestion
-from viewkeeper.model.schema import Column
+from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
+from viewkeeper.model.schema import Column, Foreign, TableSchema
+from viewkeeper.model.syntax import AddColumns, AddNode, CreateIndex, CreateTable, CreateView, Drop, RemoveNode, Rename
 from viewkeeper.model.types import SqlType, parse_type
-from viewkeeper.sql.syntax import AddColumns, AddNode, CreateIndex, CreateTable, CreateView, Drop, RemoveNode, Rename
-from viewkeeper.sql.table_options import parse_using
-from viewkeeper.sql.tokens import Cursor, refuse_duplicates
+from viewkeeper.model.wording import suggestion
+from viewkeeper.sql.query_parser import Cursor, quoted, refuse_duplicates
+
+_HINT = "USING hbase OPTIONS (table 'name', …)"
+Options = tuple[tuple[str, str], ...]
+
+
+def parse_using(cursor: Cursor) -> tuple[str | None, Options]:
+    """The clause, if it comes next."""
+    if not cursor.take("USING"):
+        return None, ()
+    using = cursor.name("kind of store").lower()
+    if not cursor.take("OPTIONS"):
+        return using, ()
+    cursor.expect("(", hint=_HINT)
+    options = [_option(cursor)]
+    while cursor.take(","):
+        options.append(_option(cursor))
+    cursor.expect(")", hint=_HINT)
+    seen: set[str] = set()
+    for name, _ in options:
+        if name.lower() in seen:
+            raise DuplicateName(f"OPTIONS gives {name} twice", "give it once")
+        seen.add(name.lower())
+    return using, tuple(options)
+
+
+def _option(cursor: Cursor) -> tuple[str, str]:
+    name = _word(cursor)
+    if cursor.take("."):
+        name += f".{_word(cursor)}"
+    cursor.take("=")
+    if cursor.done or cursor.tokens[cursor.place].kind != "string":
+        raise cursor.error(f"option {name} has no value, found {cursor.found}", "write it in quotes: table 'orders'")
+    cursor.place += 1
+    return name, cursor.tokens[cursor.place - 1].text
+
+
+def _word(cursor: Cursor) -> str:
+    token = None if cursor.done else cursor.tokens[cursor.place]
+    if token is None or token.kind not in ("word", "name") or not token.text.isidentifier():
+        raise cursor.error(f"expected the name of an option, found {cursor.found}", _HINT)
+    cursor.place += 1
+    return token.text
+
+
+def using_text(table: TableSchema, foreign: Foreign) -> str:
+    """The clause of a mapped table: what most columns have in common, and what others have instead."""
+    family = Counter(cell.family for cell in foreign.cells).most_common(1)[0][0]
+    encoding = Counter(cell.encoding for cell in foreign.cells).most_common(1)[0][0]
+    options = [("table", foreign.table), ("family", family), ("encoding", encoding)]
+    if foreign.key != encoding:
+        options.append((f"{quoted(table.key[0])}.encoding", foreign.key))
+    for column, cell in zip(table.value_columns, foreign.cells, strict=True):
+        if (cell.family, cell.qualifier) != (family, column.name):
+            options.append((f"{quoted(column.name)}.cell", f"{cell.family}:{cell.qualifier}"))
+        if cell.encoding != encoding:
+            options.append((f"{quoted(column.name)}.encoding", cell.encoding))
+    listed = ", ".join(f"{name} '{_escaped(value)}'" for name, value in options)
+    return f"USING {foreign.using} OPTIONS ({listed})"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")
+
 
 _COLUMN_CLAUSES = {
     "DEFAULT": "put the value with the row",

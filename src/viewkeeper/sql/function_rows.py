@@ -1,7 +1,8 @@
-"""Rows of the table of functions: all that is known of one function.
+"""Rows of the table of functions: all that is known of one function, and what its arguments may be.
 
 In: bound arguments. Out: a bound call, or the expression that a function is short for. Always: a call has as many
-arguments as its row lists, and those in brackets may be left out.
+arguments as its row lists, and those in brackets may be left out; an argument of another type is refused with the
+function's name; the only casts made here are Spark's implicit widenings.
 """
 
 from __future__ import annotations
@@ -12,11 +13,153 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import NamedTuple
 
-from viewkeeper.errors import SqlError
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.construct import coerce
+from viewkeeper.algebra.expressions import Call, Expression, Literal
+from viewkeeper.algebra.literals import VOID, text_as
+from viewkeeper.algebra.type_rules import way_to, way_to_number
+from viewkeeper.errors import SqlError, TypeMismatch, UnsupportedSql
+from viewkeeper.model import types
 from viewkeeper.model.types import SqlType
-from viewkeeper.sql.construct import coerce
-from viewkeeper.sql.expressions import Call, Expression, Literal
-from viewkeeper.sql.operands import Kind, Together
+
+INT_MAX = 2**31 - 1
+DATE_UNITS = {"year": "year yyyy yy", "quarter": "quarter", "month": "month mm mon", "week": "week"}
+TIME_UNITS = DATE_UNITS | {"day": "day dd", "hour": "hour", "minute": "minute", "second": "second"}
+
+
+class Kind(NamedTuple):
+    """What one argument must be, in words and as a rule: the argument in the type that the function takes."""
+
+    shown: str
+    take: Callable[[Expression, str], Expression]
+
+
+class Together(NamedTuple):
+    """What all arguments must be: the rule finds the type that they are widened to."""
+
+    shown: str
+    type_of: Callable[[Sequence[Expression], str], SqlType]
+
+
+def _typed(*taken: SqlType, to: SqlType) -> Kind:
+    """A string literal where a DATE or TIMESTAMP is expected is read as one, as in Spark."""
+    shown = " or ".join(map(str, taken))
+
+    def take(arg: Expression, name: str) -> Expression:
+        if to in (types.DATE, types.TIMESTAMP) and isinstance(arg, Literal) and isinstance(arg.value, str):
+            arg = Literal(*text_as(arg.value, to))
+        if arg.type not in (*taken, VOID):
+            raise TypeMismatch(f"{name} needs {shown}, not {arg.type}", way_to(to, arg.type))
+        return coerce(arg, to)
+
+    return Kind(shown, take)
+
+
+text = _typed(types.STRING, to=types.STRING)
+date = _typed(types.DATE, types.TIMESTAMP, to=types.DATE)
+moment = _typed(types.TIMESTAMP, types.DATE, to=types.TIMESTAMP)
+instant = _typed(types.TIMESTAMP, to=types.TIMESTAMP)
+integer = _typed(types.INT, to=types.INT)
+long = _typed(types.INT, types.BIGINT, to=types.BIGINT)
+_double = _typed(types.DOUBLE, to=types.DOUBLE)
+double = Kind(
+    "a number",
+    lambda arg, name: coerce(arg, types.DOUBLE) if arg.type.is_exact else _double.take(arg, name),
+)
+text_or_bytes = Kind("STRING or BINARY", lambda arg, name: arg if arg.type == types.BINARY else text.take(arg, name))
+
+
+def _wider(args: Sequence[Expression], name: str) -> SqlType:
+    for arg in args:
+        if not arg.type.is_integer and arg.type != VOID:
+            raise TypeMismatch(f"{name} needs INT or BIGINT, not {arg.type}", way_to(types.BIGINT, arg.type))
+    return types.BIGINT if any(arg.type == types.BIGINT for arg in args) else types.INT
+
+
+integers = Together("INT or BIGINT", _wider)
+bits = Kind("INT or BIGINT", lambda arg, name: coerce(arg, _wider([arg], name)))
+alike = Together("values of one type", lambda args, name: construct.shared_type(args, name.upper()))
+
+
+def _number(arg: Expression, name: str) -> Expression:
+    arg = construct.typed(arg, name)
+    if not arg.type.is_numeric:
+        raise TypeMismatch(f"{name} needs a number, not {arg.type}", way_to_number(arg.type))
+    return arg
+
+
+def _whole(arg: Expression, name: str) -> Expression:
+    arg = _number(arg, name)
+    return coerce(arg, types.BIGINT) if arg.type.is_integer else arg
+
+
+def _exact(arg: Expression, name: str) -> Expression:
+    arg = _number(arg, name)
+    if arg.type.kind == "DOUBLE":
+        raise UnsupportedSql(
+            f"{name} of DOUBLE is not supported", "engines differ there; store the values as DECIMAL(p,s)"
+        )
+    return arg
+
+
+whole = Kind("a number", _whole)
+exact = Kind("INT, BIGINT or DECIMAL", _exact)
+
+
+def number(least: int, most: int, *, but: int | None = None, hint: str = "") -> Kind:
+    """An integer literal within bounds, and not `but`."""
+
+    def take(arg: Expression, name: str) -> Expression:
+        if isinstance(arg, Literal) and arg.type == types.INT and least <= int(str(arg.value)) <= most:
+            if arg.value == but:
+                raise UnsupportedSql(f"{name} {hint}")
+            return arg
+        raise UnsupportedSql(f"{name} takes an integer literal from {least} to {most} here, not {arg.text}")
+
+    bounds = (f" from {least}" if least >= 0 else "", f" up to {most}" if most < INT_MAX else "")
+    return Kind("a literal" + "".join(bounds), take)
+
+
+def read_text(arg: Expression, name: str) -> str:
+    """The value of a string literal."""
+    if isinstance(arg, Literal) and isinstance(arg.value, str):
+        return arg.value
+    raise UnsupportedSql(f"{name} takes a string literal here, not {arg.text}")
+
+
+def _literal(read: Callable[[str, str], str]) -> Kind:
+    """A string literal, and how it is read."""
+    return Kind("a literal", lambda arg, name: Literal(read(read_text(arg, name), name), types.STRING))
+
+
+def unit(units: dict[str, str]) -> Kind:
+    """Spark returns NULL for an unknown unit; here it is refused."""
+    spelled = {spelling: name for name, spellings in units.items() for spelling in spellings.split()}
+
+    def read(written: str, name: str) -> str:
+        if written.lower() not in spelled:
+            raise UnsupportedSql(f"{name} by {written!r} is not supported", f"the units are {', '.join(units)}")
+        return spelled[written.lower()]
+
+    return Kind(f"a unit ({', '.join(units)})", _literal(read).take)
+
+
+def _delimiter(written: str, name: str) -> str:
+    """Spark finds delimiters that overlap; one that cannot overlap with itself is simpler."""
+    if any(written[:size] == written[-size:] for size in range(1, len(written))):
+        raise UnsupportedSql(f"{name} by {written!r} is not supported: it overlaps with itself")
+    return written
+
+
+def _characters(written: str, name: str) -> str:
+    if "\0" in written:
+        raise UnsupportedSql(f"{name} to the character 0 is not supported", "leave it out to remove a character")
+    return written
+
+
+fixed_text = _literal(lambda written, name: written)
+delimiter = _literal(_delimiter)
+characters = _literal(_characters)
 
 
 class Gives(NamedTuple):

@@ -1,24 +1,34 @@
-"""The table of functions: one row for each, from which calls are bound, DuckDB SQL is written and docs/sql.md is made.
+"""The table of functions: a row for each, from which calls are bound, DuckDB SQL is written and docs/sql.md is made.
 
-In: nothing. Out: `FUNCTIONS` by the names in bound calls, `NAMED` by the names that users call. Always: a function has
-Spark's names, types and values; what engines compute to different bits (powers, logarithms, rounding of DOUBLE) is not
+In: nothing; rules take bound arguments. Out: `FUNCTIONS` by the names in bound calls, `NAMED` by the names that users
+call; rules give types that follow from the arguments, and rewritings. Always: a function has Spark's names, types,
+values and order of evaluation; what engines compute to different bits (powers, logarithms, rounding of DOUBLE) is not
 here. A new function is a row, and a rule that it refers to if types and a template cannot say what it does.
 """
 
 from __future__ import annotations
 
-from viewkeeper.codegen import decimals, letter_case_sql
+from collections.abc import Sequence
+
+from viewkeeper.algebra import construct, decimals
+from viewkeeper.algebra.expressions import Call, Expression, Literal, children
+from viewkeeper.algebra.type_rules import DIGITS_MAX
 from viewkeeper.codegen import function_texts as texts
+from viewkeeper.codegen import letter_case
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
-from viewkeeper.sql import construct
-from viewkeeper.sql import function_rules as rules
-from viewkeeper.sql.expressions import Expression, Literal
-from viewkeeper.sql.function_rows import NEVER, PROPAGATED, SEPARATED, SKIPPED, Function, Rewrite
-from viewkeeper.sql.operands import (
+from viewkeeper.model import types
+from viewkeeper.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType, decimal
+from viewkeeper.sql.function_rows import (
     DATE_UNITS,
     INT_MAX,
+    NEVER,
+    PROPAGATED,
+    SEPARATED,
+    SKIPPED,
     TIME_UNITS,
+    Function,
+    Gives,
+    Rewrite,
     alike,
     bits,
     characters,
@@ -39,7 +49,72 @@ from viewkeeper.sql.operands import (
     unit,
     whole,
 )
-from viewkeeper.sql.type_rules import DIGITS_MAX
+
+WIDTH_MAX = 10_000  # of padding and repetition: a row must not grow to gigabytes
+
+
+def _whole_type(args: Sequence[Expression]) -> SqlType:
+    type_ = args[0].type
+    if type_.kind != "DECIMAL":
+        return types.BIGINT
+    return type_ if type_.scale == 0 else decimal(type_.whole_digits + 1, 0)
+
+
+def _rounded_type(args: Sequence[Expression]) -> SqlType:
+    type_, digits = args[0].type, int(str(args[1].value))  # type: ignore[union-attr]
+    if type_.is_integer:
+        return type_
+    scale = min(type_.scale, digits)
+    return decimal(min(type_.whole_digits + 1 + scale, DIGITS_MAX), scale)
+
+
+def _repeated_type(args: Sequence[Expression]) -> SqlType:
+    times = _repetitions(Call("repeat", tuple(args), types.STRING, nullable=True))
+    if times > WIDTH_MAX:
+        raise UnsupportedSql(f"repeat within repeat makes {times:,} copies", f"{WIDTH_MAX:,} are the most")
+    return types.STRING
+
+
+def _repetitions(expression: Expression) -> int:
+    """How many copies of a text calls of `repeat` within one another make."""
+    inner = max(map(_repetitions, children(expression)), default=1)
+    is_repeat = isinstance(expression, Call) and expression.name == "repeat"
+    return inner * max(1, int(str(expression.args[1].value))) if is_repeat else inner  # type: ignore[union-attr]
+
+
+REPEATED = Gives("STRING", _repeated_type)
+FIRST = Gives("that of x", lambda args: args[0].type)
+WIDER = Gives("the wider", lambda args: args[0].type)
+COMMON = Gives("that type", lambda args: args[0].type)
+WHOLE = Gives("BIGINT; DECIMAL(p−s+1,0) of DECIMAL(p,s)", _whole_type)
+ROUNDED = Gives("that of x; DECIMAL(p−s+1+n,n) of DECIMAL(p,s)", _rounded_type)
+
+
+def is_double(args: Sequence[Expression]) -> bool:
+    return args[0].type.kind == "DOUBLE"
+
+
+def may_be_zero(args: Sequence[Expression]) -> bool:
+    return not construct.is_nonzero(args[1])
+
+
+def is_not_null(arg: Expression) -> Expression:
+    return construct.negation(construct.is_null(arg))
+
+
+def decode(args: Sequence[Expression]) -> Expression:
+    """Without the last argument Spark uses a NULL of type STRING, which changes the type of numbers."""
+    if len(args) % 2:
+        raise UnsupportedSql("decode needs its last argument, the value for all others", "write NULL there")
+    pairs = zip(args[1::2], args[2::2], strict=False)
+    branches = [(construct.compare("<=>", args[0], sought), value) for sought, value in pairs]
+    return construct.case(branches, args[-1])
+
+
+def nanvl(args: Sequence[Expression]) -> Expression:
+    left, right = (double.take(arg, "nanvl") for arg in args)
+    return construct.case([(Call("isnan", (left,), types.BOOLEAN, nullable=False), right)], left)
+
 
 _ANY_NUMBER = number(-INT_MAX, INT_MAX)
 # DuckDB refuses an empty pad; Spark then only truncates.
@@ -64,34 +139,34 @@ NUMBERS: Rows = (
     Function("sign", "x", (double,), DOUBLE, _SIGN, also="signum"),
     Function("sqrt", "x", (double,), DOUBLE, "(CASE WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) ELSE sqrt({0}) END)",
              notes="NaN of less than 0"),
-    Function("floor", "x", (whole,), rules.WHOLE, texts.whole, fails="on overflow of DOUBLE", can_fail=rules.is_double,
+    Function("floor", "x", (whole,), WHOLE, texts.whole, fails="on overflow of DOUBLE", can_fail=is_double,
              notes="0 of NaN"),
-    Function("ceil", "x", (whole,), rules.WHOLE, texts.whole, fails="on overflow of DOUBLE", can_fail=rules.is_double,
+    Function("ceil", "x", (whole,), WHOLE, texts.whole, fails="on overflow of DOUBLE", can_fail=is_double,
              notes="0 of NaN", also="ceiling"),
-    Function("round", "x [, n]", (exact, number(0, DIGITS_MAX)), rules.ROUNDED, "CAST({0} AS {type})",
+    Function("round", "x [, n]", (exact, number(0, DIGITS_MAX)), ROUNDED, "CAST({0} AS {type})",
              default=Literal(0, INT), notes="half up"),
-    Function("pmod", "a, b", integers, rules.WIDER, texts.pmod, fails="when b is 0", can_fail=rules.may_be_zero, divides=True,
+    Function("pmod", "a, b", integers, WIDER, texts.pmod, fails="when b is 0", can_fail=may_be_zero, divides=True,
              notes="not negative if b is positive"),
-    Function("&", "a, b", integers, rules.WIDER, "({0} & {1})", syntax="a & b", notes=_MIXED),
-    Function("|", "a, b", integers, rules.WIDER, "({0} | {1})", syntax="a | b", notes=_MIXED),
-    Function("^", "a, b", integers, rules.WIDER, "xor({0}, {1})", syntax="a ^ b", notes=_MIXED),
-    Function("~", "x", (bits,), rules.FIRST, "(~ {0})", syntax="~x"),
-    Function("shiftleft", "x, n", (bits, number(0, 63)), rules.FIRST, texts.shift_left,
+    Function("&", "a, b", integers, WIDER, "({0} & {1})", syntax="a & b", notes=_MIXED),
+    Function("|", "a, b", integers, WIDER, "({0} | {1})", syntax="a | b", notes=_MIXED),
+    Function("^", "a, b", integers, WIDER, "xor({0}, {1})", syntax="a ^ b", notes=_MIXED),
+    Function("~", "x", (bits,), FIRST, "(~ {0})", syntax="~x"),
+    Function("shiftleft", "x, n", (bits, number(0, 63)), FIRST, texts.shift_left,
              notes="also `x << n`; bits are lost as in Java"),
-    Function("shiftright", "x, n", (bits, number(0, 63)), rules.FIRST, texts.shift_right,
+    Function("shiftright", "x, n", (bits, number(0, 63)), FIRST, texts.shift_right,
              notes="also `x >> n`; the sign is kept"),
     Function("isnan", "x", (double,), BOOLEAN, "coalesce(isnan({0}), FALSE)", nulls=NEVER),
-    Rewrite("nanvl", "x, y", rules.nanvl, "a number", "DOUBLE", notes="y if x is NaN"),
+    Rewrite("nanvl", "x, y", nanvl, "a number", "DOUBLE", notes="y if x is NaN"),
 )
 CHOICES: Rows = (
-    Function("greatest", "a, b, …", alike, rules.COMMON, "greatest({all})", nulls=SKIPPED, notes="NaN is greatest"),
-    Function("least", "a, b, …", alike, rules.COMMON, "least({all})", nulls=SKIPPED),
-    Rewrite("nvl2", "x, a, b", lambda args: construct.case([(rules.is_not_null(args[0]), args[1])], args[2]),
+    Function("greatest", "a, b, …", alike, COMMON, "greatest({all})", nulls=SKIPPED, notes="NaN is greatest"),
+    Function("least", "a, b, …", alike, COMMON, "least({all})", nulls=SKIPPED),
+    Rewrite("nvl2", "x, a, b", lambda args: construct.case([(is_not_null(args[0]), args[1])], args[2]),
             "any", "the common type of a and b", notes="a if x is not NULL, else b"),
-    Rewrite("decode", "x, a, value, …, other", rules.decode, "any", "the common type of the values",
+    Rewrite("decode", "x, a, value, …, other", decode, "any", "the common type of the values",
             notes="NULL matches NULL"),
     Rewrite("isnull", "x", lambda args: construct.is_null(args[0]), "any", "BOOLEAN", notes="never NULL"),
-    Rewrite("isnotnull", "x", lambda args: rules.is_not_null(args[0]), "any", "BOOLEAN", notes="never NULL"),
+    Rewrite("isnotnull", "x", lambda args: is_not_null(args[0]), "any", "BOOLEAN", notes="never NULL"),
 )
 STRINGS: Rows = (
     Function("length", "s", (text_or_bytes,), INT, texts.length, also="char_length character_length len",
@@ -111,17 +186,17 @@ STRINGS: Rows = (
     Rewrite("rtrim", "[chars,] s", lambda args: FUNCTIONS["rtrim"].bind(args[::-1]), "a literal; STRING", "STRING"),
     Function("like", "s, pattern", (text, fixed_text), BOOLEAN, texts.like, syntax="s LIKE pattern [ESCAPE c]",
              notes="the escape, by default `\\\\`, precedes `%`, `_` or itself"),
-    Function("upper", "s", (text,), STRING, lambda call, arg: letter_case_sql.upper(arg), also="ucase",
+    Function("upper", "s", (text,), STRING, lambda call, arg: letter_case.upper(arg), also="ucase",
              notes="full mappings of Unicode 17, independent of language: `ß` becomes `SS`"),
-    Function("lower", "s", (text,), STRING, lambda call, arg: letter_case_sql.lower(arg), also="lcase",
+    Function("lower", "s", (text,), STRING, lambda call, arg: letter_case.lower(arg), also="lcase",
              notes="full mappings of Unicode 17, independent of language: a final `Σ` becomes `ς`"),
     Function("replace", "s, a [, b]", (text, text, text), STRING, "replace({0}, {1}, {2})", default=Literal("", STRING)),
     Function("translate", "s, from, to", (text, fixed_text, characters), STRING, "translate({0}, {1}, {2})",
              notes="each character of `from` becomes that of `to` in its place, or nothing"),
     Function("reverse", "s", (text,), STRING, _REVERSE),
-    Function("lpad", "s, n [, pad]", (text, number(0, rules.WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
-    Function("rpad", "s, n [, pad]", (text, number(0, rules.WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
-    Function("repeat", "s, n", (text, number(-INT_MAX, rules.WIDTH_MAX)), rules.REPEATED, "repeat({0}, {1})"),
+    Function("lpad", "s, n [, pad]", (text, number(0, WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
+    Function("rpad", "s, n [, pad]", (text, number(0, WIDTH_MAX), text), STRING, _PAD, default=Literal(" ", STRING)),
+    Function("repeat", "s, n", (text, number(-INT_MAX, WIDTH_MAX)), REPEATED, "repeat({0}, {1})"),
     Function("instr", "s, part", (text, text), INT, "CAST(instr({0}, {1}) AS INTEGER)", notes=_FOUND),
     Function("locate", "part, s [, start]", (text, text, _ANY_NUMBER), INT, texts.locate,
              notes=f"also `POSITION(part IN s)`; {_FOUND}"),

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.model.json_codec import fields_to_json, from_json_value
 from viewkeeper.model.keys import placement_hash
-from viewkeeper.model.plain import fields_to_plain, from_plain
 from viewkeeper.model.positions import Positions, Stream
 
 SLOTS = 256
@@ -111,11 +111,11 @@ class Placement:
         return Placement(0, tuple(slot % nodes for slot in range(SLOTS)), tuple(range(nodes)), nodes)
 
     def to_json(self) -> dict:
-        return fields_to_plain(self, without=("only",))
+        return fields_to_json(self, without=("only",))
 
     @staticmethod
     def from_json(value: dict) -> Placement:
-        return from_plain(Placement, value)
+        return from_json_value(Placement, value)
 
     def slots_of(self, node: int) -> int:
         return set_of(slot for slot, owner in enumerate(self.slots) if owner == node)
@@ -127,7 +127,7 @@ class Placement:
     def moves_after(self, stamp: int) -> bool:
         return any(move.left > stamp for move in self.moves)
 
-    def is_unsettled(self, stamp: int) -> bool:
+    def may_have_moved(self, stamp: int) -> bool:
         """Whether rows have moved since, or are about to: a fill that began then would miss them (R12)."""
         return self.intent is not None or self.moves_after(stamp)
 

@@ -14,8 +14,8 @@ from tests.support.hbase_soak.schedule import Action
 from tests.support.hbase_soak.summary import Wrong
 from tests.support.hbase_soak.tables import UserTables
 from tests.support.hbase_soak.views import PLANTED, Views
+from viewkeeper.check import check_views, repairing
 from viewkeeper.check.report import CheckReport
-from viewkeeper.client import checking, repairing
 from viewkeeper.client.database import Database
 
 
@@ -37,7 +37,7 @@ class Planting:
         return f"{told}; mended"
 
     def check(self) -> CheckReport:
-        return checking.check_views(self._db, self._names(), NO_SPARK)
+        return check_views.check_views(self._db, self._names(), NO_SPARK)
 
     def _names(self) -> list[str]:
         """The views by whose text DuckDB means what Spark means."""

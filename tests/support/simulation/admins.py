@@ -9,8 +9,8 @@ from __future__ import annotations
 from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.users import Users
 from tests.support.simulation.world import World, Wrong
-from viewkeeper.catalog.twins import with_twins
 from viewkeeper.errors import InputError, StoreUnavailable
+from viewkeeper.plan.replacements import with_shadow_views
 from viewkeeper.stores.placement import is_filling
 
 MOVES = ("node.made", "node.listed", "move.intent", "move.left", "move.arrived", "move.placed", "move.finished")
@@ -62,7 +62,7 @@ class Admins:
         with world.calm():
             epoch = store.read_horizon().committed
         try:
-            world.db.change_catalog(lambda catalog: with_twins(catalog, names, ending, epoch)[0])
+            world.db.change_catalog(lambda catalog: with_shadow_views(catalog, names, ending, epoch)[0])
         except (InputError, StoreUnavailable) as error:  # one of them is being replaced; or nobody knows
             world.note("fills anew in doubt", type(error).__name__)
         else:

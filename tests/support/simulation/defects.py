@@ -19,28 +19,28 @@ import pyarrow.compute as pc
 from tests.support.simulation import pipelines
 from tests.support.simulation.world import HBASE, STORES
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.coordinator import coordinator, gc, swaps
+from viewkeeper.coordinator import cas, coordinator, gc
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import StoreError
 from viewkeeper.model import epochs
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.moments import EPOCH_MAX
 from viewkeeper.model.positions import Cut
-from viewkeeper.operators import aggregate_groups, inputs, join, operator, pre_aggregation, topn
-from viewkeeper.operators.apply import Applier, Changes, Found
-from viewkeeper.operators.delta import DeltaOperator
+from viewkeeper.model.read_frontier import EPOCH_MAX
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators import aggregate, inputs, join, operator, pre_aggregation, topn
+from viewkeeper.operators.apply import AppliedChanges, Applier, FoundRecords
 from viewkeeper.operators.delta_rows import Delta
+from viewkeeper.operators.keyed_copies import DeltaOperator
 from viewkeeper.operators.receipts import Receipt
 from viewkeeper.plan.planner import physical_plan
 from viewkeeper.settings import WorkSettings
-from viewkeeper.stores import asof, versionwrites
+from viewkeeper.stores import version_chains
 from viewkeeper.stores.embedded.partition import Partition as EmbeddedPartition
-from viewkeeper.stores.memory import cells, cellstore
-from viewkeeper.stores.memory.cellstore import CellStore
+from viewkeeper.stores.local_store import LocalStore
+from viewkeeper.stores.memory import cell_store, simulated_cells
+from viewkeeper.stores.memory.cell_store import CellStore
 from viewkeeper.stores.memory.partition import Partition
 from viewkeeper.stores.memory.store import MemoryStore
-from viewkeeper.stores.nodestore import NodeStore
 
 Context = Callable[[], AbstractContextManager[object]]
 
@@ -88,8 +88,8 @@ patch = mock.patch.object
 def reads_what_the_epoch_wrote() -> Iterator[None]:
     """V7: tasks read as of their own epoch."""
     with (
-        patch(cells, "epoch_read", lambda epoch: epoch.epoch),
-        patch(cellstore, "epoch_read", lambda epoch: epoch.epoch),
+        patch(simulated_cells, "epoch_read", lambda epoch: epoch.epoch),
+        patch(cell_store, "epoch_read", lambda epoch: epoch.epoch),
     ):
         yield
 
@@ -136,7 +136,7 @@ def tombstones_do_not_wait() -> Iterator[None]:
 @shows("cells", first=1)
 def a_lost_answer_is_a_no() -> Iterator[None]:
     """R5: a swap that failed is tried again on what is there."""
-    with patch(swaps, "swap_record", careless_swaps):
+    with patch(cas, "swap_record", careless_swaps):
         yield
 
 
@@ -178,7 +178,7 @@ def fences_are_not_raised() -> Iterator[None]:
 @shows("memory", first=21)
 def a_rerun_adds() -> Iterator[None]:
     """A record that the epoch wrote is taken for one of the epoch before."""
-    read = NodeStore.read_versions
+    read = LocalStore.read_versions
 
     def own(self: Any, *args: Any) -> Any:
         found = read(self, *args)
@@ -193,7 +193,7 @@ def a_rerun_emits_nothing() -> Iterator[None]:
     """What an epoch wrote before is not emitted again, though operators that read it may not have seen it."""
     put = Applier.put
 
-    def silent(self: Applier, found: Found, rows: pa.Array) -> Changes:
+    def silent(self: Applier, found: FoundRecords, rows: pa.Array) -> AppliedChanges:
         changes = put(self, found, rows)
         done = pa.array(found.versions.applied)
         return replace(changes, after=pc.if_else(done, found.rows, changes.after))
@@ -205,9 +205,9 @@ def a_rerun_emits_nothing() -> Iterator[None]:
 @shows("memory", first=111)
 def versions_below_the_epoch_are_dropped() -> Iterator[None]:
     """R4: a write keeps no older version, as if the floor were at its own epoch."""
-    push = versionwrites.push
+    push = version_chains.push
     with patch(
-        versionwrites, "push", lambda chains, rows, epoch, floor, aborted: push(chains, rows, epoch, epoch, aborted)
+        version_chains, "push", lambda chains, rows, epoch, floor, aborted: push(chains, rows, epoch, epoch, aborted)
     ):
         yield
 
@@ -235,11 +235,11 @@ def aborted_epochs_are_not_listed() -> Iterator[None]:
 @shows("memory")
 def readers_see_what_is_in_flight() -> Iterator[None]:
     """R4: a snapshot is of the newest versions."""
-    with patch(asof, "version_at", lambda chain, epoch, aborted: _version_at(chain, EPOCH_MAX, aborted)):
+    with patch(version_chains, "version_at", lambda chain, epoch, aborted: _version_at(chain, EPOCH_MAX, aborted)):
         yield
 
 
-_version_at = asof.version_at
+_version_at = version_chains.version_at
 
 
 @shows("memory", first=30)
@@ -325,7 +325,7 @@ def positions_stay() -> Iterator[None]:
 @shows(first=42)
 def a_cut_falls_into_a_transaction() -> Iterator[None]:
     """R17: an epoch ends before the last change of a group."""
-    cut = NodeStore.cut
+    cut = LocalStore.cut
 
     def short(self: Any, start: Any, **limits: Any) -> Cut:
         found = cut(self, start, **limits)
@@ -336,7 +336,7 @@ def a_cut_falls_into_a_transaction() -> Iterator[None]:
         }
         return replace(found, positions=ends)
 
-    with patch(NodeStore, "cut", short):
+    with patch(LocalStore, "cut", short):
         yield
 
 
@@ -383,12 +383,12 @@ def changes_of_a_chunks_first_border_do_not_flow() -> Iterator[None]:
 @shows(first=25)
 def a_backfill_reads_rows_as_of_now() -> Iterator[None]:
     """R12: rows hold changes that the log brings again."""
-    scan = NodeStore.scan_as_of
+    scan = LocalStore.scan_as_of
 
     def now(self: Any, table: int, part: int, positions: Any, *borders: Any) -> Any:
         return scan(self, table, part, self.ends(), *borders)
 
-    with patch(NodeStore, "scan_as_of", now):
+    with patch(LocalStore, "scan_as_of", now):
         yield
 
 
@@ -436,20 +436,20 @@ def the_first_event_of_a_record_wins() -> Iterator[None]:
 @shows(first=3)
 def a_group_without_rows_stays() -> Iterator[None]:
     """γ: a group whose count is 0 is not deleted."""
-    with patch(aggregate_groups, "_live_groups", lambda node, kept: np.ones(len(kept[0]), bool)):
+    with patch(aggregate, "_live_groups", lambda node, kept: np.ones(len(kept[0]), bool)):
         yield
 
 
 @shows()
 def a_deleted_value_stays_a_minimum() -> Iterator[None]:
     """γ min/max: multiplicities only grow."""
-    apply = pre_aggregation.Changes.of
+    apply = pre_aggregation.MultiplicityChanges.of
 
     def growing(group_keys: pa.Array, parts: Any) -> Any:
         found = apply(group_keys, parts)
         return replace(found, counts=np.maximum(found.counts, 0))
 
-    with patch(pre_aggregation.Changes, "of", staticmethod(growing)):
+    with patch(pre_aggregation.MultiplicityChanges, "of", staticmethod(growing)):
         yield
 
 

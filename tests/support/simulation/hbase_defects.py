@@ -11,22 +11,19 @@ from typing import Any
 
 from tests.support.simulation.defects import careless_swaps, patch, shows
 from tests.support.simulation.world import HBASE
-from viewkeeper.coordinator import swaps
+from viewkeeper.coordinator import cas
 from viewkeeper.errors import Fenced
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.horizon import Horizon
+from viewkeeper.model.read_frontier import Horizon
 from viewkeeper.operators.apply import Applier
 from viewkeeper.settings import WorkSettings
-from viewkeeper.stores.hbase import reads, records
-from viewkeeper.stores.hbase.cells import GONE_VALUE, delete_of, times, versions_in
-from viewkeeper.stores.hbase.claims import LeasedClaim, read_lease
-from viewkeeper.stores.hbase.journal import Purge
-from viewkeeper.stores.hbase.meta import MetaPart
-from viewkeeper.stores.hbase.metarow import STORE
-from viewkeeper.stores.hbase.reads import HeldCells
-from viewkeeper.stores.hbase.recent import Recent
-from viewkeeper.stores.hbase.records import RecordsPart
-from viewkeeper.stores.hbase.tables import JOURNAL
+from viewkeeper.stores.hbase import records, snapshot_reads
+from viewkeeper.stores.hbase.meta import MetaPart, PipelineLease, read_lease
+from viewkeeper.stores.hbase.record_cache import RecordCache
+from viewkeeper.stores.hbase.records import Purge, RecordsPart
+from viewkeeper.stores.hbase.snapshot_reads import CellSnapshot
+from viewkeeper.stores.hbase.store_tables import JOURNAL, STORE
+from viewkeeper.stores.hbase.thrift_cells import GONE_VALUE, delete_of, times, versions_in
 
 
 def _catalog_version(store: Any, epoch: int) -> int:
@@ -37,7 +34,7 @@ def _catalog_version(store: Any, epoch: int) -> int:
 @shows(HBASE)
 def nobody_tells_what_it_writes() -> Iterator[None]:
     """Recent: others keep records that this process writes."""
-    with patch(Recent, "tell", lambda self, table, partitions, epoch: None):
+    with patch(RecordCache, "tell", lambda self, table, partitions, epoch: None):
         yield
 
 
@@ -45,10 +42,10 @@ def nobody_tells_what_it_writes() -> Iterator[None]:
 def what_others_told_is_not_read() -> Iterator[None]:
     """Recent: records are kept whoever wrote them since."""
 
-    def deaf(self: Recent, memory: Any, table: int) -> None:
+    def deaf(self: RecordCache, memory: Any, table: int) -> None:
         memory.ended.setdefault(table, {})
 
-    with patch(Recent, "_look", deaf):
+    with patch(RecordCache, "_look", deaf):
         yield
 
 
@@ -164,14 +161,14 @@ def a_known_horizon_is_read_as_of() -> Iterator[None]:
         seen = [row for at, row in versions if at not in horizon.aborted and at <= horizon.committed]
         return (seen[0], horizon) if seen else None
 
-    with patch(reads, "_committed", as_of_known):
+    with patch(snapshot_reads, "_committed", as_of_known):
         yield
 
 
 @shows(HBASE)
 def readers_do_not_look_at_the_floor_again() -> Iterator[None]:
     """R4: what a purge took away while it was read is taken for what never was."""
-    with patch(HeldCells, "_require_kept", lambda self, since=None: None):
+    with patch(CellSnapshot, "_require_kept", lambda self, since=None: None):
         yield
 
 
@@ -179,20 +176,20 @@ def readers_do_not_look_at_the_floor_again() -> Iterator[None]:
 def a_claim_is_not_renewed() -> Iterator[None]:
     """Claims: a beat looks whether the claim is ours, and leaves it as it is."""
 
-    def look(self: LeasedClaim, waits: str = "") -> None:
+    def look(self: PipelineLease, waits: str = "") -> None:
         found = read_lease(self._rows)
         if found is None or not self._is_ours(found):
             beat(self, waits)
 
-    beat = LeasedClaim.beat
-    with patch(LeasedClaim, "beat", look):
+    beat = PipelineLease.beat
+    with patch(PipelineLease, "beat", look):
         yield
 
 
 @shows(HBASE)
 def a_lost_reply_of_hbase_is_a_no() -> Iterator[None]:
     """R5: a swap without a reply is tried again on what is there."""
-    with patch(swaps, "swap_record", careless_swaps):
+    with patch(cas, "swap_record", careless_swaps):
         yield
 
 

@@ -12,16 +12,16 @@ from tests.support.simulation.processes import ProcessStore
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.errors import Fenced, PipelineRunning, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.stores.hbase.cells import OLDER_MAX, RECORD
-from viewkeeper.stores.hbase.claims import LeasedClaim
-from viewkeeper.stores.hbase.journal import Entry
-from viewkeeper.stores.hbase.tables import JOURNAL
+from viewkeeper.stores.hbase.meta import PipelineLease
+from viewkeeper.stores.hbase.records import JournalEntry
+from viewkeeper.stores.hbase.store_tables import JOURNAL
+from viewkeeper.stores.hbase.thrift_cells import OLDER_MAX, RECORD
 
 FAULTS = (  # what must befall requests and servers, in many schedules
     *("lost", "silent", "late", "twice", "partial", "doubled", "major compactions", "regions moved", "servers died"),
     *("gets", "claims", "surplus looked for", "snapshots lost"),
 )
-BEAT_SECONDS, LEASE_SECONDS = 40, 75  # the lease is 60 s; clocks of servers differ by up to 12
+HEARTBEAT_SECONDS, LEASE_SECONDS = 40, 75  # the lease is 60 s; clocks of servers differ by up to 12
 VERSIONS_MAX = 2 * (1 + OLDER_MAX)  # of a record, at or below the floor: one who crashes leaves what it was to delete
 
 
@@ -80,7 +80,7 @@ def _require_few(record: EpochRecord, name: bytes, key: bytes, cells: list) -> N
 
 
 def _require_no_entries(record: EpochRecord, keys: list[bytes]) -> None:
-    entries = [Entry.of(key) for key in keys]
+    entries = [JournalEntry.of(key) for key in keys]
     if left := [entry for entry in entries if entry.epoch <= min(record.floor, record.last - 1)]:
         raise Wrong(f"the journal still has {left[0]}, and {len(left) - 1} more")
 
@@ -92,7 +92,7 @@ def contend(world: World) -> None:
         claims = [claim for store in (one, other) if (claim := _claimed(store)) is not None]
         with world.hbase.calm():
             world.hbase.pass_time(SETTLED_SECONDS)
-            holding = [claim for claim in claims if _beats(claim)]
+            holding = [claim for claim in claims if _heartbeats(claim)]
             if len(holding) > 1:
                 raise Wrong("two pipelines have the claim")
             for claim in holding:
@@ -100,13 +100,13 @@ def contend(world: World) -> None:
     world.note("claims", len(claims))
 
 
-def _claimed(store: ProcessStore) -> LeasedClaim | None:
+def _claimed(store: ProcessStore) -> PipelineLease | None:
     with suppress(StoreUnavailable, PipelineRunning):
         return store.claim(take_over=True)
     return None
 
 
-def _beats(claim: LeasedClaim) -> bool:
+def _heartbeats(claim: PipelineLease) -> bool:
     try:
         claim.beat()
     except Fenced:
@@ -114,10 +114,10 @@ def _beats(claim: LeasedClaim) -> bool:
     return True
 
 
-def _require_lease(world: World, claim: LeasedClaim, other: ProcessStore) -> None:
+def _require_lease(world: World, claim: PipelineLease, other: ProcessStore) -> None:
     assert world.hbase is not None
     for _ in range(3):
-        world.hbase.pass_time(BEAT_SECONDS)
+        world.hbase.pass_time(HEARTBEAT_SECONDS)
         claim.beat()
     with suppress(PipelineRunning):
         other.claim(take_over=False)
@@ -127,6 +127,6 @@ def _require_lease(world: World, claim: LeasedClaim, other: ProcessStore) -> Non
         taken = other.claim(take_over=False)
     except PipelineRunning as error:
         raise Wrong(f"a claim that nobody beats is kept: {error}") from error
-    if _beats(claim):
+    if _heartbeats(claim):
         raise Wrong("a pipeline that lost its claim beats")
     taken.release()

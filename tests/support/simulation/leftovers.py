@@ -15,12 +15,12 @@ from tests.support.running import keep_up
 from tests.support.simulation.kinds import COLUMNS, TABLES, with_their_sources
 from tests.support.simulation.world import World, Wrong
 from tests.support.sizes import counted, walked
+from viewkeeper.client.connection import moment_of
 from viewkeeper.client.database import Database
-from viewkeeper.client.reading import moment_of
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import StoreUnavailable
 from viewkeeper.settings import GcSettings
-from viewkeeper.stores.hbase.tables import JOURNAL
+from viewkeeper.stores.hbase.store_tables import JOURNAL
 
 Records = dict[tuple[str, int], list[tuple[bytes, bytes]]]  # by the text of a node and the place of its table
 

@@ -20,17 +20,17 @@ from tests.support.foreign import recomputed
 from tests.support.oracle import bag_of
 from tests.support.running import HereRunner, Interrupted
 from tests.support.small_hbase import SmallHBase
-from viewkeeper.catalog.twins import with_twins
-from viewkeeper.client import checkfiles
-from viewkeeper.client.checking import check_views
-from viewkeeper.coordinator.anew import start_views_anew
+from viewkeeper.check import check_files
+from viewkeeper.check.check_views import check_views
+from viewkeeper.coordinator.backfill import reset_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError
 from viewkeeper.model.schema import TableSchema
+from viewkeeper.plan.replacements import with_shadow_views
 from viewkeeper.settings import EpochLimits
-from viewkeeper.stores.hbase import staging
-from viewkeeper.stores.hbase.logpart import LogPart
+from viewkeeper.stores.hbase import snapshot_copy
+from viewkeeper.stores.hbase.log import LogPart
 
 TABLE = "CREATE TABLE {0} (k STRING PRIMARY KEY, g STRING, x INT) USING hbase OPTIONS (table '{0}', x.cell 'e:x', family 'f')"
 TEXTS = {
@@ -64,7 +64,7 @@ class Life:
         """Live, and compare at the end."""
         for _ in range(self.draw.choice((0, 6, 20))):
             self._write()
-        with self.hbase.replying(), mock.patch.object(staging, "_CHUNK_ROWS", 2):
+        with self.hbase.replying(), mock.patch.object(snapshot_copy, "_CHUNK_ROWS", 2):
             self._db = self._connect()
             self.hbase.reached = self._reached
             for act in (self._map, self._create, self._epoch, *[self._step] * self._steps):
@@ -78,7 +78,7 @@ class Life:
             *[self._create] * 3,
             *[self._compare] * 2,
             *[self._check] * 2,
-            *(self._crash, self._reopen, self._fill_anew, self._start_anew, self._drop, self._collect),
+            *(self._crash, self._reopen, self._fill_anew, self._reset_all, self._drop, self._collect),
         ]
         self.draw.choice(acts)()
 
@@ -182,10 +182,10 @@ class Life:
             names, ending = [self.draw.choice(views)], self.draw.choice(("repair", "rebuild"))
             epoch = self._db.epoch
             with suppress(InputError):  # it is being filled anew
-                self._db.change_catalog(lambda catalog: with_twins(catalog, names, ending, epoch)[0])
+                self._db.change_catalog(lambda catalog: with_shadow_views(catalog, names, ending, epoch)[0])
 
-    def _start_anew(self) -> None:
-        start_views_anew(self._db.store)
+    def _reset_all(self) -> None:
+        reset_views(self._db.store)
 
     def _epoch(self) -> None:
         limits = EpochLimits(changes=self.draw.choice((1, 5, 1_000)), rows=self.draw.choice((2, 6, 1_000)))
@@ -221,7 +221,7 @@ class Life:
     def _check(self) -> None:
         """Others go on writing meanwhile."""
         self.hbase.settle()
-        with judged_by_duckdb(), mock.patch.object(checkfiles, "_BATCH_ROWS", 2):
+        with judged_by_duckdb(), mock.patch.object(check_files, "_BATCH_ROWS", 2):
             report = check_views(self._db, None, NO_SPARK)
         assert not report.findings, report.findings
         self.checked += len(report.views)

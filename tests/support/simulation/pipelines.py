@@ -17,13 +17,12 @@ from tests.support.simulation.faults import Crash, Faults
 from tests.support.simulation.world import World, Wrong
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import owners_of_shards
 from viewkeeper.errors import EpochTooLarge, StoreUnavailable, ViewKeeperError
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.operators.exchange import InProcess, run_here
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.messages import Message
-from viewkeeper.operators.program import EpochProgram
+from viewkeeper.operators.program import EpochProgram, InProcess, run_in_process
 from viewkeeper.operators.receipts import require_all
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.ports.store import Store
@@ -116,7 +115,7 @@ class Pipelines:
             plan, epoch = draw.choice(below or self.runs)
             self._world.note("late runs", epoch.epoch)
             with contextlib.suppress(ViewKeeperError), self._world.process() as store:
-                run_here(store, plan, epoch)
+                run_in_process(store, plan, epoch)
 
     def _wake(self, task: LateTask) -> None:
         with self._world.process() as store:

@@ -18,16 +18,14 @@ from unittest import mock
 from tests.support.hostile_hbase import OPTIONS, HostileHBase
 from viewkeeper.model.epochs import EpochRecord, record_from_json
 from viewkeeper.ports.store import Capabilities
-from viewkeeper.stores.catalogtext import CatalogText
-from viewkeeper.stores.hbase.address import parse_address
-from viewkeeper.stores.hbase.connections import Connections
-from viewkeeper.stores.hbase.metarow import STORE
-from viewkeeper.stores.hbase.reads import ReadsPart
+from viewkeeper.stores.catalog_json import CatalogText
+from viewkeeper.stores.hbase.client import Connections, parse_address
 from viewkeeper.stores.hbase.records import RecordsPart
-from viewkeeper.stores.hbase.site import Site
+from viewkeeper.stores.hbase.snapshot_reads import ReadsPart
 from viewkeeper.stores.hbase.store import _facts
-from viewkeeper.stores.memory.contents import Contents, enter
-from viewkeeper.stores.memory.meta import Meta
+from viewkeeper.stores.hbase.store_tables import STORE
+from viewkeeper.stores.hbase.table_requests import Site
+from viewkeeper.stores.memory.contents import Contents, Meta, enter
 from viewkeeper.stores.memory.store import MemoryStore
 from viewkeeper.stores.placement import fills_from
 
@@ -43,7 +41,7 @@ class WatchedHBase(HostileHBase):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.swapped: Callable[[EpochRecord], None] = lambda record: None
-        self.is_unsettled: Callable[[int], bool] = lambda instant: False
+        self.may_have_moved: Callable[[int], bool] = lambda instant: False
 
     def _checkAndMutate(self, table: bytes, row: bytes, *test: Any) -> bool:
         mutations = test[-1]
@@ -52,7 +50,7 @@ class WatchedHBase(HostileHBase):
             return super()._checkAndMutate(table, row, *test)
         record = record_from_json(json.loads(cells[b"record"]))
         instant = fills_from(record)
-        if instant is not None and self.is_unsettled(instant):
+        if instant is not None and self.may_have_moved(instant):
             return False
         is_done = super()._checkAndMutate(table, row, *test)
         if is_done:
@@ -103,7 +101,7 @@ class ProcessStore(RecordsPart, ReadsPart, MemoryStore):
         return super().read_versions(*args)
 
     def swap_epoch_record(self, expected_version: int, record: EpochRecord) -> bool:
-        self._require_settled(record)
+        self._require_no_moves(record)
         return super().swap_epoch_record(expected_version, record)
 
 
@@ -129,7 +127,7 @@ class Processes:
             self._contents, layout = contents, contents.layout
             contents.meta = _Placement(EpochRecord.first(layout.incarnation), contents.lock, layout.nodes)
             contents.meta.hbase = self.hbase
-            self.hbase.is_unsettled = lambda instant: contents.meta.read_placement().is_unsettled(instant)
+            self.hbase.may_have_moved = lambda instant: contents.meta.read_placement().may_have_moved(instant)
         return ProcessStore(contents, lambda: self.reading())
 
     @contextmanager

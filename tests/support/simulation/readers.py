@@ -20,8 +20,8 @@ from viewkeeper.client.set_aside import set_aside
 from viewkeeper.client.views import record_of
 from viewkeeper.errors import ChangesLost, NotReady, StaleRead, UnknownName
 from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.moments import Moment
-from viewkeeper.ports.reads import Held
+from viewkeeper.model.read_frontier import ReadTimestamp
+from viewkeeper.ports.records import Held
 
 HELD_MAX = 3
 KEPT_SECONDS = 600  # at least, where a snapshot is kept by a pin
@@ -86,7 +86,7 @@ class Readers:
         world = self._world
         record, catalog, horizon = world.record(), world.db.catalog(), world.store.read_horizon()
         for epoch in sorted({e for e in record.recent if e >= record.floor and e in world.positions}):
-            moment = Moment(epoch, record.aborted, horizon)
+            moment = ReadTimestamp(epoch, record.aborted, horizon)
             with closing(world.store.hold(moment, range(world.store.partitions))) as held:
                 for view in readable(catalog, record, epoch):
                     self._compare(view, self._rows(held, view), epoch)

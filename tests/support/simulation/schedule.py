@@ -21,7 +21,7 @@ from tests.support.simulation.pipelines import Pipelines
 from tests.support.simulation.readers import Readers
 from tests.support.simulation.users import Users
 from tests.support.simulation.world import HBASE, STORES, World, Wrong
-from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS
+from viewkeeper.stores.memory.simulated_cells import LATE_TICKS, PUT_TICKS
 
 ROUNDS = 3
 FAR_EPOCHS = 3, 4  # after so many nobody needs what the first of them found

@@ -12,7 +12,7 @@ import viewkeeper as vk
 from benchmarks.planted_errors import Judge, Lab, measured, repeating, tell
 from tests.support.duck_judge import DuckRecomputeOfFiles
 from tests.support.running import HereRunner
-from viewkeeper.client import checking, repairing
+from viewkeeper.check import check_views, repairing
 from viewkeeper.coordinator.coordinator import Coordinator
 
 
@@ -32,11 +32,11 @@ def kept_fresh(db: vk.Database) -> Iterator[None]:
 def test_all_planted_errors_are_found_and_put_right_while_writes_and_epochs_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "SparkRecompute", DuckRecomputeOfFiles)
+    monkeypatch.setattr(check_views, "SparkRecompute", DuckRecomputeOfFiles)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&nodes=2") as db:
         lab, none = Lab(db, 4_000, seed=7), "no Spark at all"
         judge = Judge(
-            lambda since: checking.check_views(db, None, none, since=since),
+            lambda since: check_views.check_views(db, None, none, since=since),
             lambda: repairing.repair_views(db, None, none),
         )
         lab.load()

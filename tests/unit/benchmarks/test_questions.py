@@ -30,7 +30,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 TINY = replace(Options(), rows=400, changes=1_000, runs=1, gets=20, rounds=2, seconds=0.05)
 
 
-def _run_here(url: str, *rest: object, **options: object) -> PipelineRun:
+def _run_in_process(url: str, *rest: object, **options: object) -> PipelineRun:
     with vk.connect(url) as db:
         done = Coordinator(db.store, HereRunner(db.store)).catch_up()
     return PipelineRun(0.1, 0.1, CpuSeconds(0.1, 0.0), len(done), sum(epoch.changes for epoch in done))
@@ -89,7 +89,7 @@ def test_a_join_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "start_session", lambda managers: None)
     monkeypatch.setattr(join, "forget_removed_stores", lambda spark: None)
     monkeypatch.setattr(join, "fill_on_spark", lambda spark: fill_here)
-    monkeypatch.setattr(join, "run_pipeline", _run_here)
+    monkeypatch.setattr(join, "run_pipeline", _run_in_process)
 
     assert any("per operation, each" in line for line in join.tell(join.measure(TINY)))
 
@@ -117,7 +117,7 @@ def test_twenty_views_are_kept(tmp_path: Path) -> None:
     waiting = prepare(url, TINY.workload(), V4, fill_here)
 
     assert len(set(V4)) == 20
-    assert _run_here(url).changes == waiting
+    assert _run_in_process(url).changes == waiting
     require_views(url, V4, "here")
 
 
@@ -134,7 +134,7 @@ def test_single_table_measures_what_this_version_can(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(single_table, "start_session", lambda managers: None)
     monkeypatch.setattr(single_table, "forget_removed_stores", lambda spark: None)
     monkeypatch.setattr(single_table, "fill_on_spark", lambda spark: fill_here)
-    monkeypatch.setattr(single_table, "run_pipeline", _run_here)
+    monkeypatch.setattr(single_table, "run_pipeline", _run_in_process)
 
     figures = single_table.measure(replace(TINY, views=("V1", "V2")))
 

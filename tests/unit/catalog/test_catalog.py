@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.plans import nodes_of, with_view
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.catalog.define import define_index, define_view
 from viewkeeper.errors import DuplicateName, InvariantBroken, NameInUse, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING
+from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.nodes import OutputColumn
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.plan.planner import physical_plan

@@ -13,12 +13,11 @@ from sqlglot import expressions as exp
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.catalog.catalog import Catalog, ViewDefinition
-from viewkeeper.check import expansion
-from viewkeeper.check.blocks import text_of
-from viewkeeper.check.expansion import Tables
-from viewkeeper.check.questions import question_for
+from viewkeeper.check import query_blocks
+from viewkeeper.check.oracle_sql import oracle_query_for
+from viewkeeper.check.query_blocks import Tables, text_of
 from viewkeeper.errors import InvariantBroken
-from viewkeeper.sql.dialect import ViewSpark
+from viewkeeper.sql.query_parser import ViewSpark
 
 ROWS = {
     "t": [{"k": k, "g": g, "x": x} for k, g, x in (("a", "p", 1), ("b", "p", 5), ("c", "q", 9), ("d", None, 2))],
@@ -35,8 +34,8 @@ def db(tmp_path: Path) -> vk.Database:
     return db
 
 
-def spelled_out(catalog: Catalog, view: ViewDefinition) -> tuple[str, Tables]:
-    tree, tables = expansion.spelled_out(catalog, view)
+def expanded_query(catalog: Catalog, view: ViewDefinition) -> tuple[str, Tables]:
+    tree, tables = query_blocks.expanded_query(catalog, view)
     return text_of(tree), tables
 
 
@@ -50,7 +49,7 @@ def tables_in(sql: str) -> Counter:
 def judge(db: vk.Database, name: str = "v") -> str:
     """The expansion, after DuckDB made of it what the view holds, with no table in reach but those it names."""
     view = db.catalog().view(name)
-    sql, tables = spelled_out(db.catalog(), view)
+    sql, tables = expanded_query(db.catalog(), view)
     keep_up(db)
     with duckdb.connect() as connection:
         for known, table in tables.items():
@@ -69,7 +68,7 @@ def create(db: vk.Database, text: str, name: str = "v") -> None:
 
 def test_a_table_stands_under_a_name_of_its_own_with_the_name_it_had_as_alias(db: vk.Database) -> None:
     create(db, "SELECT t.k, T.x FROM t WHERE t.x > 1")
-    sql, tables = spelled_out(db.catalog(), db.catalog().view("v"))
+    sql, tables = expanded_query(db.catalog(), db.catalog().view("v"))
 
     assert sql == "SELECT t.k, T.x FROM `__table_1_3` AS `t` WHERE t.x > 1"
     assert tables == {"__table_1_3": db.catalog().table("t")}
@@ -189,7 +188,7 @@ def test_a_table_has_the_columns_that_it_had(db: vk.Database) -> None:
     for name in ("before", "over", "after"):
         judge(db, name)
     judge(db)
-    _, tables = spelled_out(db.catalog(), db.catalog().view("v"))
+    _, tables = expanded_query(db.catalog(), db.catalog().view("v"))
 
     assert {name: len(table.columns) for name, table in tables.items()} == {
         "__table_1_3": 3, "__table_1_4": 4, "__table_1_5": 5,
@@ -205,7 +204,7 @@ def test_names_of_columns_that_are_names_of_tables_are_left_alone(db: vk.Databas
 def test_an_index_has_no_text_to_spell_out(db: vk.Database) -> None:
     db.execute("CREATE INDEX i ON t (g)")
     with pytest.raises(InvariantBroken, match="no query"):
-        spelled_out(db.catalog(), db.catalog().view("i"))
+        expanded_query(db.catalog(), db.catalog().view("i"))
 
 
 def test_a_column_that_the_text_gives_no_name_has_ours(db: vk.Database) -> None:
@@ -226,7 +225,10 @@ def test_a_sum_that_may_leave_38_digits_in_spark_on_its_way_is_in_doubt(
         db.execute(f"CREATE TABLE t (k INT PRIMARY KEY, d DECIMAL({digits},2))")
         db.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {function}(d) AS s FROM t")
         catalog = db.catalog()
-        careful, plain = (question_for(catalog, catalog.view("v"), careful=careful).doubt for careful in (True, False))
+        error_tolerant, plain = (
+            oracle_query_for(catalog, catalog.view("v"), error_tolerant=error_tolerant).doubt
+            for error_tolerant in (True, False)
+        )
 
     assert plain is None
-    assert (careful or "").startswith("a sum of DECIMAL leaves 38 digits") is is_doubtful
+    assert (error_tolerant or "").startswith("a sum of DECIMAL leaves 38 digits") is is_doubtful

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from viewkeeper.check.duckviews import select_view
-from viewkeeper.check.levels import Level, State, Update, Verdict, observed_level
 from viewkeeper.errors import InputError
+from viewkeeper.testing.levels import Level, State, Update, Verdict, observed_level
+from viewkeeper.testing.recording import select_view
 
 R = "k VARCHAR, x VARCHAR, y BIGINT"
 SUM = select_view("SELECT x, SUM(y) AS s FROM r GROUP BY x", r=R)

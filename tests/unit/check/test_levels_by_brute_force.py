@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.brute_levels import NAMES, Case, CaseMaker, copied, level_of, summed
 from tests.support.tiers import seed
-from viewkeeper.check.levels import Level, State, Update, Verdict, observed_level
+from viewkeeper.testing.levels import Level, State, Update, Verdict, observed_level
 
 CASES = 1_000
 EACH_LEVEL_MIN = 40

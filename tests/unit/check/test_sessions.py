@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.check.sessions import Guarantee, Read, Violation, Write, violations
 from viewkeeper.model.positions import covers
+from viewkeeper.testing.session_guarantees import Guarantee, Read, Violation, Write, violations
 
 RYW, MR, MW, WFR = Guarantee
 

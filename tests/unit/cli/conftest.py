@@ -47,7 +47,7 @@ def shop(run: Run, url: str) -> str:
 def fresh_shop(shop: str) -> str:
     """The shop with its view filled, without a JVM."""
     from tests.support.running import keep_up
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.database import connect
 
     keep_up(connect(shop))
     return shop

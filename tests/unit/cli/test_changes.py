@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typer.testing import Result
 
 from tests.support.running import keep_up
-from viewkeeper.client.connect import connect
+from viewkeeper.client.database import connect
 
 Run = Callable[..., Result]
 

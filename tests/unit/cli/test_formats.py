@@ -9,7 +9,7 @@ import pytest
 
 from viewkeeper.cli.formats import parse_json, parse_text, read_json
 from viewkeeper.errors import BadRow
-from viewkeeper.load.textvalues import value_of
+from viewkeeper.load.text_values import value_of
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE, SqlType
 

@@ -17,7 +17,7 @@ from typer.testing import Result
 
 import viewkeeper as vk
 from viewkeeper.cli import render, rows
-from viewkeeper.client.interrupting import interruptibly
+from viewkeeper.client.interruptible import interruptibly
 
 Run = Callable[..., Result]
 
@@ -140,7 +140,7 @@ def test_work_is_told_to_stop_until_it_does() -> None:
 def test_a_process_ends_well_behind_work_that_used_duckdb() -> None:
     code = """
 import pyarrow as pa
-from viewkeeper.client.interrupting import interruptibly
+from viewkeeper.client.interruptible import interruptibly
 from viewkeeper.operators.duck import run_sql
 print(interruptibly(lambda: len(run_sql("FROM t", t=pa.table({"a": [1, 2]}))), lambda: None))
 """

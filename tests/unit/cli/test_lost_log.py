@@ -13,7 +13,7 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper import failpoints
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.stores.logformat import position_key
+from viewkeeper.stores.log_format import position_key
 
 Run = Callable[..., Result]
 GROUPED = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from viewkeeper.cli.shell import _append_history
-from viewkeeper.engine.classarchive import archive_options
-from viewkeeper.engine.session import _private_folder
+from viewkeeper.engine.spark_session import _private_folder, archive_options
 
 
 @pytest.fixture(autouse=True)

@@ -163,7 +163,7 @@ def test_a_repair_lists_every_view_with_what_was_done(run: Run, shop: str, monke
 
 def test_status_lists_rows_set_aside_with_view_key_and_reason(run: Run, url: str) -> None:
     from tests.support.running import keep_up
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.database import connect
 
     run("sql", url, "CREATE TABLE t (k STRING PRIMARY KEY, n INT); INSERT INTO t VALUES ('a', 0), ('b', 2)")
     run("sql", url, "CREATE MATERIALIZED VIEW shares AS SELECT k, 1 / n AS share FROM t")
@@ -181,7 +181,7 @@ def test_status_lists_rows_set_aside_with_view_key_and_reason(run: Run, url: str
 
 def test_rows_set_aside_are_tried_again_and_dropped(run: Run, url: str) -> None:
     from tests.support.running import keep_up
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.database import connect
 
     run("sql", url, "CREATE TABLE t (k STRING PRIMARY KEY, n INT); INSERT INTO t VALUES ('a', 0), ('b', 0), ('c', 0)")
     run("sql", url, "CREATE MATERIALIZED VIEW shares AS SELECT k, 1 / n AS share FROM t")

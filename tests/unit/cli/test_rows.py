@@ -153,7 +153,7 @@ def test_a_view_that_is_not_filled_says_so(run: Run, shop: str) -> None:
 
 def test_a_read_waits_for_the_token_of_a_put(run: Run, fresh_shop: str) -> None:
     from tests.support.running import keep_up
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.database import connect
 
     token = run("put", fresh_shop, "orders", "o9", "region=eu", "amount=1").stdout.strip()
     read = ("get", fresh_shop, "revenue", "eu", "--json", "--after", token, "--timeout", "0")
@@ -168,7 +168,7 @@ def test_a_read_waits_for_the_token_of_a_put(run: Run, fresh_shop: str) -> None:
 
 def test_a_read_may_ask_for_a_view_that_misses_nothing_older(run: Run, fresh_shop: str) -> None:
     from tests.support.running import keep_up
-    from viewkeeper.client.connect import connect
+    from viewkeeper.client.database import connect
 
     read = ("scan", fresh_shop, "revenue", "eu", "--json", "--timeout", "0")
     assert len(rows_of(run(*read, "--within", "0"))) == 1

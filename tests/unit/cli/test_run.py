@@ -21,7 +21,7 @@ from viewkeeper.client.status import Lag, read_lag
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import EpochFailed
 from viewkeeper.events import Backfilling, Began, Committed, EventSink, Scaled, StandingBy, TookOver, Waiting, Working
-from viewkeeper.model.counts import Counts
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.settings import EpochLimits
 
 Run = Callable[..., Result]

@@ -9,9 +9,9 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import HereRunner, begin_epoch, keep_up, plan_of
-from viewkeeper.catalog.define import relation_of
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.operators.exchange import run_here
+from viewkeeper.operators.program import run_in_process
+from viewkeeper.plan.define import relation_of
 
 VIEWS = """
 CREATE MATERIALIZED VIEW everything AS SELECT * FROM t;
@@ -119,7 +119,7 @@ def test_an_epoch_in_flight_with_the_older_plan_reads_rows_with_more_columns(db:
     epoch = begin_epoch(db.store)
     db.execute("ALTER TABLE t ADD COLUMN n INT")
     db.table("t").put("a", {"y": 5, "n": 7})  # behind the epoch, but read by its backfill to be taken back
-    run_here(db.store, plan_of(db.store, epoch), epoch)
+    run_in_process(db.store, plan_of(db.store, epoch), epoch)
     Coordinator(db.store, HereRunner(db.store)).catch_up()
     assert db.view("everything").get("a") == {"k": "a", "x": "eu", "y": 5}
 
@@ -127,7 +127,7 @@ def test_an_epoch_in_flight_with_the_older_plan_reads_rows_with_more_columns(db:
     older = begin_epoch(db.store)
     plan = plan_of(db.store, older).to_json()
     plan["tables"] = [dict(table, columns=table["columns"][:3]) for table in plan["tables"]]
-    run_here(db.store, type(plan_of(db.store, older)).from_json(plan), older)  # a plan of before, a log of after
+    run_in_process(db.store, type(plan_of(db.store, older)).from_json(plan), older)  # a plan of before, a log of after
     Coordinator(db.store, HereRunner(db.store)).catch_up()
     assert db.view("everything").get("b") == {"k": "b", "x": "us", "y": 3}
 

@@ -17,8 +17,9 @@ from tests.support.duck_judge import DuckRecompute
 from tests.support.dump import contents, dump
 from tests.support.running import HereRunner, keep_up
 from viewkeeper import failpoints
-from viewkeeper.client import asides, checking, repairing
-from viewkeeper.client.set_aside import exceptions_of
+from viewkeeper.check import check_views, repairing
+from viewkeeper.client import failed_rows
+from viewkeeper.client.set_aside import error_lists
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.operators import delta_rows
 
@@ -31,7 +32,7 @@ BROKEN = 13
 def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]:
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images={request.param}") as db:
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         yield db
 
 
@@ -66,7 +67,7 @@ def make(db: vk.Database, views: dict[str, str]) -> None:
 
 def settle(db: vk.Database, view: str, keys: list[tuple] | None, ending: str) -> int:
     with kept_by_hand(db):
-        return asides.settle(db, view, keys, ending, None)
+        return failed_rows.retry_or_drop(db, view, keys, ending, None)
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def kept_by_hand(db: vk.Database) -> Iterator[None]:
             Coordinator(database.store, HereRunner(database.store)).catch_up()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asides, "finish", here)
+        patch.setattr(failed_rows, "await_request", here)
         yield
 
 
@@ -202,11 +203,9 @@ def asked(path: Path, ending: str, hook: Callable[[str], None]) -> vk.Database:
         db = vk.connect(f"embedded:{path}?sync=off")
         make(db, {name: VIEWS[name] for name in ("shown", "grouped_shown", "by_sum")})
     tables = [
-        one.table
-        for name in ("shown", "by_sum")
-        for one in exceptions_of(db.catalog(), db.catalog().view(name), "aside")
+        one.table for name in ("shown", "by_sum") for one in error_lists(db.catalog(), db.catalog().view(name), "aside")
     ]
-    last = asides._request(db, ending, dict.fromkeys(tables, ()))
+    last = failed_rows._request(db, ending, dict.fromkeys(tables, ()))
     failpoints.hook(hook)
     try:
         Coordinator(db.store, HereRunner(db.store)).catch_up()

@@ -167,7 +167,7 @@ ARGUMENTS: list[Callable[[Database], object]] = [
 def test_an_argument_of_the_wrong_type_is_an_input_error(
     db: Database, monkeypatch: pytest.MonkeyPatch, call: Callable[[Database], object]
 ) -> None:
-    monkeypatch.setattr("viewkeeper.engine.session.require_spark", lambda: None)
+    monkeypatch.setattr("viewkeeper.engine.spark_session.require_spark", lambda: None)
     with pytest.raises(vk.InputError):
         call(db)
 

@@ -12,8 +12,8 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.plain import to_plain
-from viewkeeper.operators import exchange, program
+from viewkeeper.model.json_codec import to_json_value
+from viewkeeper.operators import program
 from viewkeeper.operators.duck import run_sql
 from viewkeeper.operators.messages import encode
 from viewkeeper.operators.receipts import Failure, Receipt
@@ -22,7 +22,7 @@ TEXT, NUMBER, VARIABLE = "canary-of-text-7f3a", 7_373_737_373_737_373_737, "cana
 KEY = "canary-of-key-90cd"
 
 
-def told_by(db: vk.Database) -> list[str]:
+def columns_from_side(db: vk.Database) -> list[str]:
     """All that a pipeline, a status and plans tell, and the errors of statements that fail on rows."""
     events: list[object] = []
     Coordinator(db.store, HereRunner(db.store), events=events.append).catch_up()
@@ -61,7 +61,7 @@ def test_values_of_rows_are_told_to_nobody_who_did_not_ask(
     db.execute("CREATE MATERIALIZED VIEW sums AS SELECT k % 2 AS g, SUM(n) AS total, MAX(v) AS most FROM t GROUP BY 1")
     db.table("t").put_many([{"k": k, "v": TEXT, "n": NUMBER} for k in range(3)])
 
-    told = [*told_by(db), caplog.text, *capfd.readouterr()]
+    told = [*columns_from_side(db), caplog.text, *capfd.readouterr()]
 
     assert db.status().views[0].set_aside.count == 3, "rows failed, and had to be told"
     assert db.table("t").get(1) == {"k": 1, "v": TEXT, "n": NUMBER}
@@ -80,14 +80,14 @@ def test_the_reason_for_which_a_view_is_stopped_holds_no_value(tmp_path: Path, m
     db.execute("CREATE TABLE t (k STRING PRIMARY KEY, v STRING)")
     db.execute("CREATE MATERIALIZED VIEW w AS SELECT v, COUNT(*) AS n FROM t GROUP BY v")
     sent: list[object] = []
-    carry = exchange.InProcess.carry
+    carry = program.InProcess.carry
 
-    def carried(self: exchange.InProcess, messages: object) -> list:
+    def carried(self: program.InProcess, messages: object) -> list:
         found = carry(self, messages)
         sent.extend(message for message in found if isinstance(message.body, Receipt | Failure))
         return found
 
-    monkeypatch.setattr(exchange.InProcess, "carry", carried)
+    monkeypatch.setattr(program.InProcess, "carry", carried)
     failing = f"SELECT CAST('{TEXT} {KEY} {NUMBER}' || a.n AS INT) FROM (SELECT 1 AS n) a"
     monkeypatch.setattr(program.StagePart, "_apply_node", lambda *_: run_sql(failing))
     db.table("t").put(KEY, {"v": TEXT})
@@ -97,7 +97,7 @@ def test_the_reason_for_which_a_view_is_stopped_holds_no_value(tmp_path: Path, m
     record, status = db.store.read_epoch_record(), db.status()
     assert status.views[0].stopped.startswith("ConversionException: a value cannot be converted in ")
     assert any(isinstance(message.body, Failure) for message in sent)
-    told = [json.dumps(to_plain(record)), repr(events), repr(status), str(status), *(str(encode(m)) for m in sent)]
+    told = [json.dumps(to_json_value(record)), repr(events), repr(status), str(status), *(str(encode(m)) for m in sent)]
     with pytest.raises(vk.NotReady) as caught:
         db.view("w").get(TEXT)
     told.append(f"{caught.value!r} {caught.value}")

@@ -14,14 +14,14 @@ from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from viewkeeper.client.views import _to_change
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model import epochs
-from viewkeeper.stores.asof import collect_steps
+from viewkeeper.stores.version_chains import collect_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from viewkeeper.client.database import Database
     from viewkeeper.client.views import View
-    from viewkeeper.model.moments import Step
+    from viewkeeper.model.read_frontier import RecordChange
 
 
 @pytest.fixture
@@ -109,12 +109,14 @@ def test_what_is_asked_for_is_kept_and_found_by_its_epoch(db: Database, monkeypa
         view.changes(since=numbers[-7])
     scanned = {since: told(vk.Changes(since, 0, *steps_of(view, since))) for since in numbers[-6:]}
     assert all(scanned[since] for since in numbers[-6:-1])
-    monkeypatch.setattr("viewkeeper.stores.embedded.held.HeldViews.scan", None)  # costs what changed, not what there is
+    monkeypatch.setattr(
+        "viewkeeper.stores.embedded.store.LmdbSnapshot.scan", None
+    )  # costs what changed, not what there is
     for since in numbers[-6:]:
         assert told(view.changes(since)) == scanned[since]
 
 
-def steps_of(view: View, since: int) -> tuple[list[Step], Callable[[Step], vk.Change]]:
+def steps_of(view: View, since: int) -> tuple[list[RecordChange], Callable[[RecordChange], vk.Change]]:
     """What `changes` tells, by a pass over all records."""
     with view._database.snapshot() as snapshot:
         moment, partitions = snapshot._moment, range(view._database.store.partitions)

@@ -13,11 +13,11 @@ import viewkeeper as vk
 from tests.support.duck_judge import BELOW, TEXTS, DuckRecompute
 from tests.support.planting import change_stored, stored_records
 from tests.support.running import keep_up
+from viewkeeper.check import check_views
 from viewkeeper.check.report import CheckReport
-from viewkeeper.client import checking
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.settings import GcSettings
-from viewkeeper.stores.versions import newest_epoch, versions_of
+from viewkeeper.stores.version_chains import newest_epoch, versions_of
 
 TOLD = {
     "ends": "SELECT g, MIN(x) AS lo, MAX(f) AS hi, COUNT(DISTINCT x) AS n FROM t GROUP BY g, x % 3",
@@ -43,12 +43,12 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]
             db.execute(f"CREATE TABLE {name} (k STRING PRIMARY KEY, g STRING, x INT, f DOUBLE, w BIGINT)")
         db.execute("CREATE TABLE wide (a STRING, b INT, z INT, PRIMARY KEY (a, b))")
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         yield db
 
 
 def check(db: vk.Database, *names: str, since: str | None = "last") -> CheckReport:
-    return checking.check_views(db, names or None, spark="no Spark at all", since=since)
+    return check_views.check_views(db, names or None, spark="no Spark at all", since=since)
 
 
 def create(db: vk.Database, *names: str) -> None:
@@ -154,7 +154,7 @@ def test_a_view_without_changes_is_not_computed_at_all(db: vk.Database, monkeypa
     last = check(db, since=None)
     db.table("w").put("k1", {"g": "a"})
     keep_up(db)
-    monkeypatch.setattr(checking, "SparkRecompute", None)
+    monkeypatch.setattr(check_views, "SparkRecompute", None)
     report = check(db, "sums", "looked_up")
 
     assert report.ok and report.records == 0 and report.epoch > last.epoch
@@ -200,7 +200,7 @@ def test_with_a_plain_log_views_are_checked_as_a_whole(tmp_path: Path, monkeypat
     with vk.connect(f"embedded:{tmp_path / 'plain'}?sync=off&before_images=off") as db:
         db.execute("CREATE TABLE t (k STRING PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT k, x FROM t")
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         keep_up(db)
         assert check(db, since=None).ok
         assert check(db).notes == (

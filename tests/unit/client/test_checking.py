@@ -13,8 +13,8 @@ from tests.support.duck_judge import BELOW, TEXTS, DuckRecompute
 from tests.support.planting import change_row_of_delta, row_of_delta
 from tests.support.running import keep_up
 from tests.support.troubled import make_tables, make_trouble
+from viewkeeper.check import check_files, check_views
 from viewkeeper.check.report import CheckReport
-from viewkeeper.client import checkfiles, checking
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import STRING
@@ -28,12 +28,12 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> vk.Database:
     db = vk.connect(f"embedded:{tmp_path / 's'}?sync=off")
     make_tables(db)
     monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-    monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+    monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
     return db
 
 
 def check(db: vk.Database, *names: str) -> CheckReport:
-    return checking.check_views(db, names or None, spark="no Spark at all")
+    return check_views.check_views(db, names or None, spark="no Spark at all")
 
 
 def create(db: vk.Database, *names: str) -> None:
@@ -103,7 +103,7 @@ def test_a_delta_that_is_not_what_the_base_was_is_found(tmp_path: Path, monkeypa
     make_tables(db)
     db.execute("CREATE MATERIALIZED VIEW v AS SELECT g, COUNT(*) AS n FROM t GROUP BY g")
     monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-    monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+    monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
     keep_up(db)
     changed = {"a": {"x": 100}, "late": {"x": 1}}  # behind the committed epoch: the base cannot tell what they were
     for key, row in changed.items():
@@ -157,12 +157,12 @@ def test_a_base_that_is_read_in_batches_is_compared_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
 ) -> None:
     """Of five rows, or ten: the last batch may be full, or empty."""
-    monkeypatch.setattr(checkfiles, "_BATCH_ROWS", rows_max)
+    monkeypatch.setattr(check_files, "_BATCH_ROWS", rows_max)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images=off&nodes=2") as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY, x INT)")
         db.execute("CREATE MATERIALIZED VIEW v AS SELECT k, x FROM t WHERE x >= 0")
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         for count in (5, 10):
             db.table("t").put_many([{"k": number, "x": number} for number in range(count)])
             keep_up(db)
@@ -184,9 +184,9 @@ def test_a_jvm_for_few_rows_is_asked_for_where_the_store_is_small(
         return MagicMock()
 
     create(db, "plain")
-    monkeypatch.setattr(checking, "default_session", start)
-    monkeypatch.setattr(checking, "_FEW_ROWS_BYTES", db.store.bytes_used() + more)
-    report = checking.check_views(db, ["plain"], spark=None)
+    monkeypatch.setattr(check_views, "default_session", start)
+    monkeypatch.setattr(check_views, "_FEW_ROWS_BYTES", db.store.bytes_used() + more)
+    report = check_views.check_views(db, ["plain"], spark=None)
 
     assert report.ok and report.views == ("plain",)
-    assert asked == [checking.FEW_ROWS_JAVA_OPTIONS if more else ""]
+    assert asked == [check_views.FEW_ROWS_JAVA_OPTIONS if more else ""]

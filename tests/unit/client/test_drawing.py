@@ -10,7 +10,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.drawing import draws
-from viewkeeper.client.drawing import draw_svg
+from viewkeeper.client.explaining import draw_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

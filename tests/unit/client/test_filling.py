@@ -8,7 +8,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import begin_epoch, keep_up
-from viewkeeper.client.filling import Worked
+from viewkeeper.client.fill_progress import ProgressNotes
 from viewkeeper.events import Backfilling, Began, Event, Working
 
 ROWS = 500
@@ -67,7 +67,7 @@ def test_a_view_that_no_pipeline_has_taken_up_names_who_will(tmp_path: Path, mon
 
 def test_an_epoch_that_takes_long_leaves_a_note_each_second_and_a_short_one_none(tmp_path: Path) -> None:
     db, now, events = make(tmp_path), [0.0], list[Event]()
-    worked = Worked(db.store, events.append, clock=lambda: now[0])
+    worked = ProgressNotes(db.store, events.append, clock=lambda: now[0])
     epoch = begin_epoch(db.store).epoch
     found = []
     for done, seconds in enumerate((5.0, 5.5, 6.0, 6.5, 7.2)):

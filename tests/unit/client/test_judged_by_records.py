@@ -14,8 +14,8 @@ from tests.support.damages import DAMAGES
 from tests.support.duck_judge import DuckRecompute
 from tests.support.record_reader import problems, put_raw, raw_records
 from tests.support.running import keep_up
+from viewkeeper.check import check_views, repairing
 from viewkeeper.check.report import CheckReport, RepairReport
-from viewkeeper.client import checking, repairing
 from viewkeeper.client.views import View
 
 VIEWS = {
@@ -47,7 +47,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monke
         for name in "tu":
             db.execute(f"CREATE TABLE {name} (k STRING PRIMARY KEY, g STRING, x INT, f DOUBLE, d DECIMAL(12,2))")
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         for name in VIEWS if request.node.get_closest_marker("deep") else FEW:
             db.execute(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
         db.execute("CREATE INDEX by_g ON t (g) INCLUDE (x)")
@@ -71,7 +71,7 @@ def write(db: vk.Database, source: random.Random, rows: int) -> None:
 
 
 def check(db: vk.Database) -> CheckReport:
-    return checking.check_views(db, None, "no Spark at all")
+    return check_views.check_views(db, None, "no Spark at all")
 
 
 def repair(db: vk.Database) -> RepairReport:

@@ -11,8 +11,8 @@ import pytest
 import viewkeeper as vk
 from tests.support.examples import run_examples
 from tests.support.source_tree import ROOT
-from viewkeeper.check.levels import Level
-from viewkeeper.client.recording import Recorder
+from viewkeeper.testing.levels import Level
+from viewkeeper.testing.recording import Recorder
 
 NOON = dt.datetime(2026, 11, 17, 12, tzinfo=dt.UTC)
 

@@ -10,7 +10,7 @@ import pytest
 import viewkeeper as vk
 from tests.support.dump import contents, dump
 from tests.support.running import HereRunner, begin_epoch, commit_epoch, keep_up, plan_of
-from viewkeeper.check.expansion import spelled_out
+from viewkeeper.check.query_blocks import expanded_query
 
 VIEWS = """
 CREATE MATERIALIZED VIEW counts AS SELECT g, COUNT(*) AS n FROM t GROUP BY g;
@@ -81,7 +81,7 @@ def test_another_table_may_take_the_old_name_and_is_not_meant_by_old_texts(db: v
     assert contents(db) == AFTER_ONE_MORE | {"newer": [{"g": 7, "n": 1}]}
     assert "base orders(" in plan_lines(db, "counts") and "base t(" not in plan_lines(db, "counts")
     for name, id_ in (("counts", 1), ("newer", db.catalog().table("t").id)):
-        _, tables = spelled_out(db.catalog(), db.catalog().view(name))
+        _, tables = expanded_query(db.catalog(), db.catalog().view(name))
         assert [table.id for table in tables.values()] == [id_]
 
 

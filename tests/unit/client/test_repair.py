@@ -25,12 +25,12 @@ from tests.support.planting import (
 )
 from tests.support.running import Interrupted, ManagersRunner, RunThenDie, keep_up
 from tests.support.sizes import require_right_sizes
-from viewkeeper.catalog.twins import with_twins
+from viewkeeper.check import check_views, repairing
 from viewkeeper.check.report import CheckReport, RepairReport
-from viewkeeper.client import checking, repairing
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.versions import chain_of, versions_of
+from viewkeeper.plan.replacements import with_shadow_views
+from viewkeeper.stores.version_chains import chain_of, versions_of
 
 SHAPES = BELOW | TEXTS | {
     "ends": "SELECT g, MIN(x) AS lo, MAX(f) AS hi, COUNT(DISTINCT x) AS n, SUM(DISTINCT f) AS s FROM t GROUP BY g",
@@ -50,7 +50,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monke
         for name in "tu":
             db.execute(f"CREATE TABLE {name} (k STRING PRIMARY KEY, g STRING, x INT, f DOUBLE, w BIGINT)")
         monkeypatch.setattr(DuckRecompute, "database", db, raising=False)
-        monkeypatch.setattr(checking, "SparkRecompute", DuckRecompute)
+        monkeypatch.setattr(check_views, "SparkRecompute", DuckRecompute)
         yield db
 
 
@@ -159,7 +159,7 @@ def test_views_that_share_records_are_put_right_together(db: vk.Database) -> Non
     report = repair(db, "over_sums")
 
     assert report.ok and report.records == {"sums": 1, "over_sums": 0}
-    assert [finding.view for finding in checking.check_views(db, None, "no Spark at all").findings] == ["plain"]
+    assert [finding.view for finding in check_views.check_views(db, None, "no Spark at all").findings] == ["plain"]
 
 
 def test_readers_see_all_of_a_repair_or_nothing_of_it(db: vk.Database) -> None:
@@ -168,7 +168,7 @@ def test_readers_see_all_of_a_repair_or_nothing_of_it(db: vk.Database) -> None:
     wrong = {"sums": view_keys(db, "sums")[0], "plain": view_keys(db, "plain")[0]}
     for view, key in wrong.items():
         change_record(db, view, key, None)
-    db.change_catalog(lambda catalog: with_twins(catalog, list(wrong), "repair", db.epoch)[0])
+    db.change_catalog(lambda catalog: with_shadow_views(catalog, list(wrong), "repair", db.epoch)[0])
     states = []
     while True:
         with db.snapshot() as snapshot:
@@ -197,14 +197,14 @@ def test_changes_of_a_view_hold_what_a_repair_put_right(db: vk.Database) -> None
 def test_a_view_that_is_made_or_dropped_meanwhile_is_no_matter(db: vk.Database) -> None:
     create(db, "sums", "over_sums")
     coordinator = live(db, 100)
-    db.change_catalog(lambda catalog: with_twins(catalog, ["sums"], "repair", db.epoch)[0])
+    db.change_catalog(lambda catalog: with_shadow_views(catalog, ["sums"], "repair", db.epoch)[0])
     db.execute(f"CREATE MATERIALIZED VIEW same AS {SHAPES['sums']}")
     db.execute("DROP MATERIALIZED VIEW over_sums")
     coordinator.catch_up()
 
     assert db.catalog().view("same").node == db.catalog().view("sums").node
     assert db.catalog().replacements == ()
-    assert checking.check_views(db, None, "no Spark at all").ok
+    assert check_views.check_views(db, None, "no Spark at all").ok
 
 
 def outcomes(report: RepairReport | CheckReport) -> dict[str, tuple[str, str | None, str | None]]:
@@ -243,7 +243,7 @@ def test_where_all_views_are_stopped_neither_check_nor_repair_is_ok_and_both_lis
     live(db, 50)
     for view in ("sums", "by_g"):
         stop(db, view)
-    for report in (checking.check_views(db, None, "no Spark at all"), repair(db), repair(db, "sums", "by_g")):
+    for report in (check_views.check_views(db, None, "no Spark at all"), repair(db), repair(db, "sums", "by_g")):
         assert not report.ok
         assert outcomes(report) == {
             view: ("not done", "it is stopped: it broke", f"viewkeeper rebuild URL {view}") for view in ("sums", "by_g")
@@ -275,7 +275,7 @@ def test_a_stopped_view_is_well_again_after_a_rebuild(db: vk.Database) -> None:
 
     assert set(db.rebuild("sums")) == {"sums", "over_sums"}
     assert {view.state for view in db.status().views} == {"fresh"}
-    assert contents(db) != shown and checking.check_views(db, None, "no Spark at all").ok
+    assert contents(db) != shown and check_views.check_views(db, None, "no Spark at all").ok
     assert db.catalog().view("plain") == before
     db.table("t").delete("later")
     keep_up(db)
@@ -329,7 +329,7 @@ def test_a_request_outlives_who_made_it_and_a_later_one_takes_its_place(db: vk.D
     create(db, "sums")
     live(db, 50)
     for ending in ("rebuild", "repair"):
-        db.change_catalog(lambda catalog, ending=ending: with_twins(catalog, ["sums"], ending, db.epoch)[0])
+        db.change_catalog(lambda catalog, ending=ending: with_shadow_views(catalog, ["sums"], ending, db.epoch)[0])
     assert [twin.twin for twin in db.catalog().replacements] == ["repair"]
     assert db.status().views[0].replacement == "being repaired, waiting"
     keep_up(db)
@@ -343,7 +343,7 @@ def test_checks_and_repairs_are_remembered_with_the_records_they_were_for(db: vk
     live(db, 50)
     change_record(db, "sums", view_keys(db, "sums")[0], None)
     assert db.status().views[0].checked is None
-    checking.check_views(db, ["sums"], "no Spark at all")
+    check_views.check_views(db, ["sums"], "no Spark at all")
     with vk.connect(db.url) as again:
         sums, plain, _ = again.status().views
     assert (sums.checked.epoch, sums.checked.findings, plain.checked) == (db.epoch, 1, None)
@@ -370,7 +370,7 @@ def test_a_record_of_an_epoch_that_never_was_stops_its_view_alone_and_rebuild_is
     assert db.view("sums").get("new") is not None
     assert not repair(db).ok
     assert db.rebuild("plain") == ("plain",)
-    assert checking.check_views(db, None, "no Spark at all").ok
+    assert check_views.check_views(db, None, "no Spark at all").ok
 
 
 def test_a_view_with_a_record_of_an_epoch_that_never_was_is_named_by_check_and_rebuilt_by_repair(
@@ -397,7 +397,7 @@ def test_what_damage_a_check_has_seen_status_warns_of(db: vk.Database) -> None:
     create(db, "sums", "plain")
     live(db, 50)
     change_record(db, "plain", view_keys(db, "plain")[0], b"\1" * 17)
-    report = checking.check_views(db, None, "no Spark at all")
+    report = check_views.check_views(db, None, "no Spark at all")
 
     assert [(one.view, one.kind, one.why) for one in report.findings] == [
         ("plain", "unreadable", "its versions cannot be read")
@@ -436,7 +436,7 @@ def test_where_delta_is_wrong_its_rows_are_logged_again_and_the_views_over_it_ar
     db.table("t").delete(first)
     db.table("t").put("extra", {"g": "a", "x": 2})
     keep_up(db)
-    assert checking.check_views(db, None, "no Spark at all").ok
+    assert check_views.check_views(db, None, "no Spark at all").ok
 
 
 @pytest.mark.parametrize("db", ["off"], indirect=True, ids=["plain log"])
@@ -462,7 +462,7 @@ def test_a_view_over_a_wrong_delta_is_kept_as_wrong_whatever_its_own_records(db:
     db.execute("CREATE MATERIALIZED VIEW others AS SELECT k FROM u")
     live(db, 50)
     change_row_of_delta(db, "t", next((row["k"],) for row in db.table("t").scan()), None)
-    report = checking.check_views(db, None, "no Spark at all")
+    report = check_views.check_views(db, None, "no Spark at all")
 
     assert {finding.view for finding in report.findings} == {"DELTA(t)"}
     assert {view.name: view.checked.findings for view in db.status().views} == {"sums": 1, "by_g": 1, "others": 0}
@@ -482,7 +482,7 @@ def test_a_repair_that_is_run_twice_by_several_managers_writes_and_counts_the_sa
     for table in tables_of_views(db):
         plant(db, table, source)
     planted = {record for record, _ in right.items() ^ state(db).items()}
-    db.change_catalog(lambda catalog: with_twins(catalog, [*views, "by_g"], "repair", db.epoch)[0])
+    db.change_catalog(lambda catalog: with_shadow_views(catalog, [*views, "by_g"], "repair", db.epoch)[0])
     runner = ManagersRunner(db.store, managers, seed=managers)
     filling = Coordinator(db.store, runner)
     filling.step()

@@ -15,8 +15,8 @@ from tests.support.steps import steps_of
 from viewkeeper.client.session import Snapshot
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model import epochs
-from viewkeeper.model.counts import Size
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
+from viewkeeper.model.work_stats import Size
 from viewkeeper.stores.embedded.partition import Partition
 
 VIEWS = {

@@ -12,9 +12,10 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import begin_epoch, commit_epoch
-from viewkeeper.client import finishing, status
+from viewkeeper.client import pipeline as finishing
+from viewkeeper.client import status
 from viewkeeper.client.pipeline import Pipeline
-from viewkeeper.client.standby import Beats, Patience, claim_in_turn, own_in_turn
+from viewkeeper.coordinator.standby import Heartbeats, Patience, claim_in_turn, own_in_turn
 from viewkeeper.errors import Fenced, PipelineRunning, StaleRead, StoreBusy
 from viewkeeper.events import Event, StandingBy, TookOver, Waiting
 from viewkeeper.model import epochs
@@ -174,12 +175,12 @@ def test_a_store_that_cannot_be_written_is_tried_again(db: vk.Database) -> None:
 
 def test_beats_go_on_until_they_are_stopped_or_the_claim_is_lost(db: vk.Database) -> None:
     first = db.store.claim(take_over=False)
-    beats, seen = Beats(first, seconds=0.001), set()
+    heartbeats, seen = Heartbeats(first, seconds=0.001), set()
     while len(seen) < 3:
         seen.add(db.store.holder())
     second = db.store.claim(take_over=True)
-    beats._thread.join()
-    beats.close()
+    heartbeats._thread.join()
+    heartbeats.close()
     second.beat()
 
 
@@ -313,7 +314,7 @@ def test_a_pipeline_elsewhere_that_makes_no_step_for_five_minutes_is_told_of(
     monkeypatch.setattr(db.store, "read_epoch_record", lambda: record)
     if is_stuck:
         with pytest.raises(StaleRead, match="the pipeline of this store does not go on"):
-            finishing.finish(db, lambda: next(left), None)
+            finishing.await_request(db, lambda: next(left), None)
     else:
-        finishing.finish(db, lambda: next(left), None)
+        finishing.await_request(db, lambda: next(left), None)
     assert now == (301 if is_stuck else 601)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.client import bulk
+from viewkeeper.client import bulk_writes
 from viewkeeper.stores.embedded.node import Node
 
 
@@ -246,7 +246,7 @@ def test_a_dropped_table_is_not_written_and_a_reader_does_not_write(db: vk.Datab
 
 @pytest.mark.parametrize("lazily", [False, True])
 def test_delete_many_deletes_the_rows_it_names(db: vk.Database, monkeypatch: pytest.MonkeyPatch, lazily: bool) -> None:
-    monkeypatch.setattr("viewkeeper.client.bulk.ROWS_PER_TRANSACTION", 3)
+    monkeypatch.setattr("viewkeeper.client.bulk_writes.ROWS_PER_TRANSACTION", 3)
     table = db.table("t")
     table.put_many([row("a", number) for number in range(10)])
     keys = [("a", number) for number in (0, 1, 2, 3, 1, 77, 8)]
@@ -297,7 +297,7 @@ def test_a_table_dropped_just_before_the_transaction_gets_no_row(
 def test_a_session_knows_what_was_written_before_a_bulk_write_failed(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    monkeypatch.setattr("viewkeeper.client.bulk.ROWS_PER_TRANSACTION", 10)
+    monkeypatch.setattr("viewkeeper.client.bulk_writes.ROWS_PER_TRANSACTION", 10)
     db.table("t").put_many([row("a", number) for number in range(25)])
     with db.session() as session:
         table = session.table("t")
@@ -320,13 +320,13 @@ def test_a_session_knows_what_was_written_before_a_bulk_write_failed(
 def test_arrow_rows_are_written_in_transactions_of_few_rows_and_bytes(
     db: vk.Database, monkeypatch: pytest.MonkeyPatch, rows_max: int, bytes_max: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(bulk, "ROWS_PER_TRANSACTION", rows_max)
-    monkeypatch.setattr(bulk, "_BYTES_PER_TRANSACTION", bytes_max)
+    monkeypatch.setattr(bulk_writes, "ROWS_PER_TRANSACTION", rows_max)
+    monkeypatch.setattr(bulk_writes, "_BYTES_PER_TRANSACTION", bytes_max)
     rows = [row("a", number, "x" * 1_000) for number in range(25)]
     batch = pa.RecordBatch.from_pylist(
         [{name: one[name] for name in ("A", "b", "x")} for one in rows],
         pa.schema({"A": "string", "b": "int32", "x": "string"}),
     )
-    assert [len(part) for part in bulk._slices(batch)] == sizes
+    assert [len(part) for part in bulk_writes._slices(batch)] == sizes
     db.table("t").put_many(batch)
     assert list(db.table("t").scan()) == rows

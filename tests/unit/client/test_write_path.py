@@ -10,7 +10,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import begin_epoch, keep_up
-from viewkeeper.stores.embedded import environment
+from viewkeeper.stores.embedded import lmdb_environment
 
 VIEWS = """
 CREATE MATERIALIZED VIEW a AS SELECT x, MIN(y) AS lo, SUM(y + 1) AS s FROM t GROUP BY x;
@@ -22,7 +22,7 @@ CREATE INDEX c ON t (x)
 @pytest.fixture(autouse=True)
 def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times a second a database looks whether its store is still there: now, and not again in these tests."""
-    monkeypatch.setattr(environment, "_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(lmdb_environment, "_LOOK_SECONDS", 3600.0)
 
 
 def traced(work: Callable[[], object]) -> list[str]:
@@ -67,7 +67,7 @@ def test_the_calls_of_a_write_are_the_same_with_views_and_without(tmp_path: Path
     assert paths[0] == paths[1]
     touched = {call.partition(":")[0] for path in paths[1] for call in path}
     assert not [file for file in touched if file.startswith(("views/", "flow/", "plan/physical", "plan/define"))]
-    assert not [file for file in touched if file.endswith(("partition.py", "versions.py"))]
+    assert not [file for file in touched if file.endswith(("partition.py", "version_chains.py"))]
 
 
 def test_the_calls_of_a_write_are_the_same_while_an_epoch_is_in_flight(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from viewkeeper.codegen.causes import cause_of
-from viewkeeper.engine.failures import translate
+from viewkeeper.engine.spark_errors import translate_error
 from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.wording import cause_of
 from viewkeeper.operators.duck import run_sql
 
 CANARY, NUMBER = "can'ary\" of text\n7f3a", 7_373_737_373_737_373_737
@@ -53,7 +53,9 @@ def test_of_other_errors_too_unless_they_are_ours(error: Exception, told: str) -
 
 def test_of_a_job_that_spark_aborted_the_kind_of_the_failure_is_told() -> None:
     behind = f"most recent failure: Lost task 1.3 in stage 2 (TID 7): java.lang.ArithmeticException: {NUMBER} is large"
-    told = translate(RuntimeError(f"Job aborted due to stage failure: Task 1 failed 4 times, {behind}\n{CANARY}"), 7)
+    told = translate_error(
+        RuntimeError(f"Job aborted due to stage failure: Task 1 failed 4 times, {behind}\n{CANARY}"), 7
+    )
 
     assert told.fact == (
         "epoch 7 failed: Job aborted due to stage failure: Task 1 failed 4 times, by java.lang.ArithmeticException"

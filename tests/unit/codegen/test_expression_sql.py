@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewkeeper.algebra.decimals import divide, scaled, unscaled
+from viewkeeper.algebra.expressions import Literal
+from viewkeeper.algebra.relations import Project, Scan, Select
 from viewkeeper.codegen import expression_sql
-from viewkeeper.codegen.decimals import divide, scaled, unscaled
 from viewkeeper.codegen.expression_sql import emit, guarded
 from viewkeeper.errors import UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, BOOLEAN, INT, STRING, SqlType, decimal
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.expressions import Literal
-from viewkeeper.sql.relations import Project, Scan, Select
+from viewkeeper.sql.bind_query import bind_query
 
 COLUMNS = (
     Column("k", INT, nullable=False),

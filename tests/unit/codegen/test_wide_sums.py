@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from viewkeeper.codegen import wide_sums
+from viewkeeper.algebra import decimals
 from viewkeeper.model.types import decimal
 
 BASE = 10**19
@@ -33,8 +33,8 @@ def test_limbs_mean_one_number(high: int, low: int, count: int, shift: int) -> N
     units = high * BASE + low
     with localcontext(prec=120):
         exact = (Decimal(units) * 10**shift / count).quantize(Decimal(1), ROUND_HALF_UP)
-    total = ask(wide_sums.total("high", "low"), high, low, count)
-    average = ask(wide_sums.average("high", "low", "n", shift=shift), high, low, count)
+    total = ask(decimals.total("high", "low"), high, low, count)
+    average = ask(decimals.average("high", "low", "n", shift=shift), high, low, count)
 
     assert total == units if abs(units) <= UNITS_MAX else total is None or total == units
     assert average == exact if abs(exact) <= UNITS_MAX else average is None or average == exact
@@ -48,8 +48,8 @@ def test_the_limbs_of_values_add_up_to_them(units: list[int]) -> None:
         with localcontext(prec=60):
             values = [Decimal(unit).scaleb(-scale) for unit in units]
         rows = pa.table({"a": pa.array([*values, None], pa.decimal128(38, scale))})
-        together = ", ".join(wide_sums.limbs("a", decimal(38, scale)))
-        alone = ", ".join(f"sum({limb})" for limb in wide_sums.limbs_of_one("a", decimal(38, scale)))
+        together = ", ".join(decimals.limbs("a", decimal(38, scale)))
+        alone = ", ".join(f"sum({limb})" for limb in decimals.limbs_of_one("a", decimal(38, scale)))
         found = [
             duckdb.from_arrow(rows).query("rows", f"SELECT {sql} FROM rows").fetchall()[0] for sql in (together, alone)
         ]

@@ -8,9 +8,9 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.coordinator import anew
-from viewkeeper.coordinator.anew import start_views_anew
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.coordinator import backfill
+from viewkeeper.coordinator.backfill import reset_views
+from viewkeeper.model.stored_rows import RowWrites
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ from viewkeeper.model.writes import RowWrites
 def test_every_row_is_logged_again_in_transactions_of_few_rows_and_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, rows_max: int, bytes_max: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(anew, "_ROWS", rows_max)
-    monkeypatch.setattr(anew, "_BYTES", bytes_max)
+    monkeypatch.setattr(backfill, "_ROWS", rows_max)
+    monkeypatch.setattr(backfill, "_BYTES", bytes_max)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off&before_images=off&nodes={nodes}") as db:
         db.execute("CREATE TABLE t (k INT PRIMARY KEY, v STRING)")
         db.execute("CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n, MAX(k) AS hi FROM t")
@@ -42,7 +42,7 @@ def test_every_row_is_logged_again_in_transactions_of_few_rows_and_bytes(
             return write(writes, **options)
 
         monkeypatch.setattr(db.store, "write", note)
-        start_views_anew(db.store)
+        reset_views(db.store)
         assert sum(logged) == 10 and (nodes > 1 or logged == sizes)
         db.table("t").delete(9)
         keep_up(db)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.coordinator.balance import UNEVEN, Balance
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import UNEVEN, Balance, owners_of_shards
 
 ROWS = st.lists(st.integers(0, 1_000_000), min_size=8, max_size=8)
 

@@ -14,7 +14,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import EpochFailed, Fenced, NotReady, ViewFailed
 from viewkeeper.events import Aborted, Backfilling, Began, Committed, Event, TookOver
-from viewkeeper.model.counts import Counts
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.settings import EpochLimits
 

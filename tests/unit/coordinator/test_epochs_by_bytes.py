@@ -12,10 +12,10 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.starting import StartingSession
 from viewkeeper.errors import EpochFailed, Fenced, InvariantBroken, StoreFull, ViewFailed
-from viewkeeper.model.counts import Counts
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.operators.aggregate import AggregateOperator
 from viewkeeper.operators.operator import Operator
 from viewkeeper.settings import EpochLimits
@@ -138,8 +138,8 @@ def test_whatever_ends_the_run_on_the_driver_is_an_epoch_that_failed(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("viewkeeper.engine.runner.run_here", fails)
-    runner = SparkRunner(db.store, StartingSession(None, view_managers=2), view_managers=2)
+    monkeypatch.setattr("viewkeeper.engine.runner.run_in_process", fails)
+    runner = SparkRunner(db.store, LazySession(None, view_managers=2), view_managers=2)
     with pytest.raises(EpochFailed, match=f"{type(error).__name__}"):
         Coordinator(db.store, runner).step()
     monkeypatch.undo()
@@ -154,7 +154,7 @@ def test_what_is_ours_already_passes_as_it_is(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("viewkeeper.engine.runner.run_here", fails)
+    monkeypatch.setattr("viewkeeper.engine.runner.run_in_process", fails)
     write(db, 1)
     define(db)
     epochs = []
@@ -162,7 +162,7 @@ def test_what_is_ours_already_passes_as_it_is(
     class Once:
         def run(self, plan: object, epoch: object) -> Counts:
             with pytest.raises(type(error)) as raised:
-                SparkRunner(db.store, StartingSession(None, view_managers=2), view_managers=2).run(plan, epoch)
+                SparkRunner(db.store, LazySession(None, view_managers=2), view_managers=2).run(plan, epoch)
             epochs.append(raised.value)
             return Counts()
 

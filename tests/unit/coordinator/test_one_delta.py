@@ -10,8 +10,8 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner
 from viewkeeper.catalog.catalog import Catalog
+from viewkeeper.coordinator.cas import swap_catalog
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.swaps import swap_catalog
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import parse_type
 from viewkeeper.settings import EpochLimits

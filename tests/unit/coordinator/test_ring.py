@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import owners_of_shards
 from viewkeeper.errors import InputError
 
 SIZES = st.integers(1, 64).flatmap(lambda partitions: st.tuples(st.just(partitions), st.integers(1, partitions)))

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.coordinator import steps
-from viewkeeper.coordinator.scaling import Load, Scaling, scaled
+from viewkeeper.coordinator.view_managers import Load, Scaling, scaled
 from viewkeeper.events import Scaled
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.managers import ManagerBounds
 from viewkeeper.model.positions import Cut
-from viewkeeper.settings import EpochLimits, ScalingSettings
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.settings import EpochLimits, ManagerBounds, ScalingSettings
 
 SETTINGS = ScalingSettings()
 BOUNDS = ManagerBounds(1, 4)

@@ -13,11 +13,11 @@ from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.coordinator import steps
 from viewkeeper.errors import CorruptStore, EpochFailed, EpochRecordLost, EpochTooLarge, Fenced, ViewFailed
 from viewkeeper.model import epochs
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord, Inflight
 from viewkeeper.model.positions import Cut, Position, Stream
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import parse_type
+from viewkeeper.model.work_stats import Counts
 from viewkeeper.settings import EpochLimits
 
 SCHEDULES = 10_000 if os.environ.get("VIEWKEEPER_DEEP") else 2_000

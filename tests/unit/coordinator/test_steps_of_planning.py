@@ -8,16 +8,13 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.catalog.twins import with_twins
 from viewkeeper.coordinator import steps
 from viewkeeper.model import epochs
-from viewkeeper.model.asides import AsideRequest
-from viewkeeper.model.epochs import EpochRecord
-from viewkeeper.model.fills import BackfillProgress, Chunk
-from viewkeeper.model.positions import Cut, Position, Stream
+from viewkeeper.model.epochs import AsideRequest, EpochRecord
+from viewkeeper.model.positions import BackfillProgress, Chunk, Cut, Position, Stream
 from viewkeeper.model.schema import Foreign
-from viewkeeper.plan.planner import physical_plan
-from viewkeeper.plan.repairs import due_repair
+from viewkeeper.plan.planner import due_repair, physical_plan
+from viewkeeper.plan.replacements import with_shadow_views
 from viewkeeper.settings import EpochLimits
 
 STREAM = Stream("0")
@@ -157,7 +154,7 @@ def test_a_fill_that_waits_for_staged_rows_alone_ends_once_they_are_there(db: vk
 
 
 def test_a_repair_is_due_once_its_twins_are_filled_and_takes_no_changes(db: vk.Database) -> None:
-    catalog, _ = with_twins(db.catalog(), ["v"], "repair", 0)
+    catalog, _ = with_shadow_views(db.catalog(), ["v"], "repair", 0)
     (twin,) = catalog.replacements
     begin = begins_without_changes(filled(catalog), catalog)
 

@@ -10,12 +10,12 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner, keep_up
 from tests.support.stores import make_database, rounds, write, wrong_views
+from viewkeeper.coordinator.cas import swap_catalog, swap_record
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.swaps import swap_catalog, swap_record
 from viewkeeper.errors import EpochFailed, StoreError
 from viewkeeper.model import epochs
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import EpochRecord
+from viewkeeper.model.work_stats import Counts
 
 LOST = [False, StoreError("meta: Input/output error"), TimeoutError("no answer")]
 IDS = ["answered no", "store error", "timeout"]

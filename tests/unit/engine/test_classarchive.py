@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from viewkeeper.engine.classarchive import archive_options
+from viewkeeper.engine.spark_session import archive_options
 
 WHOLE = 0xF00BABA8.to_bytes(4, "little") + b"classes"
 

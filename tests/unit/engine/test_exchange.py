@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from viewkeeper.engine import exchange
-from viewkeeper.operators.channels import Channel, Input
-from viewkeeper.operators.messages import Message, encode, from_batch
+from viewkeeper.engine import jobs
+from viewkeeper.operators.messages import Channel, Input, Message, encode, from_batch
 
 
 def message(number: int) -> Message:
@@ -21,9 +20,9 @@ def test_a_batch_ends_with_the_message_that_fills_it(
     monkeypatch: pytest.MonkeyPatch, less: int, sizes: list[int]
 ) -> None:
     sent = [message(number) for number in range(10)]
-    monkeypatch.setattr(exchange, "_BATCH_BYTES", 3 * len(encode(sent[0])[-1]) - less)
-    batches = list(exchange._batched(iter(sent)))
+    monkeypatch.setattr(jobs, "_BATCH_BYTES", 3 * len(encode(sent[0])[-1]) - less)
+    batches = list(jobs._batched(iter(sent)))
 
     assert [len(batch) for batch in batches] == sizes
     assert [one for batch in batches for one in from_batch(batch)] == sent
-    assert list(exchange._batched(iter([]))) == []
+    assert list(jobs._batched(iter([]))) == []

@@ -9,14 +9,14 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.failures import not_started, spark_lost_told, translate, unfit_of
 from viewkeeper.engine.runner import SparkRunner
+from viewkeeper.engine.spark_errors import not_started, translate_error, translate_spark_lost, unfit_of
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.settings import EngineSettings
 
 
 def test_a_job_that_failed_is_an_epoch_that_failed() -> None:
-    told = translate(RuntimeError("Job aborted due to stage failure: Task 1 failed 4 times\n\tat org.apache"), 7)
+    told = translate_error(RuntimeError("Job aborted due to stage failure: Task 1 failed 4 times\n\tat org.apache"), 7)
 
     assert type(told) is vk.EpochFailed
     assert told.fact == "epoch 7 failed: Job aborted due to stage failure: Task 1 failed 4 times"
@@ -26,15 +26,15 @@ def test_a_job_that_failed_is_an_epoch_that_failed() -> None:
     "error", [ConnectionRefusedError(111, "Connection refused"), ConnectionResetError(), BrokenPipeError()]
 )
 def test_a_jvm_that_is_gone_is_told_as_that_and_gives_no_epoch_up(error: Exception) -> None:
-    assert isinstance(translate(error, 7), vk.SparkLost)
-    with pytest.raises(vk.SparkLost, match="new process"), spark_lost_told():
+    assert isinstance(translate_error(error, 7), vk.SparkLost)
+    with pytest.raises(vk.SparkLost, match="new process"), translate_spark_lost():
         raise error
 
 
 def test_other_errors_pass_where_only_a_lost_jvm_is_looked_for() -> None:
-    with pytest.raises(KeyError), spark_lost_told():
+    with pytest.raises(KeyError), translate_spark_lost():
         raise KeyError(1)
-    assert isinstance(translate(InvariantBroken("two rows"), 7), vk.EpochFailed)
+    assert isinstance(translate_error(InvariantBroken("two rows"), 7), vk.EpochFailed)
 
 
 MISMATCH = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.13 than that in driver: 3.11, PySpark"
@@ -120,7 +120,7 @@ def test_of_a_long_line_of_spark_the_first_300_letters_are_told(letters: int) ->
     told = said[:300]
     started = unfit_of(RuntimeError(AT_START.format(said)))
 
-    assert translate(RuntimeError(f"{said}, most recent failure: java.lang.Error"), 7).fact == (
+    assert translate_error(RuntimeError(f"{said}, most recent failure: java.lang.Error"), 7).fact == (
         f"epoch 7 failed: {told}, by java.lang.Error"
     )
     assert not_started(RuntimeError(f"{said}\nmore")).fact == f"Spark did not start: {told}"

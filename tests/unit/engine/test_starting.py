@@ -16,10 +16,10 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.client.database import Database
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine import starting, streaming
+from viewkeeper.engine import lazy_session, streaming
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.session import let_others_go_first_here, require_spark
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.spark_session import let_others_go_first_here, require_spark
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.errors import Fenced, JavaMissing, StoreError
 from viewkeeper.events import Event
@@ -37,8 +37,8 @@ def may_start(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         go_on.wait(60)
         raise StoreError("no JVM in a unit test")
 
-    monkeypatch.setattr(starting, "require_spark", lambda: None)
-    monkeypatch.setattr(starting, "default_session", start)
+    monkeypatch.setattr(lazy_session, "require_spark", lambda: None)
+    monkeypatch.setattr(lazy_session, "default_session", start)
     return go_on
 
 
@@ -51,7 +51,7 @@ def _database(path: Path) -> Iterator[Database]:
         yield db
 
 
-def _runner(db: Database, session: StartingSession, *, meanwhile_work: int) -> SparkRunner:
+def _runner(db: Database, session: LazySession, *, meanwhile_work: int) -> SparkRunner:
     return SparkRunner(
         db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0, meanwhile_work=meanwhile_work)
     )
@@ -59,7 +59,7 @@ def _runner(db: Database, session: StartingSession, *, meanwhile_work: int) -> S
 
 def test_the_driver_does_what_it_can_while_spark_starts(tmp_path: Path, may_start: threading.Event) -> None:
     with _database(tmp_path) as db:
-        session = StartingSession(None, view_managers=2)
+        session = LazySession(None, view_managers=2)
         Coordinator(db.store, _runner(db, session, meanwhile_work=ROWS)).catch_up()
 
         assert not session.is_ready
@@ -72,7 +72,7 @@ def test_spark_is_started_when_epochs_come_to_more_than_a_start_is_worth(
 ) -> None:
     may_start.set()
     with _database(tmp_path) as db:
-        session = StartingSession(None, view_managers=2)
+        session = LazySession(None, view_managers=2)
         coordinator = Coordinator(db.store, _runner(db, session, meanwhile_work=ROWS + 10))
         coordinator.catch_up()
         for number in range(10):
@@ -91,7 +91,7 @@ def test_spark_is_started_when_epochs_come_to_more_than_a_start_is_worth(
 def test_a_larger_epoch_waits_for_spark(tmp_path: Path, may_start: threading.Event) -> None:
     may_start.set()
     with _database(tmp_path) as db:
-        runner = _runner(db, StartingSession(None, view_managers=2), meanwhile_work=ROWS - 1)
+        runner = _runner(db, LazySession(None, view_managers=2), meanwhile_work=ROWS - 1)
 
         with pytest.raises(StoreError, match="no JVM in a unit test"):
             Coordinator(db.store, runner).catch_up()
@@ -103,7 +103,7 @@ def test_an_idle_pipeline_is_told_that_another_one_took_over(tmp_path: Path, may
         pipeline.wait_for(db.table("t").put({"k": -1, "v": 0}))
         pipeline.raise_failure()
 
-        Coordinator(db.store, _runner(db, StartingSession(None, view_managers=2), meanwhile_work=ROWS))
+        Coordinator(db.store, _runner(db, LazySession(None, view_managers=2), meanwhile_work=ROWS))
         with pytest.raises(Fenced, match="took this store over"):
             pipeline.raise_failure()
         may_start.set()
@@ -135,7 +135,7 @@ def test_what_is_done_until_spark_is_there_lets_base_writes_go_first(
 
 def test_a_start_that_fails_is_told_to_everyone_who_asks(may_start: threading.Event) -> None:
     may_start.set()
-    session = StartingSession(None, view_managers=1)
+    session = LazySession(None, view_managers=1)
     for _ in range(2):
         with pytest.raises(StoreError, match="no JVM in a unit test"):
             session.get()
@@ -173,7 +173,7 @@ def test_a_thread_that_lets_others_go_first_is_never_given_more(
 
 def test_without_java_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIEWKEEPER_JAVA", "none")
-    session = StartingSession(None, view_managers=1)
+    session = LazySession(None, view_managers=1)
 
     with pytest.raises(JavaMissing):
         session.begin()
@@ -209,7 +209,7 @@ def _loop(
         ends=lambda: {"0": written[0]},
         read_horizon=lambda: SimpleNamespace(catalog_version=0),
     )
-    return StreamingLoop(StartingSession(object(), view_managers=1), coordinator, store)
+    return StreamingLoop(LazySession(object(), view_managers=1), coordinator, store)
 
 
 def test_stopping_waits_for_an_epoch_that_spark_does_not_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

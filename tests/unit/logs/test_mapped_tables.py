@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.logs.hbase import cells as wal
-from viewkeeper.logs.hbase.mapped import MappedTables
-from viewkeeper.model.cellrows import CellRows, merge_by_key
+from viewkeeper.model.foreign_rows import CellRows, merge_by_key
 from viewkeeper.model.schema import Cell, Column, Foreign, TableId, TableSchema
 from viewkeeper.model.types import parse_type
+from viewkeeper.stores.hbase.wal import wal_entries as wal
+from viewkeeper.stores.hbase.wal.mapped_tables import MappedTables
 
 TABLE = TableSchema(
     TableId(1),

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.wal_files import number, text
-from viewkeeper.logs.hbase.markers import (
+from viewkeeper.model.positions import Position
+from viewkeeper.stores.hbase.unlogged_changes import LOADED, MADE_ANEW, RESTORED, Region, follow
+from viewkeeper.stores.hbase.wal.wal_entries import (
     BULK_LOAD,
     CLOSED,
     COMPACTION,
@@ -18,8 +20,6 @@ from viewkeeper.logs.hbase.markers import (
     marker_from_json,
     marker_of,
 )
-from viewkeeper.logs.hbase.regions import LOADED, MADE_ANEW, RESTORED, Region, follow
-from viewkeeper.model.positions import Position
 
 OLD, YOUNG = "t,,1000.{}.", "t,,2000.{}."
 

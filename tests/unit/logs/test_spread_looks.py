@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.wal_worlds import ALL, Facts, World, log_of, put, read, server
 from viewkeeper.errors import PositionLost
-from viewkeeper.logs.hbase import source
-from viewkeeper.logs.hbase.source import WalLog
-from viewkeeper.logs.hbase.tail import Look, Seen
 from viewkeeper.model.positions import Stream
+from viewkeeper.stores.hbase.wal import wal_log
+from viewkeeper.stores.hbase.wal.lookahead import LookaheadRequest, LookaheadResult
+from viewkeeper.stores.hbase.wal.wal_log import WalLog
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +26,19 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield made
 
 
-def look(root: Path, asked: Look) -> bytes:
-    return log_of(root, Facts()).look_at(asked).to_bytes()
+def look(root: Path, asked: LookaheadRequest) -> bytes:
+    return log_of(root, Facts()).scan_ahead(asked).to_bytes()
 
 
 class SpreadLooks:
     """Has all looks done by the pool."""
 
     def __init__(self, pool: ProcessPoolExecutor, root: Path) -> None:
-        self._pool, self._root, self.asked = pool, root, list[Look]()
+        self._pool, self._root, self.asked = pool, root, list[LookaheadRequest]()
 
-    def __call__(self, looks: Sequence[Look]) -> list[Seen]:
+    def __call__(self, looks: Sequence[LookaheadRequest]) -> list[LookaheadResult]:
         self.asked += looks
-        return [Seen.from_bytes(found) for found in self._pool.map(partial(look, self._root), looks)]
+        return [LookaheadResult.from_bytes(found) for found in self._pool.map(partial(look, self._root), looks)]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -73,8 +73,8 @@ def facts_of(log: WalLog, positions: dict[Stream, int]) -> tuple[object, ...]:
 def test_what_is_brought_at_once_is_bounded_over_all_streams_and_nothing_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pool: ProcessPoolExecutor
 ) -> None:
-    monkeypatch.setattr(source, "_SENT_MAX", 8)
-    monkeypatch.setattr(source, "_SENT_LEAST", 1)
+    monkeypatch.setattr(wal_log, "_SENT_MAX", 8)
+    monkeypatch.setattr(wal_log, "_SENT_LEAST", 1)
     spread = SpreadLooks(pool, tmp_path)
     for number in range(4):
         one = server(tmp_path, number)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from viewkeeper.errors import InputError, StoreError
-from viewkeeper.logs.hbase.files import WalFolder
+from viewkeeper.stores.hbase.wal.wal_files import WalFolder
 
 CLUSTER = "7eeb2f78-e5b2-4093-acb2-a7d09bba93c9"
 

@@ -14,13 +14,13 @@ from pyarrow import fs
 from tests.support import wal_files as wal
 from tests.support.wal_worlds import ALL, START_MS, Facts, LivingFolder, World, log_of, put, read, server, table_of
 from viewkeeper.errors import PositionLost
-from viewkeeper.logs.hbase import source
-from viewkeeper.logs.hbase.files import WalFile, WalFolder
-from viewkeeper.logs.hbase.reader import WalReader
-from viewkeeper.logs.hbase.tail import Look, Seen, look_at
-from viewkeeper.model.cellrows import HIDE, PUT
+from viewkeeper.model.foreign_rows import HIDE, PUT
 from viewkeeper.model.keys import encode_key
 from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.stores.hbase.wal import wal_log
+from viewkeeper.stores.hbase.wal.lookahead import LookaheadRequest, LookaheadResult, scan_ahead
+from viewkeeper.stores.hbase.wal.wal_files import WalFile, WalFolder
+from viewkeeper.stores.hbase.wal.wal_reader import WalReader
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -38,16 +38,18 @@ def test_a_cut_has_all_that_was_written_to_a_region_before_it_moved(
     world = World(tmp_path, draw)
     local = fs.LocalFileSystem()
     folder = LivingFolder(local, str(tmp_path), lambda: [world.act() for _ in range(draw.choice((0, 0, 1, 3)))])
-    monkeypatch.setattr(source, "_ENTRIES_MAX", entries_max)
-    monkeypatch.setattr(source, "_SENT_MAX", 4)
-    monkeypatch.setattr(source, "_SENT_LEAST", 1)
+    monkeypatch.setattr(wal_log, "_ENTRIES_MAX", entries_max)
+    monkeypatch.setattr(wal_log, "_SENT_MAX", 4)
+    monkeypatch.setattr(wal_log, "_SENT_LEAST", 1)
 
-    def spread(looks: Sequence[Look]) -> list[Seen] | None:
+    def spread(looks: Sequence[LookaheadRequest]) -> list[LookaheadResult] | None:
         if not is_spread or draw.random() < 0.2:
             return None
         turns = draw.sample(range(len(looks)), len(looks))
-        found = {turn: look_at(WalReader(folder, looks[turn].tables, block_bytes=300), looks[turn]) for turn in turns}
-        return [Seen.from_bytes(found[turn].to_bytes()) for turn in range(len(looks))]
+        found = {
+            turn: scan_ahead(WalReader(folder, looks[turn].tables, block_bytes=300), looks[turn]) for turn in turns
+        }
+        return [LookaheadResult.from_bytes(found[turn].to_bytes()) for turn in range(len(looks))]
 
     log = log_of(tmp_path, Facts(), folder=folder, spread=spread)
     positions, read_so_far = dict[Stream, int](), set[int]()
@@ -237,7 +239,7 @@ def test_a_look_that_fails_half_way_loses_nothing(tmp_path: Path) -> None:
 def test_a_backlog_that_is_longer_than_what_is_known_at_once_is_cut_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes_max: int
 ) -> None:
-    monkeypatch.setattr(source, "_ENTRIES_MAX", 2)
+    monkeypatch.setattr(wal_log, "_ENTRIES_MAX", 2)
     one, log = server(tmp_path), log_of(tmp_path, Facts())
     for sequence in range(1, 7):
         one.write(put(f"{sequence}", "1", sequence=sequence, ms=START_MS + sequence))
@@ -253,7 +255,7 @@ def test_what_is_known_of_a_backlog_grows_with_the_time_of_its_writing(tmp_path:
     for sequence in range(1, 2_001):
         one.write(put(f"{sequence}", "1", sequence=sequence, ms=START_MS + sequence // 20))
     stream, files = next(iter(WalFolder.at(str(tmp_path)).files().items()))
-    seen = log.look_at(Look(stream, Position(0), frozenset({"orders"}), ALL, tuple(files)))
+    seen = log.scan_ahead(LookaheadRequest(stream, Position(0), frozenset({"orders"}), ALL, tuple(files)))
 
     assert len(seen.entries) == 11  # 101 ms
     assert seen.entries["entries"].sum() == seen.entries["cells"].sum() == 2_000

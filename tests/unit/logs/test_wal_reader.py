@@ -11,10 +11,9 @@ import pytest
 
 from tests.support.wal_files import TRAILER, Cell, Entry, Server, header, marker, number, random_entry, text, varint
 from viewkeeper.errors import CorruptStore, InvariantBroken, NotOffered, PositionLost, StoreUnavailable
-from viewkeeper.logs.hbase.files import WalFile, WalFolder
-from viewkeeper.logs.hbase.positions import BYTES_PER_MS, check_order, first_position
-from viewkeeper.logs.hbase.reader import Block, WalReader
 from viewkeeper.model.positions import Position, Stream
+from viewkeeper.stores.hbase.wal.wal_files import BYTES_PER_MS, WalFile, WalFolder, check_order, first_position
+from viewkeeper.stores.hbase.wal.wal_reader import Block, WalReader
 
 Found = tuple[str, str, int, int, Cell]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.model.cellrows import HIDE, NEVER, PUT, READ, READ_NONE, CellRows, merge_by_key
+from viewkeeper.model.foreign_rows import HIDE, NEVER, PUT, READ, READ_NONE, CellRows, merge_by_key
 from viewkeeper.ports.log import CELLS_SCHEMA
 
 COLUMNS = 3

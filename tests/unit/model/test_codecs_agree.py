@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.model import keys
 from viewkeeper.model.keybatches import decode_after, decode_keys, encode_keys, hash_all
-from viewkeeper.model.ragged import Ragged
 from viewkeeper.model.rowbatches import decode_rows, encode_rows, tails_of
 from viewkeeper.model.rowcodec import decode_row, decode_some, encode_row, tail_of
 from viewkeeper.model.schema import Column
+from viewkeeper.model.stored_values import from_stored, to_stored
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
-from viewkeeper.model.values import from_stored, to_stored
+from viewkeeper.model.varbinary import VarBinary
 
 TYPES = (BOOLEAN, INT, BIGINT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP, decimal(12, 2), decimal(38, 10))
 _EXACT = Context(prec=60)
@@ -149,7 +149,7 @@ def test_a_key_begins_with_each_of_its_prefixes(table: tuple, parts: int) -> Non
 
 @given(st.lists(st.binary(max_size=9), max_size=9))
 def test_the_hash_of_many_strings_is_the_hash_of_each(strings: list[bytes]) -> None:
-    hashes = hash_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
+    hashes = hash_all(VarBinary.from_arrow(pa.array(strings, pa.binary())))
 
     assert hashes.tolist() == [keys.placement_hash(string) for string in strings]
 
@@ -277,7 +277,7 @@ def test_the_first_parts_of_a_key_are_cut_from_it(table: tuple, data: st.DataObj
 def test_long_keys_of_one_length_are_placed_as_single_ones(length: int) -> None:
     strings = [bytes([first]) * length for first in (0, 1, 7, 255)]
 
-    hashes = hash_all(Ragged.from_arrow(pa.array(strings, pa.binary())))
+    hashes = hash_all(VarBinary.from_arrow(pa.array(strings, pa.binary())))
 
     assert hashes.tolist() == [keys.placement_hash(string) for string in strings]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from viewkeeper.errors import InputError
-from viewkeeper.model.encodings import decode_cells, encode_cells, require_encoding
+from viewkeeper.model.foreign_rows import decode_cells, encode_cells, require_encoding
 from viewkeeper.model.types import parse_type
 
 WIDE = {

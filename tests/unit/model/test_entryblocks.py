@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.model.entryblocks import Blocks, Lists, decode_blocks, encode_blocks
-from viewkeeper.model.ragged import Ragged
+from viewkeeper.model.varbinary import VarBinary
 
 STRINGS = st.binary(max_size=5) | st.binary(min_size=200, max_size=300)
 COUNTS = st.integers(1, 3) | st.integers(1, 2**63 - 1)
@@ -27,7 +27,7 @@ def lists(some: list, slots: int) -> Lists:
     strings = [string for part in some for string, _ in part]
     masks = np.array([[slot in of for slot in range(slots)] for part in some for _, of in part], bool)
     sizes = np.array([len(part) for part in some], np.int64)
-    return Lists(Ragged.from_arrow(pa.array(strings, pa.binary())), masks.reshape(len(strings), slots), sizes)
+    return Lists(VarBinary.from_arrow(pa.array(strings, pa.binary())), masks.reshape(len(strings), slots), sizes)
 
 
 def blocks_of(some: list[Block], slots: int) -> Blocks:

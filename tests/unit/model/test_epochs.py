@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from viewkeeper.errors import Fenced, InvariantBroken
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import READABLE_EPOCHS, EpochRecord, record_from_json, record_to_json
-from viewkeeper.model.fills import BackfillProgress, Chunk
-from viewkeeper.model.horizon import horizon_bytes, parse_horizon
-from viewkeeper.model.positions import Cut
+from viewkeeper.model.positions import BackfillProgress, Chunk, Cut
+from viewkeeper.model.read_frontier import horizon_bytes, parse_horizon
 
 PLAN = "c0ffee"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.model.keyorder import last_of_keys, order_of_keys
+from viewkeeper.model.keybatches import last_of_keys, order_of_keys
 
 TAILS = st.sampled_from((b"", b"\x00", b"\x00\x00", b"\xff", b"a", b"ab"))
 SHORT = st.builds(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.model.nearest import nearest, suggestion
+from viewkeeper.model.wording import nearest, suggestion
 
 WIDE = [f"reading_{number:02}" for number in range(44)] + ["customer_id", "customer_name", "customer_city", "placed"]
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeeper.model.ragged import Ragged, gather, join
+from viewkeeper.model.varbinary import VarBinary, gather, join
 
 BYTES = st.binary(max_size=4)
 
 
-def _ragged(strings: list[bytes]) -> Ragged:
-    return Ragged.from_arrow(pa.array(strings, pa.binary()))
+def _ragged(strings: list[bytes]) -> VarBinary:
+    return VarBinary.from_arrow(pa.array(strings, pa.binary()))
 
 
 @st.composite
@@ -33,7 +33,7 @@ def _parts(draw: st.DrawFn) -> list[list[bytes]]:
 
 @given(_parts(), st.data())
 def test_parts_are_joined_row_by_row(parts: list[list[bytes]], data: st.DataObject) -> None:
-    given_parts: list[Ragged | np.ndarray] = []
+    given_parts: list[VarBinary | np.ndarray] = []
     for strings in parts:
         ragged = _ragged(strings)
         matrix = ragged.as_matrix()

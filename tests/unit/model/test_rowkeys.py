@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewkeeper.model.foreign_rows import decode_row_keys, encode_row_keys
 from viewkeeper.model.keys import after_prefix, encode_key
-from viewkeeper.model.rowkeys import decode_row_keys, encode_row_keys
 from viewkeeper.model.schema import Cell, Column, Foreign, TableId, TableSchema
+from viewkeeper.model.stored_values import to_stored
 from viewkeeper.model.types import Encoding, parse_type
-from viewkeeper.model.values import to_stored
-from viewkeeper.stores.hbase.keyspans import row_spans
+from viewkeeper.stores.hbase.mapping import row_spans
 
 VALUES = {
     "STRING": ["a", "ä", "x\0y", "\0", "zz"],

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeeper.errors import ForeignToken, InputError
-from viewkeeper.model.positions import covers
-from viewkeeper.model.token import Token
+from viewkeeper.model.positions import Token, covers
 
 STREAMS = st.sampled_from(["0", "1", "12", "rs1,16021,1794810270429", "node/6ed0=é", "a:b%"])
 POSITIONS = st.dictionaries(STREAMS, st.integers(0, 9), max_size=4)

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from viewkeeper.errors import BadRow, UnsupportedSql
-from viewkeeper.model.plain import from_plain, to_plain
+from viewkeeper.model.json_codec import from_json_value, to_json_value
 from viewkeeper.model.schema import Column, TableSchema
+from viewkeeper.model.stored_values import from_stored, to_stored
 from viewkeeper.model.types import decimal, parse_type
-from viewkeeper.model.values import from_stored, to_stored
 
 TYO = dt.timezone(dt.timedelta(hours=9))
 
@@ -119,7 +119,7 @@ def test_a_schema_goes_to_json_and_back() -> None:
     )
     schema = TableSchema(3, "T", columns, ("k2", "K"))
 
-    assert from_plain(TableSchema, to_plain(schema)) == schema
+    assert from_json_value(TableSchema, to_json_value(schema)) == schema
     assert [column.name for column in schema.key_columns] == ["k2", "K"]
     assert [column.name for column in schema.value_columns] == ["v"]
     assert schema.position("V") == 1

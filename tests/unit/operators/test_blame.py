@@ -17,7 +17,7 @@ from viewkeeper.errors import EpochFailed, InvariantBroken
 from viewkeeper.operators import join, program, topn
 from viewkeeper.plan.nodes import AggregateNode, JoinNode, TopNode
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.versions import versions_of
+from viewkeeper.stores.version_chains import versions_of
 
 VIEWS = {
     "kept": "SELECT t.k, u.y FROM t LEFT JOIN u ON t.g = u.g",

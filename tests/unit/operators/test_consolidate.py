@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from viewkeeper.operators import consolidate, exact_sums
-from viewkeeper.operators.edges import run_edge
+from viewkeeper.operators import exact_sums
+from viewkeeper.operators.delta_rows import run_edge
 
 _WIDE = pa.decimal128(38, 0)
 
@@ -33,8 +33,8 @@ def _tables(seed: int, columns: dict[str, pa.DataType]) -> list[pa.Table]:
 def by_duckdb(monkeypatch: pytest.MonkeyPatch):
     def run(function, *arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(consolidate, "FEW_ROWS", -1)
-            patch.setattr(consolidate, "_in_numpy", lambda *_, **__: None)
+            patch.setattr(exact_sums, "FEW_ROWS", -1)
+            patch.setattr(exact_sums, "_in_numpy", lambda *_, **__: None)
             return function(*arguments)
 
     return run
@@ -44,8 +44,8 @@ def by_duckdb(monkeypatch: pytest.MonkeyPatch):
 def by_numpy(monkeypatch: pytest.MonkeyPatch):
     def run(function, *arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(consolidate, "FEW_ROWS", -1)
-            patch.delattr(consolidate, "_in_duckdb")
+            patch.setattr(exact_sums, "FEW_ROWS", -1)
+            patch.delattr(exact_sums, "_in_duckdb")
             return function(*arguments)
 
     return run
@@ -61,9 +61,9 @@ def test_entries_and_mantissas_of_few_rows_are_what_duckdb_adds_up(seed: int, by
     ]
     for tables, by, sums in ((entries, ["key"], ["n"]), (mantissas, ["key", "unit"], ["m"])):
         given = (tables, by, sums)
-        assert consolidate.consolidate(*given) == by_duckdb(consolidate.consolidate, *given)
+        assert exact_sums.consolidate(*given) == by_duckdb(exact_sums.consolidate, *given)
         if tables is entries and any(map(len, tables)):
-            assert consolidate.consolidate(*given) == by_numpy(consolidate.consolidate, *given)
+            assert exact_sums.consolidate(*given) == by_numpy(exact_sums.consolidate, *given)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -74,7 +74,7 @@ def test_signed_states_of_few_rows_are_what_duckdb_adds_up(seed: int, by_duckdb,
     ]
 
     def added() -> pa.Table:
-        return consolidate.consolidate(states, ["key"], ["s0", "s1"], factor="sign", keep_zeros=True)
+        return exact_sums.consolidate(states, ["key"], ["s0", "s1"], factor="sign", keep_zeros=True)
 
     assert added() == by_duckdb(added)
     if any(map(len, states)):
@@ -88,7 +88,7 @@ def test_sums_that_need_more_than_64_bits_are_left_to_duckdb(value: int, by_nump
     tables = [pa.table(columns)] * 50
 
     def added() -> pa.Table:
-        return consolidate.consolidate(tables, ["key"], ["s0"], factor="sign", keep_zeros=True)
+        return exact_sums.consolidate(tables, ["key"], ["s0"], factor="sign", keep_zeros=True)
 
     assert added()["s0"].to_pylist() == [100 * value]
     with pytest.raises(NameError, match="_in_duckdb"):

@@ -13,10 +13,10 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
-from viewkeeper.operators import aggregate, direct, evaluated
+from viewkeeper.operators import aggregate, grouping_kernel
 from viewkeeper.operators.delta_rows import Delta
-from viewkeeper.operators.direct import contribute_directly
 from viewkeeper.operators.exact_sums import are_exact, sum_any, sum_exact
+from viewkeeper.operators.grouping_kernel import contribute_directly
 from viewkeeper.operators.inputs import DeltaCollector
 from viewkeeper.plan.nodes import AggregateNode
 from viewkeeper.plan.physical import PhysicalPlan
@@ -113,9 +113,9 @@ def safe(rows: list[tuple]) -> list[tuple]:
 def test_a_grouping_is_served_what_it_would_contribute_alone(
     plan: PhysicalPlan, count: int, rows_at_once: int, rows_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_ROWS_AT_ONCE", rows_at_once)
-    monkeypatch.setattr(evaluated, "_ROWS_MIN", rows_min)
-    monkeypatch.setattr(evaluated, "_ROWS_OF_VALUE", 1)
+    monkeypatch.setattr(grouping_kernel, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(grouping_kernel, "_ROWS_MIN", rows_min)
+    monkeypatch.setattr(grouping_kernel, "_ROWS_OF_VALUE", 1)
     relation, nodes = delta(safe(ROWS)[-count:], inserted=30), nodes_of(plan)
     served = contribute_directly([*nodes.values()], relation)
 
@@ -142,10 +142,13 @@ def test_groups_of_many_wide_keys_stay_apart() -> None:
     rows = 1 << 14
     choose = np.random.default_rng(1)
     columns = [pa.array(choose.permutation(rows)) for _ in range(5)]
-    parts = [evaluated.Evaluated({"c0": column}, pa.array([1] * rows, pa.int32())).codes("c0") for column in columns]
+    parts = [
+        grouping_kernel.ExpressionBatch({"c0": column}, pa.array([1] * rows, pa.int32())).codes("c0")
+        for column in columns
+    ]
     twice = [(np.concatenate([codes, codes]), distinct) for codes, distinct in parts]
 
-    places, keys = direct._groups(twice, slice(None), 2 * rows)
+    places, keys = grouping_kernel._groups(twice, slice(None), 2 * rows)
     assert len(keys[0]) == rows and (places[:rows] == places[rows:]).all()
     assert [key.take(pa.array(places[:rows])) for key in keys] == columns
 

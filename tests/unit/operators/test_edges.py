@@ -9,9 +9,9 @@ import pytest
 from viewkeeper.model.rowbatches import decode_rows
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import INT
-from viewkeeper.operators import edges
+from viewkeeper.operators import delta_rows
 from viewkeeper.operators.duck import run_sql
-from viewkeeper.operators.record_events import events
+from viewkeeper.operators.operator import events
 
 DELTA = pa.table(
     {
@@ -48,9 +48,9 @@ OTHERS = [
 @pytest.mark.parametrize("sql", MOVES + OTHERS)
 def test_the_rows_are_those_of_duckdb(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(edges, "run_sql", lambda sql, **tables: asked.append(sql) or run_sql(sql, **tables))
+    monkeypatch.setattr(delta_rows, "run_sql", lambda sql, **tables: asked.append(sql) or run_sql(sql, **tables))
     expected = run_sql(sql, delta=DELTA)
-    found = edges.run_edge(sql, DELTA)
+    found = delta_rows.run_edge(sql, DELTA)
 
     assert found.schema == expected.schema and found.to_pylist() == expected.to_pylist()
     assert asked == ([] if sql in MOVES else [sql])
@@ -60,7 +60,7 @@ def test_the_rows_are_those_of_duckdb(sql: str, monkeypatch: pytest.MonkeyPatch)
 def test_inserted_and_deleted_rows_are_told_by_their_sign_in_any_order(signs: list[int]) -> None:
     rows = pa.table({"sign": pa.array(signs, pa.int32()), "x": list(range(len(signs)))})
 
-    inserted, deleted = edges.by_sign(rows)
+    inserted, deleted = delta_rows.by_sign(rows)
 
     assert inserted["x"].to_pylist() == [place for place, sign in enumerate(signs) if sign > 0]
     assert deleted["x"].to_pylist() == [place for place, sign in enumerate(signs) if sign < 0]

@@ -15,7 +15,7 @@ from tests.support.dump import dump, written_by
 from tests.support.joining import VIEWS, change_at_random, delete, join_of, make_joins, put, wrong
 from tests.support.running import keep_up
 from viewkeeper.model.keys import decode_key
-from viewkeeper.operators import join, program, side_rows
+from viewkeeper.operators import join, program, reverse_join
 from viewkeeper.plan.nodes import SIDE, JoinNode
 from viewkeeper.settings import WorkSettings
 from viewkeeper.stores.embedded import partition
@@ -184,7 +184,7 @@ def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int,
     """Pieces of so many pairs and rows of a side at most; follows how large they are."""
     monkeypatch.setattr(partition, "_SCAN_RECORDS", rows)
     settings = WorkSettings(pairs=pairs, side_rows=rows, rows_handed_on=handed_on)
-    seen, delta, apply, stored = Handed(settings), join._delta, program.StagePart.apply, side_rows._stored_rows
+    seen, delta, apply, stored = Handed(settings), join._delta, program.StagePart.apply, reverse_join._stored_rows
 
     def follow_side(node: JoinNode, side: int, parts: list) -> object:
         seen.read.append(sum(map(len, parts)))
@@ -201,7 +201,7 @@ def make_pieces_small(monkeypatch: pytest.MonkeyPatch, *, pairs: int, rows: int,
             seen.handed_on.append(size if number else max(0, size - passed_by))
             yield piece
 
-    monkeypatch.setattr(side_rows, "_stored_rows", follow_side)
+    monkeypatch.setattr(reverse_join, "_stored_rows", follow_side)
     monkeypatch.setattr(join, "_delta", follow_delta)
     monkeypatch.setattr(program.StagePart, "apply", follow_level)
     return seen

@@ -15,10 +15,9 @@ import viewkeeper as vk
 from tests.support.running import HereRunner, ManagersRunner, keep_up
 from viewkeeper.coordinator import steps
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.counts import Counts, Kinds, Work
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.measured import MEASURED, Measured
 from viewkeeper.model.positions import Cut
+from viewkeeper.model.work_stats import MEASURED, Counts, Kinds, Work, WorkStats
 from viewkeeper.settings import EpochLimits
 
 VIEWS = {
@@ -117,7 +116,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
     db.execute(f"CREATE MATERIALIZED VIEW grouped AS {VIEWS['grouped']}")
     change(db, 1)
     keep_up(db).close()
-    assert Measured.from_json(db.store.read_note(MEASURED)) == Measured()
+    assert WorkStats.from_json(db.store.read_note(MEASURED)) == WorkStats()
 
     done = []
     for seed in (2, 3):
@@ -125,7 +124,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
         coordinator = Coordinator(db.store, HereRunner(db.store))
         done += coordinator.catch_up()
         coordinator.close()
-    measured = Measured.from_json(db.store.read_note(MEASURED))
+    measured = WorkStats.from_json(db.store.read_note(MEASURED))
     table = db.catalog().view("grouped").node.table
     assert measured.epochs == 2
     assert measured.counts.tables[table].gets == sum(one.counts.tables[table].gets for one in done)
@@ -136,7 +135,7 @@ def test_epochs_of_changes_add_up_in_the_store_and_those_of_backfills_do_not(db:
     db.execute("DROP VIEW grouped")
     change(db, 4)
     keep_up(db)
-    assert table not in Measured.from_json(db.store.read_note(MEASURED)).counts.tables
+    assert table not in WorkStats.from_json(db.store.read_note(MEASURED)).counts.tables
 
 
 def test_inserts_updates_and_deletes_are_told_apart(tmp_path: Path) -> None:
@@ -155,7 +154,7 @@ def test_what_is_measured_is_kept_every_few_seconds() -> None:
     epoch = Inflight(1, {}, Cut({}, 0, 0), {}, 0, (), ())
     kept = []
     for now in (100.0, 101.0, 104.9, 105.0, 106.0):
-        ran = steps.Ran(epoch, Counts(), Measured(epochs=1))
+        ran = steps.Ran(epoch, Counts(), WorkStats(epochs=1))
         fact = steps.CommittedInRecord(ran, EpochRecord.first("world"), 0.1, now)
         state, actions = steps.step(fact, state)
         kept += [(now, one.measured.epochs) for one in actions if isinstance(one, steps.KeepMeasured)]

@@ -18,9 +18,9 @@ from tests.support.tiers import examples
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.entryblocks import decode_blocks
 from viewkeeper.model.keys import encode_key
-from viewkeeper.operators import value_blocks
+from viewkeeper.operators import pre_aggregation
 from viewkeeper.plan.nodes import AggregateNode
-from viewkeeper.stores.versions import version_at
+from viewkeeper.stores.version_chains import version_at
 
 VIEWS = """
 CREATE TABLE t (k INT PRIMARY KEY, g STRING, x STRING);
@@ -33,9 +33,9 @@ CREATE MATERIALIZED VIEW slots AS SELECT g, MIN(x) AS lo, MAX(x) FILTER (WHERE k
 
 @pytest.fixture(params=[20, 100, 800], ids=lambda size: f"blocks of {size}")
 def db(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[vk.Database]:
-    monkeypatch.setattr(value_blocks, "BLOCK_BYTES_MAX", request.param)
-    monkeypatch.setattr(value_blocks, "BLOCK_BYTES", request.param * 5 // 8)
-    monkeypatch.setattr(value_blocks, "_GROUPS_AT_ONCE", 2 if request.param == 20 else 1 << 16)
+    monkeypatch.setattr(pre_aggregation, "BLOCK_BYTES_MAX", request.param)
+    monkeypatch.setattr(pre_aggregation, "BLOCK_BYTES", request.param * 5 // 8)
+    monkeypatch.setattr(pre_aggregation, "_GROUPS_AT_ONCE", 2 if request.param == 20 else 1 << 16)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         db.execute(VIEWS)
         yield db
@@ -115,7 +115,7 @@ def test_any_history_ends_in_what_its_rows_say(db: vk.Database, seed: int) -> No
         require_right(db, rows)
         require_right_slots(db, rows)
         most = max([most, *map(len, blocks_of(db).values())])
-    assert most > 1 or value_blocks.BLOCK_BYTES_MAX > 700
+    assert most > 1 or pre_aggregation.BLOCK_BYTES_MAX > 700
 
 
 def test_a_change_in_a_large_group_reads_and_writes_few_blocks(tmp_path: Path) -> None:

@@ -21,17 +21,16 @@ from tests.support.running import (
     plan_of,
 )
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.coordinator.ring import owners_of_shards
+from viewkeeper.coordinator.view_managers import owners_of_shards
 from viewkeeper.errors import ViewFailed
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.fills import Chunk
-from viewkeeper.model.positions import Cut
+from viewkeeper.model.positions import Chunk, Cut
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import STRING
-from viewkeeper.operators import record_events
+from viewkeeper.operators import operator
 from viewkeeper.operators.apply import differs
+from viewkeeper.operators.inputs import plan_splits
 from viewkeeper.operators.program import split_by_manager
-from viewkeeper.operators.splits import plan_splits
 from viewkeeper.plan.nodes import Edge, ProjectNode
 from viewkeeper.plan.physical import PhysicalPlan
 
@@ -112,14 +111,14 @@ def test_the_last_event_of_a_record_is_its_state_in_whatever_order_they_come(eve
         )
         for part in (numbered[:split], numbered[split:])
     ]
-    usual = record_events._FEW_EVENTS
+    usual = operator._FEW_EVENTS
     try:
-        record_events._FEW_EVENTS = data.draw(st.sampled_from((0, usual)))
-        fewer = [record_events.fewer_events([part]) for part in parts]
+        operator._FEW_EVENTS = data.draw(st.sampled_from((0, usual)))
+        fewer = [operator.fewer_events([part]) for part in parts]
     finally:
-        record_events._FEW_EVENTS = usual
+        operator._FEW_EVENTS = usual
     for given_parts in (parts, fewer, [pa.concat_tables(fewer)]):
-        found = record_events.last_events(given_parts, partitions=2)
+        found = operator.last_events(given_parts, partitions=2)
         assert dict(zip(found["key"].to_pylist(), found["row"].to_pylist(), strict=True)) == expected
         assert found["key"].to_pylist() == sorted(expected, key=lambda key: (key[0] % 2, key))
 

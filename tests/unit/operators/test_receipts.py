@@ -6,9 +6,8 @@ import pytest
 
 import viewkeeper as vk
 from viewkeeper.errors import EpochTooLarge, InvariantBroken, ViewFailed, ViewKeeperError
-from viewkeeper.model.counts import Counts
-from viewkeeper.operators.channels import Channel, Input
-from viewkeeper.operators.messages import Message, encode, from_batch, to_batch
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.messages import Channel, Input, Message, encode, from_batch, to_batch
 from viewkeeper.operators.receipts import Failure, Receipt, Task, require_all
 
 TASKS = [Task(0, 0), Task(0, 1), Task(1, 0)]

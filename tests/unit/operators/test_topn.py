@@ -19,9 +19,9 @@ from tests.support.dump import dump, written_by
 from tests.support.plans import nodes_of
 from tests.support.running import HereRunner, Interrupted, ManagersRunner, RunThenDie, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.ragged import join
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType
+from viewkeeper.model.varbinary import join
 from viewkeeper.operators.topn import _ordered
 from viewkeeper.plan.nodes import TopNode
 

@@ -10,11 +10,11 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
+from viewkeeper.algebra.relations import Scan
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import INT, decimal
 from viewkeeper.plan.lower import lower_view
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.relations import Scan
+from viewkeeper.sql.bind_query import bind_query
 
 
 @pytest.fixture

@@ -16,14 +16,13 @@ from tests.support.random_plans import RandomOracle, plan_world
 from tests.support.random_tables import TABLES as WORLD_TABLES
 from tests.support.running import HereRunner, keep_up
 from tests.support.tiers import examples
-from viewkeeper.client.costs import read_statistics
+from viewkeeper.algebra.relations import Scan, Select, walk_relations
+from viewkeeper.client.explaining import read_statistics
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import SqlError, UnknownName
-from viewkeeper.model.counts import Counts, Kinds, Work
-from viewkeeper.model.measured import Measured
+from viewkeeper.model.work_stats import Counts, Kinds, Work, WorkStats
+from viewkeeper.plan.cost.cost_model import plan_cost, planned_nodes
 from viewkeeper.plan.cost.costs import NodeCost, PlanCost, TableCost, Weights
-from viewkeeper.plan.cost.model import plan_cost
-from viewkeeper.plan.cost.planned import planned_nodes
 from viewkeeper.plan.cost.statistics import (
     CHANGES_PER_EPOCH,
     Statistics,
@@ -33,8 +32,7 @@ from viewkeeper.plan.cost.statistics import (
     selectivity,
 )
 from viewkeeper.plan.planner import physical_plan
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.relations import Scan, Select, walk_relations
+from viewkeeper.sql.bind_query import bind_query
 
 ROWS = {"orders": 3_000, "shops": 300, "parts": 200}
 TABLES = """
@@ -129,7 +127,7 @@ def test_the_work_of_groupings_that_others_feed_is_predicted(kind: str) -> None:
             else:
                 db.table("orders").put(drawn_row(choose, "orders", key + ROWS["orders"] * (kind == "insert")))
         (done,) = Coordinator(db.store, HereRunner(db.store)).catch_up()
-        rates = Measured(epochs=1, counts=Counts(changes=done.counts.changes))
+        rates = WorkStats(epochs=1, counts=Counts(changes=done.counts.changes))
         cost = plan_cost(db.catalog().tables, planned_nodes(db.catalog()), replace(before, measured=rates))
     found = {table: node for node in cost.nodes.values() for table, node in node.tables.items()}
     assert len(found) == 4  # groups and their values, of both
@@ -154,7 +152,7 @@ def test_the_work_of_an_epoch_is_predicted(seed: int, kinds: tuple[str, ...]) ->
         catalog, before = db.catalog(), read_statistics(db.store, db.catalog(), db.catalog().views)
         change(db, choose, kinds)
         (done,) = Coordinator(db.store, HereRunner(db.store)).catch_up()
-        rates = Measured(epochs=1, counts=Counts(changes=done.counts.changes))
+        rates = WorkStats(epochs=1, counts=Counts(changes=done.counts.changes))
         planned = planned_nodes(catalog)
         cost = plan_cost(catalog.tables, planned, replace(before, measured=rates))
         texts = {table: view.text for view in catalog.views for table in view.needs}
@@ -197,7 +195,7 @@ def test_many_changes_of_one_group_read_it_once() -> None:
     counts = Counts(changes={1: Kinds(inserts=10_000)})
     (many,) = cost_of(
         "SELECT region, COUNT(*) AS n FROM orders GROUP BY region",
-        statistics=Statistics(rows={1: 1_000}, records={5: 10}, measured=Measured(epochs=10, counts=counts)),
+        statistics=Statistics(rows={1: 1_000}, records={5: 10}, measured=WorkStats(epochs=10, counts=counts)),
     )
     assert many.changes == pytest.approx(1_000, rel=0.01)
     assert many.reads == pytest.approx(10)
@@ -292,11 +290,11 @@ def test_weights_are_fitted_to_what_epochs_took() -> None:
         put_seconds=0.001,
         tables={7: Work(gets=50_000, puts=4_000, bytes=100_000)},
     )
-    fitted = Weights.fitted(Measured(epochs=100, seen={7: 10_000}, counts=counts), plan)
+    fitted = Weights.fitted(WorkStats(epochs=100, seen={7: 10_000}, counts=counts), plan)
     assert fitted.get == pytest.approx(0.3 / 50_000)
     assert fitted.put == default.put  # a thousandth of a second tells nothing
     assert (fitted.row, fitted.step) == pytest.approx((2 * default.row, 2 * default.step))
-    assert Weights.fitted(Measured(), plan) == default
+    assert Weights.fitted(WorkStats(), plan) == default
 
 
 @pytest.mark.parametrize(("slower", "factor"), [(19, 19), (20, 20), (21, 20), (1 / 19, 1 / 19), (1 / 21, 1 / 20)])
@@ -304,7 +302,7 @@ def test_a_weight_is_fitted_up_to_twenty_times_the_default(slower: float, factor
     default, gets = Weights(), 2_000_000_000
     seconds = gets * default.get * slower
     counts = Counts(tables={7: Work(gets=gets)}, get_seconds=seconds, read_seconds=seconds)
-    fitted = Weights.fitted(Measured(epochs=1, counts=counts), PlanCost(1.0, {}))
+    fitted = Weights.fitted(WorkStats(epochs=1, counts=counts), PlanCost(1.0, {}))
 
     assert fitted.get / default.get == pytest.approx(factor)
     assert (fitted.put, fitted.row) == (default.put, default.row)

@@ -6,9 +6,11 @@ import pytest
 
 from tests.support.relations import joined, more, shown, where
 from tests.support.views_by_hand import VIEWS, by_id, customers, lines_for, orders, plan_of
+from viewkeeper.algebra.relations import Aggregation, Join, Project, Relation, Select
 from viewkeeper.model.schema import TableId
 from viewkeeper.plan.explain.explain import lines_text
-from viewkeeper.plan.explain.lines import (
+from viewkeeper.plan.explain.names import key_of, zone_at, zone_of
+from viewkeeper.plan.explain.plan_lines import (
     BASE,
     DELTA,
     ENTRIES,
@@ -20,8 +22,6 @@ from viewkeeper.plan.explain.lines import (
     lines_of,
     views_of,
 )
-from viewkeeper.plan.explain.zones import key_of, zone_at, zone_of
-from viewkeeper.sql.relations import Aggregation, Join, Project, Relation, Select
 
 ZONES = {
     "inner": "orders(id)",

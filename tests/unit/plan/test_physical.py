@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.plans import nodes_of, tables_of, with_view
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.catalog.define import define_index, define_view
-from viewkeeper.model.plain import from_plain, to_plain
+from viewkeeper.model.json_codec import from_json_value, to_json_value
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, SqlType
+from viewkeeper.plan.define import define_index, define_view
 from viewkeeper.plan.nodes import NODE_KINDS, AggregateNode, Edge, JoinNode, ProjectNode, TopNode
 from viewkeeper.plan.physical import PhysicalPlan, node_from_json, node_to_json
 from viewkeeper.plan.planner import physical_plan, unfilled
@@ -88,8 +88,8 @@ def test_the_views_have_every_kind_of_node_and_every_part_of_one(catalog: Catalo
 def test_a_part_that_is_not_there_stays_so(catalog: Catalog) -> None:
     edge = Edge(TableId(1), (), (), "SELECT 1", None)
 
-    assert from_plain(Edge, json.loads(json.dumps(to_plain(edge)))) == edge
-    assert to_plain(edge) == {"source": 1, "columns": [], "key": [], "rows": "SELECT 1", "aside": None}
+    assert from_json_value(Edge, json.loads(json.dumps(to_json_value(edge)))) == edge
+    assert to_json_value(edge) == {"source": 1, "columns": [], "key": [], "rows": "SELECT 1", "aside": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Nested:
 def test_pairs_options_and_nested_values_keep_their_types() -> None:
     edge = Edge(TableId(7), (0, 2), (Column("k", STRING, False, added=4),), "SELECT ord", TableId(9))
     for value in (Nested((), None, ()), Nested((("a", 1), ("b", 2)), Column("c", SqlType("DECIMAL", 5, 2)), (edge,))):
-        again = from_plain(Nested, json.loads(json.dumps(to_plain(value))))
+        again = from_json_value(Nested, json.loads(json.dumps(to_json_value(value))))
 
         assert again == value
         assert isinstance(again.pairs, tuple) and all(isinstance(pair, tuple) for pair in again.pairs)

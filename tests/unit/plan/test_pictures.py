@@ -6,15 +6,13 @@ import re
 
 from tests.support.relations import column, shown, table, where
 from tests.support.views_by_hand import VIEWS, lines_for, orders, plan_of
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import Literal
+from viewkeeper.algebra.relations import Scan
 from viewkeeper.model.schema import Column
 from viewkeeper.model.types import BIGINT, STRING
-from viewkeeper.plan.explain.dot import dot_of
-from viewkeeper.plan.explain.lines import Lines
-from viewkeeper.plan.explain.mermaid import mermaid_of
-from viewkeeper.plan.explain.vertices import picture_of
-from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import Literal
-from viewkeeper.sql.relations import Scan
+from viewkeeper.plan.explain.pictures import dot_of, mermaid_of, picture_of
+from viewkeeper.plan.explain.plan_lines import Lines
 
 ODD = 'a<b & "c" `d` #e; \\N 日本語'
 

@@ -12,11 +12,11 @@ import viewkeeper as vk
 from tests.support.plans import with_view
 from tests.support.running import ManagersRunner, keep_up
 from viewkeeper.catalog.catalog import Catalog
-from viewkeeper.catalog.define import lower
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import BIGINT, DATE, INT, STRING, SqlType
 from viewkeeper.operators.duck import run_sql
+from viewkeeper.plan.define import lower
 from viewkeeper.plan.lower import Lowered
 
 MOST = 2**31 - 1

@@ -11,14 +11,13 @@ import pytest
 from tests.support.relations import column, grouped, joined, shown
 from tests.support.source_tree import ROOT
 from tests.support.views_by_hand import VIEWS, lines_for, orders, plan_of
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import AggregationRef, Literal
+from viewkeeper.algebra.relations import Aggregation, Grouping, Ordering, Output, Project, Relation
 from viewkeeper.model.types import INT
-from viewkeeper.plan.explain.lines import Lines
+from viewkeeper.plan.explain.line_text import line_text, tables_at
 from viewkeeper.plan.explain.names import order_text
-from viewkeeper.plan.explain.tables import tables_at
-from viewkeeper.plan.explain.text import line_text
-from viewkeeper.sql import construct
-from viewkeeper.sql.expressions import AggregationRef, Literal
-from viewkeeper.sql.relations import Aggregation, Grouping, Ordering, Output, Project, Relation
+from viewkeeper.plan.explain.plan_lines import Lines
 
 LINES = {
     "by_region": "γ r4 by (region) of (count(*), max(amount), sum(amount))",
@@ -127,8 +126,8 @@ def test_the_text_is_the_same_in_every_process() -> None:
     script = (
         "from tests.support.views_by_hand import plan_of\n"
         "from viewkeeper.plan.explain.explain import lines_text\n"
-        "from viewkeeper.plan.explain.dot import dot_of\n"
-        "from viewkeeper.plan.explain.mermaid import mermaid_of\n"
+        "from viewkeeper.plan.explain.pictures import dot_of\n"
+        "from viewkeeper.plan.explain.pictures import mermaid_of\n"
         "print(lines_text(plan_of()), mermaid_of(plan_of()), dot_of(plan_of()))"
     )
     told = {_run(script, seed) for seed in ("1", "2")}

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.relations import all_of, column, more, shown
 from tests.support.views_by_hand import VIEWS, customers, orders
+from viewkeeper.algebra.relations import Join, Project, Relation, Select, Top, walk_relations
 from viewkeeper.errors import InvariantBroken
 from viewkeeper.plan import optimize as optimizer
 from viewkeeper.plan.optimize import optimize
-from viewkeeper.plan.validate import validate
-from viewkeeper.sql.relations import Join, Project, Relation, Select, Top, walk_relations
+from viewkeeper.plan.relation_checks import validate
 
 
 def part_of(name: str, kind: type) -> Relation:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.hbase_soak.mutations import ROWS, STAMPED, WEIGHTS, Mutations, key_of
 from tests.support.hbase_soak.schedule import FULL, QUIET, SHORT, Round, rounds
 from tests.support.hbase_soak.tables import MAPPINGS, shown
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.thrift_cells import thrift
 
 
 def first(seed: int, count: int = 40) -> list[Round]:

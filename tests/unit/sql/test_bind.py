@@ -7,13 +7,8 @@ import re
 import pytest
 from sqlglot import exp
 
-from viewkeeper.errors import SqlError, UnsupportedSql
-from viewkeeper.model.schema import Column, TableId, TableSchema
-from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, decimal
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.bind_expression import bind_expression
-from viewkeeper.sql.expressions import AggregationRef, ColumnRef, columns_of
-from viewkeeper.sql.relations import (
+from viewkeeper.algebra.expressions import AggregationRef, ColumnRef, columns_of
+from viewkeeper.algebra.relations import (
     Aggregation,
     Grouping,
     Output,
@@ -23,6 +18,11 @@ from viewkeeper.sql.relations import (
     expressions_of,
     walk_relations,
 )
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.model.schema import Column, TableId, TableSchema
+from viewkeeper.model.types import BIGINT, DOUBLE, INT, STRING, decimal
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.bind_query import bind_query
 from viewkeeper.sql.scope import Scope, Source, names_of
 
 TABLE = TableSchema(

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.bind_tables import bind, cases, refusal, relation_named
 from tests.support.relation_text import tree_text
+from viewkeeper.algebra.relations import Relation
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.environment import QUERY_DEPTH_MAX
-from viewkeeper.sql.relations import Relation
+from viewkeeper.sql.bind_query import bind_query
+from viewkeeper.sql.scope import QUERY_DEPTH_MAX
 
 TREES = r"""
 SELECT k FROM (a)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.bind_tables import bind, cases, refusal
 from tests.support.relation_text import tree_text
+from viewkeeper.algebra.relations import Join, Relation, walk_relations
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.sql.relations import Join, Relation, walk_relations
 
 TREES = r"""
 SELECT a.x, z FROM a JOIN b ON a.x = b.x AND TRUE WHERE y > 3 AND z < y

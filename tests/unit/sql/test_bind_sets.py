@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.bind_tables import bind, cases, refusal
 from tests.support.relation_text import tree_text
+from viewkeeper.algebra.relations import Union
 from viewkeeper.model.types import BIGINT, decimal
-from viewkeeper.sql.relations import Union
 
 TREES = r"""
 SELECT x FROM a UNION ALL SELECT z FROM b UNION ALL SELECT 1 AS q FROM c

@@ -8,16 +8,15 @@ import duckdb
 import pytest
 
 import viewkeeper as vk
+from viewkeeper.algebra.expressions import Expression, Literal
+from viewkeeper.algebra.relations import Scan, expressions_of
 from viewkeeper.codegen.expression_sql import emit
 from viewkeeper.errors import SqlError, UnsupportedSql
 from viewkeeper.model.schema import Column, TableId, TableSchema
 from viewkeeper.model.types import DATE, INT, STRING, TIMESTAMP, SqlType, decimal
-from viewkeeper.sql.bind import bind_query
-from viewkeeper.sql.expressions import Expression, Literal
-from viewkeeper.sql.function_rows import Function
+from viewkeeper.sql.bind_query import bind_query
+from viewkeeper.sql.function_rows import INT_MAX, Function, Together, integer, number, text
 from viewkeeper.sql.function_table import FUNCTIONS, NAMED, SECTIONS
-from viewkeeper.sql.operands import INT_MAX, Together, integer, number, text
-from viewkeeper.sql.relations import Scan, expressions_of
 
 TABLE = TableSchema(
     TableId(1),

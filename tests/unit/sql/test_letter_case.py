@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from viewkeeper.codegen.letter_case_sql import lower, upper
-from viewkeeper.sql import letter_case
+from viewkeeper.codegen import letter_case
+from viewkeeper.codegen.letter_case import lower, upper
 
 CHARACTERS = [chr(code) for code in range(1, 0x30000) if not 0xD800 <= code < 0xE000]
 UPPER = letter_case.UPPER | letter_case.UPPER_MANY

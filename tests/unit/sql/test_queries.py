@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from viewkeeper.errors import SqlError
-from viewkeeper.sql.queries import parse_query
+from viewkeeper.sql.query_parser import parse_query
 
 GAPS = {
     "SELECT FROM o": "line 1, column 8: expected an expression, found FROM",

@@ -11,9 +11,7 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.errors import DuplicateName, SqlError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Column
-from viewkeeper.model.types import BIGINT, STRING, decimal
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.sql.syntax import (
+from viewkeeper.model.syntax import (
     AddColumns,
     CreateIndex,
     CreateTable,
@@ -27,6 +25,8 @@ from viewkeeper.sql.syntax import (
     ShowViews,
     Update,
 )
+from viewkeeper.model.types import BIGINT, STRING, decimal
+from viewkeeper.sql.statement_parser import parse_statements
 
 
 def parse_one(text: str) -> object:

@@ -7,9 +7,9 @@ import pytest
 import viewkeeper as vk
 from viewkeeper.errors import DuplicateName, SqlError, UnsupportedSql
 from viewkeeper.model.schema import Cell, Foreign, TableId, TableSchema
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.sql.syntax import CreateTable
-from viewkeeper.sql.table_options import using_text
+from viewkeeper.model.syntax import CreateTable
+from viewkeeper.sql.ddl import using_text
+from viewkeeper.sql.statement_parser import parse_statements
 
 COLUMNS = "CREATE TABLE orders (id STRING PRIMARY KEY, amount BIGINT, `order` INT)"
 

@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.catalog.define import define_view
 from viewkeeper.errors import UnsupportedSql
-from viewkeeper.sql import ways_round
+from viewkeeper.plan.define import define_view
+from viewkeeper.sql import alternatives
 
 ROWS = [
     # k, g, x, y, n: x is NULL now and then, y the same in two rows of a group; n numbers the rows of a group by y
@@ -368,8 +368,8 @@ def test_a_hint_means_what_was_refused(db: vk.Database, judge: duckdb.DuckDBPyCo
 
 
 def test_every_function_that_is_refused_has_a_way_round() -> None:
-    assert all({**ways_round.AGGREGATES, **ways_round.FUNCTIONS}.values())
-    assert ways_round.of_function("frobnicate")
+    assert all({**alternatives.AGGREGATES, **alternatives.FUNCTIONS}.values())
+    assert alternatives.of_function("frobnicate")
 
 
 def test_is_distinct_from_is_the_opposite_of_null_safe_equality(db: vk.Database) -> None:

@@ -16,11 +16,11 @@ import pytest
 import viewkeeper as vk
 from tests.support.killing import kill_at
 from tests.support.running import keep_up
-from viewkeeper.client.row_values import key_bytes
+from viewkeeper.client.arguments import key_bytes
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.embedded import newdirectory
+from viewkeeper.stores.embedded import atomic_directory
 from viewkeeper.stores.embedded import store as embedded
-from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.embedded.lmdb_environment import Environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -208,7 +208,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 
     with pytest.raises(vk.StoreFull, match="no space left"):
         db.backup(tmp_path / "b", progress=full)
-    monkeypatch.setattr(newdirectory.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(atomic_directory.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     with pytest.raises(vk.StoreFull, match="1,000 free"):
         db.backup(tmp_path / "b")
     assert [path.name for path in tmp_path.iterdir()] == ["s"]

@@ -14,8 +14,8 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.coordinator.gc import collect_garbage
-from viewkeeper.stores.embedded.heldfile import locked
-from viewkeeper.stores.embedded.parts import READERS_MAX
+from viewkeeper.stores.embedded.file_locks import locked
+from viewkeeper.stores.embedded.lmdb_files import READERS_MAX
 
 CONTEXT = multiprocessing.get_context("spawn")
 

@@ -9,10 +9,9 @@ import pytest
 import viewkeeper as vk
 from tests.contract.conftest import Subject
 from tests.contract.steps import VIEW, apply, at
-from viewkeeper.stores.memory.cells import Put
-from viewkeeper.stores.memory.network import LATE_TICKS, PUT_TICKS, HostileNetwork
+from viewkeeper.stores.memory.simulated_cells import LATE_TICKS, PUT_TICKS, HostileNetwork, Put
 from viewkeeper.stores.open import open_store
-from viewkeeper.stores.versions import versions_of
+from viewkeeper.stores.version_chains import versions_of
 
 QUERY = "SELECT x, COUNT(*) AS n, MIN(y) AS lo FROM t GROUP BY x"
 

@@ -16,7 +16,7 @@ import pytest
 
 import viewkeeper as vk
 from tests.support.running import keep_up
-from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
+from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of
 
 ROOT = Path(__file__).parents[3]
 ROUNDS = 8
@@ -29,7 +29,7 @@ if sys.argv[2] == "closes before its child begins":
     os.register_at_fork(after_in_child=signal.pause)
 begun, begin = os.pipe()
 import viewkeeper as vk
-from viewkeeper.stores.embedded.lock import PipelineLock
+from viewkeeper.stores.embedded.file_locks import PipelineLock
 db = vk.connect(sys.argv[1])
 lock = PipelineLock(db.store.layout.lock, take_over=False)
 child = os.fork()
@@ -50,7 +50,7 @@ signal.pause()
 LEAVES_THE_LOCK = """
 import os, sys
 import viewkeeper as vk
-from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
+from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of
 db = vk.connect(sys.argv[1])
 lock = PipelineLock(db.store.layout.lock, take_over=False)
 child = os.fork()

@@ -15,7 +15,7 @@ import viewkeeper as vk
 from tests.support.dump import contents, dump
 from tests.support.killing import kill_at
 from tests.support.running import begin_epoch, keep_up
-from viewkeeper.stores.embedded.lock import PipelineLock
+from viewkeeper.stores.embedded.file_locks import PipelineLock
 
 ROOT = Path(__file__).parents[3]
 ROWS = 4_000

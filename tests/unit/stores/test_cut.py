@@ -15,7 +15,7 @@ from tests.support.running import HereRunner, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import LogDiverged
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.settings import GcSettings
 from viewkeeper.stores.embedded.node import Node
 from viewkeeper.stores.embedded.store import EmbeddedStore

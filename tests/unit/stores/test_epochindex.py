@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from viewkeeper.stores.embedded import epochindex
-from viewkeeper.stores.embedded.longkeys import LIMIT
+from viewkeeper.stores.embedded import partition
+from viewkeeper.stores.embedded.long_keys import LIMIT
 
 TABLE = b"\x00\x00\x00\x07"
 
@@ -14,17 +14,17 @@ TABLE = b"\x00\x00\x00\x07"
 @pytest.mark.parametrize("tail", [b"", b"\x00", b"x" * LIMIT], ids=["short", "zero", "long"])
 def test_packed_keys_come_out_as_they_went_in(count: int, tail: bytes) -> None:
     keys = [TABLE + b"%05d" % number + tail * (number % 3) for number in range(count)]
-    pairs = list(epochindex.packed_pairs(9, keys))
+    pairs = list(partition.packed_pairs(9, keys))
 
-    assert [key for _, value in pairs for key in epochindex.keys_of(value)] == keys
+    assert [key for _, value in pairs for key in partition.keys_of(value)] == keys
     assert len(dict(pairs)) == len(pairs) == -(-count // 1000)
-    assert all(epochindex.epoch_of(entry) == 9 and len(entry) <= LIMIT for entry, _ in pairs)
+    assert all(partition.epoch_of(entry) == 9 and len(entry) <= LIMIT for entry, _ in pairs)
 
 
 def test_a_pair_for_each_key_names_it_as_it_always_did() -> None:
     keys = [TABLE + b"a", TABLE + b"b" * LIMIT]
-    pairs = list(epochindex.pairs_of_each(3, keys))
+    pairs = list(partition.pairs_of_each(3, keys))
 
     assert pairs[0] == ((3).to_bytes(8, "big") + keys[0], keys[0])
-    assert [epochindex.keys_of(value) for _, value in pairs] == [[key] for key in keys]
-    assert list(epochindex.packed_pairs(3, keys[:1])) == pairs[:1]
+    assert [partition.keys_of(value) for _, value in pairs] == [[key] for key in keys]
+    assert list(partition.packed_pairs(3, keys[:1])) == pairs[:1]

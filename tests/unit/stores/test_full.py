@@ -17,7 +17,7 @@ from tests.support.running import HereRunner, keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.engine.streaming import StreamingLoop
 from viewkeeper.events import Waiting
-from viewkeeper.stores.embedded.lmdb_errors import translate
+from viewkeeper.stores.embedded.lmdb_files import translate
 
 CONTEXT = multiprocessing.get_context("spawn")
 ROW = {"v": "x" * 9_000}

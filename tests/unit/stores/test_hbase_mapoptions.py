@@ -6,8 +6,8 @@ import pytest
 
 from viewkeeper.errors import DuplicateName, InputError, UnknownName, UnsupportedSql
 from viewkeeper.model.schema import Cell, Foreign, TableId, TableSchema
-from viewkeeper.sql.statements import parse_statements
-from viewkeeper.stores.hbase.mapoptions import foreign_of_options, named_table
+from viewkeeper.sql.statement_parser import parse_statements
+from viewkeeper.stores.hbase.mapping import foreign_of_options, named_table
 
 COLUMNS = "(id STRING PRIMARY KEY, amount BIGINT, day DATE)"
 

@@ -12,16 +12,12 @@ import pyarrow as pa
 import pytest
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable, ViewFailed
-from viewkeeper.stores.hbase import connections as connections_module
+from viewkeeper.stores.hbase import client as connections_module
 from viewkeeper.stores.hbase import records
-from viewkeeper.stores.hbase.address import parse_address
-from viewkeeper.stores.hbase.cells import KEY_BYTES_MAX, ROW_BYTES_MAX, row_key
-from viewkeeper.stores.hbase.connections import Connections
-from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry
-from viewkeeper.stores.hbase.records import _apart
-from viewkeeper.stores.hbase.rowranges import ranges_filter
-from viewkeeper.stores.hbase.scans import span_of
-from viewkeeper.stores.hbase.site import Site
+from viewkeeper.stores.hbase.client import Connections, parse_address
+from viewkeeper.stores.hbase.records import GONE, WRITTEN, JournalEntry, _apart
+from viewkeeper.stores.hbase.table_requests import Site, span_of
+from viewkeeper.stores.hbase.thrift_cells import KEY_BYTES_MAX, ROW_BYTES_MAX, ranges_filter, row_key
 
 
 def test_a_url_names_servers_a_namespace_and_options() -> None:
@@ -68,7 +64,7 @@ def test_logs_may_be_kept_for_as_long_as_hbase_can() -> None:
 
 def test_an_entry_of_the_journal_is_read_as_it_was_written_and_sorts_by_kind_and_epoch() -> None:
     entries = [
-        Entry(partition, kind, epoch, table, key)
+        JournalEntry(partition, kind, epoch, table, key)
         for partition in (0, 3)
         for kind in (WRITTEN, GONE)
         for epoch in (1, 255, 256, 1 << 40)
@@ -76,7 +72,7 @@ def test_an_entry_of_the_journal_is_read_as_it_was_written_and_sorts_by_kind_and
         for key in (b"", b"\x00", b"\xff")
     ]
 
-    assert [Entry.of(entry.row) for entry in entries] == entries
+    assert [JournalEntry.of(entry.row) for entry in entries] == entries
     assert sorted(entry.row for entry in entries) == [entry.row for entry in entries]
 
 

@@ -10,9 +10,8 @@ import pytest
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.transport import TMemoryBuffer
 
-from viewkeeper.stores.hbase import cells, puts
-from viewkeeper.stores.hbase.puts import Puts, with_first
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase import thrift_cells
+from viewkeeper.stores.hbase.thrift_cells import Puts, thrift, with_first
 
 
 def written_by_a_library(table: bytes, made: Puts) -> bytes:
@@ -57,8 +56,8 @@ def test_puts_are_the_bytes_that_a_library_writes(seed: int) -> None:
 def test_batches_hold_all_puts_in_order_and_are_bounded_beyond_one_put(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(puts, "BATCH_RECORDS", 7)
-    monkeypatch.setattr(puts, "BATCH_BYTES", 100_000)
+    monkeypatch.setattr(thrift_cells, "BATCH_RECORDS", 7)
+    monkeypatch.setattr(thrift_cells, "BATCH_BYTES", 100_000)
     made = drawn(random.Random(seed), 60)
     batches = list(made.batches())
 
@@ -76,14 +75,14 @@ def test_batches_hold_all_puts_in_order_and_are_bounded_beyond_one_put(
 def test_puts_of_base_rows_are_sent_in_batches_that_end_with_the_put_that_fills_them(
     bytes_max: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "BATCH_RECORDS", 5)
-    monkeypatch.setattr(cells, "BATCH_BYTES", bytes_max)
+    monkeypatch.setattr(thrift_cells, "BATCH_RECORDS", 5)
+    monkeypatch.setattr(thrift_cells, "BATCH_BYTES", bytes_max)
     cell = thrift().TColumnValue
     given = [
         thrift().TPut(row=b"%d" % at, columnValues=[cell(b"f", b"a", b"x" * 4), cell(b"f", b"b", b"y" * 5)])
         for at in range(10)
     ]
-    batches = list(cells.by_size(given))
+    batches = list(thrift_cells.by_size(given))
 
     assert [put for batch in batches for put in batch] == given
     assert [len(batch) for batch in batches] == sizes

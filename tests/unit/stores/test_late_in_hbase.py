@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.simulation.processes import Processes, ProcessStore, WatchedHBase
 from viewkeeper.errors import CorruptStore
-from viewkeeper.stores.hbase.connections import Connections
+from viewkeeper.stores.hbase.client import Connections
 
 OLD_SECONDS = 3_700  # a plan stays for an hour
 PLANS = {"a": {"nodes": ["a"]}, "b": {"nodes": ["b"]}}

@@ -15,9 +15,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.handles import close_environments
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, PipelineRunning, StoreError
-from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of
 from viewkeeper.stores.embedded.layout import open_layout
-from viewkeeper.stores.embedded.lock import PipelineLock, holder_of
+from viewkeeper.stores.embedded.lmdb_environment import Environment
 from viewkeeper.stores.open import open_store
 
 CONTEXT = multiprocessing.get_context("spawn")

@@ -14,13 +14,13 @@ import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.client.database import Database
 from viewkeeper.errors import InputError
-from viewkeeper.model.writes import RowWrites
-from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.model.stored_rows import RowWrites
+from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.embedded.lmdb_files import make_part, part_of
 from viewkeeper.stores.embedded.node import Node
-from viewkeeper.stores.embedded.parts import make_part, part_of
 from viewkeeper.stores.embedded.store import EmbeddedStore
-from viewkeeper.stores.limits import Limits
-from viewkeeper.stores.logformat import decode_header
+from viewkeeper.stores.log_format import decode_header
+from viewkeeper.stores.log_shard import Limits
 
 LIMITS = Limits(row=5_000, transaction=10_000, entry=1_000)
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from viewkeeper.errors import CorruptStore, NewerFormat
 from viewkeeper.ports.log import CHANGES_SCHEMA
-from viewkeeper.stores import logformat
-from viewkeeper.stores.logbatches import decode_entries
+from viewkeeper.stores import log_format
+from viewkeeper.stores.log_batches import decode_entries
 
 IMAGES = st.none() | st.binary(max_size=9)
 CHANGES = st.lists(st.tuples(st.binary(min_size=1, max_size=9), IMAGES, IMAGES), min_size=1, max_size=5)
 
 
 def entry(changes: list, *, table: int = 1, stamp: int = 7, ends: bool = True) -> bytes:
-    body = logformat.encode_changes(*map(list, zip(*changes, strict=True)))
-    return logformat.encode_entry(
+    body = log_format.encode_changes(*map(list, zip(*changes, strict=True)))
+    return log_format.encode_entry(
         body, table=table, stream=2, incarnation=1, count=len(changes), stamp=stamp, begins=5, ends_transaction=ends
     )
 
@@ -40,7 +40,7 @@ def test_entries_decode_to_the_changes_of_each_table_in_log_order(log: list) -> 
 
 @given(CHANGES, st.booleans(), st.integers(0, 2**64 - 1))
 def test_a_header_says_what_was_written(changes: list, ends: bool, stamp: int) -> None:
-    header = logformat.decode_header(entry(changes, table=9, stamp=stamp, ends=ends))
+    header = log_format.decode_header(entry(changes, table=9, stamp=stamp, ends=ends))
 
     assert (header.table, header.stream, header.count, header.stamp) == (9, 2, len(changes), stamp)
     assert header.ends_transaction is ends
@@ -50,7 +50,7 @@ def test_a_header_says_what_was_written(changes: list, ends: bool, stamp: int) -
 @given(CHANGES, st.data())
 def test_a_flipped_bit_behind_the_header_is_noticed(changes: list, data: st.DataObject) -> None:
     whole = bytearray(entry(changes))
-    at = data.draw(st.integers(logformat.HEADER.size, len(whole) - 1))
+    at = data.draw(st.integers(log_format.HEADER.size, len(whole) - 1))
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
 
     with pytest.raises(CorruptStore, match="checksum"):
@@ -58,10 +58,10 @@ def test_a_flipped_bit_behind_the_header_is_noticed(changes: list, data: st.Data
 
 
 def test_an_entry_of_a_newer_format_is_refused() -> None:
-    newer = bytes([logformat.FORMAT + 1]) + entry([(b"k", None, b"v")])[1:]
+    newer = bytes([log_format.FORMAT + 1]) + entry([(b"k", None, b"v")])[1:]
 
     with pytest.raises(NewerFormat):
-        logformat.decode_header(newer)
+        log_format.decode_header(newer)
     with pytest.raises(NewerFormat):
         list(decode_entries([newer], [1]))
 
@@ -75,7 +75,7 @@ def test_an_empty_image_is_not_an_absent_one() -> None:
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=9))
 def test_the_order_of_position_keys_is_the_order_of_positions(positions: list[int]) -> None:
-    keys = [logformat.position_key(position) for position in positions]
+    keys = [log_format.position_key(position) for position in positions]
 
-    assert sorted(keys) == [logformat.position_key(position) for position in sorted(positions)]
-    assert [logformat.position_of(key) for key in keys] == positions
+    assert sorted(keys) == [log_format.position_key(position) for position in sorted(positions)]
+    assert [log_format.position_of(key) for key in keys] == positions

@@ -17,13 +17,13 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import keep_up
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine import starting
+from viewkeeper.engine import lazy_session
+from viewkeeper.engine.lazy_session import LazySession
 from viewkeeper.engine.runner import SparkRunner
-from viewkeeper.engine.starting import StartingSession
 from viewkeeper.settings import EngineSettings
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.memory import contents
-from viewkeeper.stores.memory.pairs import CHUNK_KEYS, Pairs, in_lists
+from viewkeeper.stores.memory.ordered_map import CHUNK_KEYS, Pairs, in_lists
 from viewkeeper.stores.memory.store import MemoryStore
 
 ROOT = Path(__file__).parents[3]
@@ -231,10 +231,10 @@ def test_a_pipeline_needs_neither_spark_nor_java() -> None:
 
 
 def test_no_epoch_is_too_large_for_this_process_and_no_session_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "default_session", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setattr(lazy_session, "default_session", lambda *_, **__: pytest.fail("Spark was started"))
     with connected() as db:
         db.table("t").put_many([{"k": k, "v": k} for k in range(300)])
-        session = StartingSession(object(), view_managers=2)  # one that is handed in does not matter either
+        session = LazySession(object(), view_managers=2)  # one that is handed in does not matter either
         runner = SparkRunner(
             db.store, session, view_managers=2, settings=EngineSettings(small_work_max=0, meanwhile_work=0)
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.stores.embedded.newdirectory import new_directory
+from viewkeeper.stores.embedded.atomic_directory import fill_atomically
 
 ROOT = Path(__file__).parents[3]
 
@@ -78,7 +78,7 @@ def test_what_a_killed_one_left_is_cleared_but_not_through_links(tmp_path: Path)
         pass
 
     left = tmp_path / "x.unfinished"
-    with pytest.raises(Killed), new_directory(tmp_path / "x") as unfinished:
+    with pytest.raises(Killed), fill_atomically(tmp_path / "x") as unfinished:
         marker = {path.name: path.read_bytes() for path in unfinished.iterdir()}
         raise Killed
     left.mkdir()
@@ -86,7 +86,7 @@ def test_what_a_killed_one_left_is_cleared_but_not_through_links(tmp_path: Path)
         (left / name).write_bytes(text)
     (left / "half").mkdir()
     (left / "link").symlink_to(tmp_path / "mine")
-    with new_directory(tmp_path / "x") as unfinished:
+    with fill_atomically(tmp_path / "x") as unfinished:
         (unfinished / "part").write_text("new")
 
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["part"]

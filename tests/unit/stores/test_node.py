@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.handles import close_environments
-from viewkeeper.model.writes import RowWrites
+from viewkeeper.model.stored_rows import RowWrites
 from viewkeeper.stores.embedded import node as node_module
-from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.embedded.lmdb_files import make_part, part_of
 from viewkeeper.stores.embedded.node import Node
-from viewkeeper.stores.embedded.parts import make_part, part_of
 
 Rows = dict[bytes, bytes]
 

@@ -16,7 +16,7 @@ from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.coordinator.gc import collect_garbage
 from viewkeeper.errors import InputError, PositionLost, StoreBusy
 from viewkeeper.settings import EpochLimits, GcSettings
-from viewkeeper.stores.embedded import moving
+from viewkeeper.stores.embedded import move_slots
 from viewkeeper.stores.placement import EVERY, SLOTS, even_moves, first_slots, listed
 
 STORES = {
@@ -132,10 +132,10 @@ def test_a_node_that_is_removed_leaves_its_rows_to_the_others_and_its_log_to_its
 def test_rows_that_move_in_small_pieces_all_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, keys: int
 ) -> None:
-    monkeypatch.setattr(moving, "_PIECE_ROWS", piece)
-    monkeypatch.setattr(moving, "_KEYS_MAX", keys)
-    monkeypatch.setattr(moving, "_LIST_ROWS", 7)
-    look_up, try_piece, found, moved = moving._look_up, moving._try_piece, list[int](), list[int]()
+    monkeypatch.setattr(move_slots, "_PIECE_ROWS", piece)
+    monkeypatch.setattr(move_slots, "_KEYS_MAX", keys)
+    monkeypatch.setattr(move_slots, "_LIST_ROWS", 7)
+    look_up, try_piece, found, moved = move_slots._look_up, move_slots._try_piece, list[int](), list[int]()
 
     def note_found(*arguments: object) -> object:
         one = look_up(*arguments)
@@ -146,8 +146,8 @@ def test_rows_that_move_in_small_pieces_all_arrive(
         moved.append(try_piece(*arguments))
         return moved[-1]
 
-    monkeypatch.setattr(moving, "_look_up", note_found)
-    monkeypatch.setattr(moving, "_try_piece", note_moved)
+    monkeypatch.setattr(move_slots, "_look_up", note_found)
+    monkeypatch.setattr(move_slots, "_try_piece", note_moved)
     with vk.connect(f"embedded:{tmp_path / 's'}?sync=off") as db:
         fill(db, 30)
         keep_up(db)

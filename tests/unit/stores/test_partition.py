@@ -18,7 +18,7 @@ from viewkeeper.ports.records import VersionWrite
 from viewkeeper.stores.embedded import partition as partitions
 from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.store import EmbeddedStore
-from viewkeeper.stores.versionwrites import runs
+from viewkeeper.stores.version_chains import runs
 
 TABLE = 5
 LONG = b"l" * 700

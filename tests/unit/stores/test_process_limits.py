@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import viewkeeper as vk
-from viewkeeper.engine import session
+from viewkeeper.engine import spark_session
 
 FILES = (3, 4, 6, 9, 13, 20, 30, 49, 60)
 TELL = """
 import os, resource, sys
 import viewkeeper as vk
 import viewkeeper.client.pipeline, viewkeeper.client.select, viewkeeper.client.status
-import viewkeeper.stores.embedded.backup, viewkeeper.stores.embedded.compact
+import viewkeeper.stores.embedded.backups, viewkeeper.stores.embedded.backups
 url = sys.argv[1]
 def fill(url):
     with vk.connect(url) as db:
@@ -91,7 +91,7 @@ def test_few_files_are_told_with_the_limit(tmp_path: Path) -> None:
 def test_spark_is_not_started_where_it_may_not_open_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 64))
     with pytest.raises(vk.StoreError, match="may have 64 open; ulimit -n 1024"):
-        session._require_files()
+        spark_session._require_files()
 
 
 @pytest.mark.parametrize(("most", "is_enough"), [(399, False), (400, True), (resource.RLIM_INFINITY, True)])
@@ -100,7 +100,7 @@ def test_spark_is_started_where_it_may_open_its_files(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, most))
     with nullcontext() if is_enough else pytest.raises(vk.StoreError, match=f"may have {most} open"):
-        session._require_files()
+        spark_session._require_files()
 
 
 def test_a_part_that_fills_its_map_names_the_option(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support import tiers
 from viewkeeper.model.epochs import Inflight
 from viewkeeper.model.positions import Cut
-from viewkeeper.stores.hbase.recent import Kept, Recent
+from viewkeeper.stores.hbase.record_cache import CachedVersion, RecordCache
 
 TABLE = 7
 PLACES = [(partition, b"%d" % number) for partition in range(2) for number in range(3)]
@@ -59,13 +59,19 @@ class World:
         self.aborted: set[int] = set()
         self.found = Counter[bool]()
 
-    def before(self, place: tuple[int, bytes], epoch: int) -> Kept:
+    def before(self, place: tuple[int, bytes], epoch: int) -> CachedVersion:
         """What an epoch that reads a record finds."""
         newest = max((one for one in self.versions[place] if one < epoch and one not in self.aborted), default=-1)
         return epoch, newest, 0, self.versions[place].get(newest)
 
     def attempt(
-        self, process: Recent, epoch: int, changed: list[tuple[int, bytes]], *, is_last: bool, is_empty: bool = False
+        self,
+        process: RecordCache,
+        epoch: int,
+        changed: list[tuple[int, bytes]],
+        *,
+        is_last: bool,
+        is_empty: bool = False,
     ) -> None:
         """What a task does; one that is not the last may end after any step."""
         inflight = at(epoch, self.aborted)
@@ -92,7 +98,7 @@ class World:
 def test_what_a_process_remembers_is_what_the_epoch_before_left(seed: int) -> None:
     world = World(seed)
     draw = world.draw
-    processes = [Recent(world.rows, bytes_max=draw.choice((600, 1 << 20))) for _ in range(3)]
+    processes = [RecordCache(world.rows, bytes_max=draw.choice((600, 1 << 20))) for _ in range(3)]
     favourite = draw.choice(processes)
     for epoch in range(1, 30):
         changed = draw.sample(PLACES, draw.randrange(1, len(PLACES) + 1))
@@ -110,13 +116,13 @@ def test_what_a_process_remembers_is_what_the_epoch_before_left(seed: int) -> No
         world.rows.deliver()
         if draw.random() < 0.05:
             place = processes.index(favourite)
-            processes[place] = favourite = Recent(world.rows)
+            processes[place] = favourite = RecordCache(world.rows)
     assert seed or world.found[True] > 10
 
 
 def test_a_process_that_is_alone_finds_all_that_it_wrote() -> None:
     world = World(1)
-    process = Recent(world.rows)
+    process = RecordCache(world.rows)
     for epoch in range(1, 6):
         world.attempt(process, epoch, PLACES, is_last=True)
     assert world.found == {False: len(PLACES), True: 4 * len(PLACES)}
@@ -125,7 +131,7 @@ def test_a_process_that_is_alone_finds_all_that_it_wrote() -> None:
 
 def test_of_several_others_the_one_that_wrote_last_counts() -> None:
     rows = Rows(random.Random(1))
-    process, others = Recent(rows), [Recent(rows), Recent(rows)]
+    process, others = RecordCache(rows), [RecordCache(rows), RecordCache(rows)]
     place = PLACES[0]
     process.keep(TABLE, [place], [(10, 10, 0, b"mine")], at(10, set()))
     for other, epoch in zip(others, (12, 9), strict=True):
@@ -134,17 +140,17 @@ def test_of_several_others_the_one_that_wrote_last_counts() -> None:
 
 
 def test_what_is_kept_ends_when_others_may_have_changed_it() -> None:
-    recent, kept = Recent(Rows(random.Random(1))), [(5, 5, 0, b"row")] * len(PLACES)
+    recent, kept = RecordCache(Rows(random.Random(1))), [(5, 5, 0, b"row")] * len(PLACES)
     recent.keep(TABLE, PLACES, kept, at(5, set()))
     assert recent.find(TABLE, PLACES, at(6, set())) == kept
-    recent.end_all(TABLE, range(2), 6)
+    recent.invalidate(TABLE, range(2), 6)
     assert recent.find(TABLE, PLACES, at(7, set())) == [None] * len(PLACES)
     recent.keep_read(TABLE, PLACES, [(7, 5, 0, b"row")] * len(PLACES), at(7, set()))
     assert None not in recent.find(TABLE, PLACES, at(8, set()))
 
 
 def test_a_batch_that_is_larger_than_memory_is_not_kept() -> None:
-    process = Recent(Rows(random.Random(1)), bytes_max=10_000)
+    process = RecordCache(Rows(random.Random(1)), bytes_max=10_000)
     places = [(0, b"%d" % number) for number in range(100)]
     for epoch, count in ((1, 10), (2, 100)):
         process.keep(TABLE, places[:count], [(epoch, epoch, 0, b"")] * count, at(epoch, set()))

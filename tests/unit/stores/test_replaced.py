@@ -13,9 +13,9 @@ import pytest
 import viewkeeper as vk
 from tests.support.running import HereRunner
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.model.counts import Counts
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.operators.exchange import run_here
+from viewkeeper.model.work_stats import Counts
+from viewkeeper.operators.program import run_in_process
 from viewkeeper.plan.physical import PhysicalPlan
 from viewkeeper.stores.embedded.store import EmbeddedStore
 from viewkeeper.stores.open import open_shared
@@ -46,7 +46,7 @@ def _work(pipe: object) -> None:
     while job := pipe.recv():
         url, incarnation, plan, epoch = job
         try:
-            run_here(open_shared(url, incarnation), plan, epoch)
+            run_in_process(open_shared(url, incarnation), plan, epoch)
             pipe.send(None)
         except vk.ViewKeeperError as error:
             pipe.send(error)

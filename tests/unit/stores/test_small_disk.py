@@ -13,7 +13,7 @@ from tests.support.small_disk import SmallDisk, small_disk
 from tests.unit.cli.conftest import run  # noqa: F401
 from viewkeeper import failpoints
 from viewkeeper.coordinator.coordinator import Coordinator
-from viewkeeper.engine.starting import StartingSession
+from viewkeeper.engine.lazy_session import LazySession
 
 QUERY = "SELECT g, COUNT(*) AS n, MAX(v) AS v FROM t GROUP BY g"
 VALUE = "x" * 3_000
@@ -106,7 +106,7 @@ def test_an_epoch_that_finds_no_space_at_any_step_is_taken_up_again(disk: SmallD
 def test_a_pipeline_says_in_its_status_what_is_full_and_goes_on(
     disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StartingSession, "begin", lambda self: None)  # without Spark: the thread does the work
+    monkeypatch.setattr(LazySession, "begin", lambda self: None)  # without Spark: the thread does the work
     db = shop(disk.path, rows=5)
     with db.pipeline() as pipeline:
         pipeline.run_available()

@@ -6,8 +6,7 @@ from contextlib import closing
 
 from tests.support.hbase_requests import Suite, recorded
 from tests.support.small_hbase import SmallHBase
-from viewkeeper.stores.hbase.address import parse_address
-from viewkeeper.stores.hbase.connections import Connections
+from viewkeeper.stores.hbase.client import Connections, parse_address
 
 
 def test_the_small_hbase_replies_as_it_is_recorded() -> None:

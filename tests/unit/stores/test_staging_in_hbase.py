@@ -16,13 +16,13 @@ import viewkeeper as vk
 from tests.support import wal_files as wal
 from tests.support.running import HereRunner, Interrupted, RunThenDie, keep_up
 from tests.support.small_hbase import SmallHBase
-from viewkeeper.coordinator.anew import start_views_anew
+from viewkeeper.coordinator.backfill import reset_views
 from viewkeeper.coordinator.coordinator import Coordinator
 from viewkeeper.errors import Fenced, PipelineRunning
 from viewkeeper.model.positions import Cut
 from viewkeeper.settings import EpochLimits
-from viewkeeper.stores.hbase import claims, meta
-from viewkeeper.stores.hbase.claims import LeasedClaim
+from viewkeeper.stores.hbase import meta
+from viewkeeper.stores.hbase.meta import PipelineLease
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_rebuild_loses_nothing_that_is_written_while_tables_are_staged_anew(
     map_table(db)
     put(hbase, "a", 1)
     keep_up(db)
-    start_views_anew(db.store)
+    reset_views(db.store)
     done = at(hbase, "checkAndMutate", b"views:staged", lambda: write_some(hbase))
     keep_up(db)
     assert done and total(db) == (3, 30)
@@ -185,7 +185,7 @@ def test_a_put_after_a_deleted_version_and_older_than_it_is_seen_whatever_an_epo
     map_table(db, "items")
     for number in range(8):
         put(hbase, f"b{number}", 1)
-    with mock.patch("viewkeeper.stores.hbase.staging._CHUNK_ROWS", 1):  # each in a chunk that waits
+    with mock.patch("viewkeeper.stores.hbase.snapshot_copy._CHUNK_ROWS", 1):  # each in a chunk that waits
         pipeline = Coordinator(db.store, HereRunner(db.store), limits=EpochLimits(changes=1))
         pipeline.step()
         newer = put(hbase, "a", 5, table=b"items", stamp=hbase.tick() + 100)
@@ -224,7 +224,7 @@ def test_a_new_store_has_four_partitions_and_one_that_is_there_keeps_its_own(hba
 def test_a_list_of_chunks_that_takes_several_requests_is_whole(
     hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr("viewkeeper.stores.hbase.staging._CHUNK_ROWS", 1)
+    monkeypatch.setattr("viewkeeper.stores.hbase.snapshot_copy._CHUNK_ROWS", 1)
     for number in range(rows):
         put(hbase, f"a{number}", 1)
     map_table(db)
@@ -232,7 +232,7 @@ def test_a_list_of_chunks_that_takes_several_requests_is_whole(
     pipeline.step()
     listed = []
     for most in (10_000, 2):
-        monkeypatch.setattr("viewkeeper.stores.hbase.staged._ROWS_MAX", most)
+        monkeypatch.setattr("viewkeeper.stores.hbase.snapshot_copy._ROWS_MAX", most)
         listed.append((db.store.ends(), db.store.log_entries(), db.store.waiting({})))
     assert listed[0] == listed[1] and listed[0][1] >= rows
     pipeline.catch_up()
@@ -250,7 +250,7 @@ def test_rows_are_counted_as_far_as_that_is_quick_and_then_by_the_delta(
     hbase.tables[b"orders"].rows.pop(b"a4")  # so that the two counts differ
     counts = {}
     for most in (3, 4, 5, 50_000):
-        monkeypatch.setattr("viewkeeper.stores.hbase.baserows._COUNTED", most)
+        monkeypatch.setattr("viewkeeper.stores.hbase.base_rows._COUNTED", most)
         counts[most] = db.store.count_rows(table)
 
     assert counts == {3: 5, 4: 5, 5: 4, 50_000: 4}
@@ -281,7 +281,7 @@ def test_a_value_as_large_as_hbase_takes_is_put_and_a_larger_one_is_refused(
     hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("CREATE TABLE t (id STRING PRIMARY KEY, x STRING) USING hbase OPTIONS (table 'orders', family 'f')")
-    monkeypatch.setattr("viewkeeper.stores.hbase.rowchanges.ROW_BYTES_MAX", 100)
+    monkeypatch.setattr("viewkeeper.stores.hbase.base_writes.ROW_BYTES_MAX", 100)
     db.table("t").put("a", {"x": "x" * 100})
     with pytest.raises(vk.BadRow, match="a value of 101 bytes in table t; HBase takes up to 100"):
         db.table("t").put("a", {"x": "y" * 101})
@@ -293,18 +293,18 @@ def test_a_value_as_large_as_hbase_takes_is_put_and_a_larger_one_is_refused(
 def test_a_claim_of_another_machine_lasts_for_a_minute_after_its_last_beat(
     hbase: SmallHBase, db: vk.Database, monkeypatch: pytest.MonkeyPatch, silent_ms: int, is_taken: bool
 ) -> None:
-    monkeypatch.setattr(claims.platform, "node", lambda: "elsewhere")
-    first = LeasedClaim(db.store._rows, take_over=False, instead_of=None)
-    monkeypatch.setattr(claims.platform, "node", lambda: "here")
+    monkeypatch.setattr(meta.platform, "node", lambda: "elsewhere")
+    first = PipelineLease(db.store._rows, take_over=False, instead_of=None)
+    monkeypatch.setattr(meta.platform, "node", lambda: "here")
     now = (hbase.ms + silent_ms) / 1_000
-    monkeypatch.setattr(claims, "time", mock.Mock(wraps=claims.time, time=lambda: now))
+    monkeypatch.setattr(meta, "time", mock.Mock(wraps=meta.time, time=lambda: now))
     if is_taken:
-        LeasedClaim(db.store._rows, take_over=False, instead_of=None)
+        PipelineLease(db.store._rows, take_over=False, instead_of=None)
         with pytest.raises(Fenced, match="another pipeline took this store over"):
             first.beat()
     else:
         with pytest.raises(PipelineRunning):
-            LeasedClaim(db.store._rows, take_over=False, instead_of=None)
+            PipelineLease(db.store._rows, take_over=False, instead_of=None)
         first.beat()
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.longkeys import LAYERS
+from viewkeeper.stores.embedded.long_keys import LAYERS
 
 LIMIT = tree.LIMIT
 # Keys around the limit that share their first bytes, so that they meet in one layer or stand just beside it; some of them

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.record_reader import Damaged, read_versions
 from viewkeeper.errors import Fenced
-from viewkeeper.stores import versions
+from viewkeeper.stores import version_chains
 
 Chain = list[tuple[int, bytes | None]]  # newest first
 CHAINS = st.lists(
@@ -35,7 +35,7 @@ def keep(chain: Chain, floor: int, aborted: tuple[int, ...]) -> Chain:
 def encoded(chain: Chain) -> bytes:
     built = pa.array([None], pa.binary())
     for epoch, row in reversed(chain):
-        built = versions.push(built, pa.array([row], pa.binary()), epoch, 0, ())
+        built = version_chains.push(built, pa.array([row], pa.binary()), epoch, 0, ())
     return built[0].as_py() or b""
 
 
@@ -46,7 +46,7 @@ def array(chains: list[Chain]) -> pa.Array:
 
 @given(CHAINS)
 def test_a_chain_holds_its_versions_newest_first(chain: Chain) -> None:
-    assert list(versions.versions_of(encoded(chain))) == chain
+    assert list(version_chains.versions_of(encoded(chain))) == chain
 
 
 @given(st.lists(CHAINS, max_size=6), st.integers(0, 10), VOID)
@@ -55,8 +55,8 @@ def test_a_reader_sees_the_newest_version_of_its_epoch_that_is_not_aborted(
 ) -> None:
     expected = [version(chain, epoch, aborted) for chain in chains]
 
-    assert versions.rows_at(array(chains), epoch, aborted).to_pylist() == expected
-    assert [versions.version_at(encoded(chain), epoch, aborted) for chain in chains] == expected
+    assert version_chains.rows_at(array(chains), epoch, aborted).to_pylist() == expected
+    assert [version_chains.version_at(encoded(chain), epoch, aborted) for chain in chains] == expected
 
 
 @given(st.lists(CHAINS, max_size=6), st.integers(1, 10), VOID)
@@ -64,9 +64,9 @@ def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list
     aborted = tuple(v for v in aborted if v != epoch)  # an aborted epoch is not run again
     if any(chain and chain[0][0] > epoch for chain in chains):
         with pytest.raises(Fenced, match="later epoch"):
-            versions.rows_before(array(chains), epoch, aborted)
+            version_chains.rows_before(array(chains), epoch, aborted)
         return
-    rows, applied, now = versions.rows_before(array(chains), epoch, aborted)
+    rows, applied, now = version_chains.rows_before(array(chains), epoch, aborted)
     is_applied = [bool(chain) and chain[0][0] == epoch for chain in chains]
 
     assert rows.to_pylist() == [version(chain, epoch - 1, aborted) for chain in chains]
@@ -80,10 +80,10 @@ def test_a_rerun_sees_the_version_below_its_epoch_and_what_it_wrote(chains: list
 def test_a_new_version_keeps_what_readers_above_the_floor_need(pairs: list, floor: int, aborted: tuple) -> None:
     epoch, chains = 10, [chain for chain, _ in pairs]
     rows = pa.array([row for _, row in pairs], pa.binary())
-    pushed = versions.push(array(chains), rows, epoch, floor, aborted).to_pylist()
+    pushed = version_chains.push(array(chains), rows, epoch, floor, aborted).to_pylist()
 
     for chain, row, after in zip(chains, rows.to_pylist(), pushed, strict=True):
-        kept = list(versions.versions_of(after))
+        kept = list(version_chains.versions_of(after))
         assert [pair for pair in kept if pair[0] not in aborted] == [(epoch, row), *keep(chain, floor, aborted)]
         for reader in range(floor, epoch):
             assert version(kept, reader, aborted) == version(chain, reader, aborted)
@@ -95,7 +95,7 @@ def test_a_record_is_dead_when_no_reader_at_or_above_the_floor_sees_a_row(
 ) -> None:
     if not chain:
         return
-    dead = versions.is_dead(encoded(chain), floor, aborted)
+    dead = version_chains.is_dead(encoded(chain), floor, aborted)
 
     assert dead == (chain[0][0] <= floor and version(chain, floor, aborted) is None)
     if dead:
@@ -108,8 +108,8 @@ def test_long_chains_and_long_rows_are_read_right() -> None:
 
     for epoch in (1, 57, 60, 1000):
         row = b"%d" % min(epoch, 60) * min(epoch, 60)
-        assert versions.version_at(stored, epoch, ()) == row
-        assert versions.rows_at(pa.array([stored, None, stored]), epoch, ()).to_pylist() == [row, None, row]
+        assert version_chains.version_at(stored, epoch, ()) == row
+        assert version_chains.rows_at(pa.array([stored, None, stored]), epoch, ()).to_pylist() == [row, None, row]
 
 
 @given(st.lists(CHAINS.filter(bool), max_size=6), st.data())
@@ -121,7 +121,7 @@ def test_a_chain_is_damaged_unless_it_is_one_of_descending_epochs_up_to_the_last
     twice = [chain + chain for chain in whole]
     given_chains = [*whole, *cut, *twice, *([b"\xff" * 20] if whole else []), *whole]
     last = data.draw(st.integers(0, 9))
-    found = versions.damaged(pa.array(given_chains, pa.binary()), last).tolist()
+    found = version_chains.damaged(pa.array(given_chains, pa.binary()), last).tolist()
     assert found == [not is_whole(chain, last) for chain in given_chains]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from viewkeeper.model.measured import Measured
+from viewkeeper.model.work_stats import WorkStats
 
 _SECONDS_MIN = 0.02  # of CPU time, from which on a weight is fitted
 _FACTOR_MAX = 20.0
@@ -102,7 +102,7 @@ class Weights:
     step: float = 3e-3
 
     @staticmethod
-    def fitted(measured: Measured, plan: PlanCost) -> Weights:
+    def fitted(measured: WorkStats, plan: PlanCost) -> Weights:
         """The weights with which `plan` explains the CPU time that epochs took: the defaults, larger or smaller.
 
         What is too little to tell is not fitted.

@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from viewkeeper.model.counts import Kinds
+from viewkeeper.algebra.relations import Join
 from viewkeeper.model.schema import Column
+from viewkeeper.model.work_stats import Kinds
 from viewkeeper.plan.cost.costs import TableCost
-from viewkeeper.plan.cost.flows import Flow, kept, moved_by, pass_share, sum_of, together
-from viewkeeper.plan.cost.lineage import Tables
+from viewkeeper.plan.cost.row_flows import Flow, Tables, kept, moved_by, pass_share, sum_flows, sum_of
 from viewkeeper.plan.cost.statistics import DISTINCT_SHARE, alone_share, distinct, net_changes
 from viewkeeper.plan.nodes import SIDE, JoinNode
-from viewkeeper.sql.relations import Join
 
 COUNT_BYTES, COUNTS_BYTES = 11.0, 19.0  # rows of one count, and of two
 
@@ -125,7 +124,7 @@ def _paired(
                     Kinds(updates=given.total) if is_lookup else given.plus(Kinds(alone.deletes, 0.0, alone.inserts))
                 )
             flows.append({base: given})
-    return max(rows), together(flows)
+    return max(rows), sum_flows(flows)
 
 
 def _each(kinds: Kinds) -> tuple[float, float, float]:
@@ -146,4 +145,4 @@ def _first_kept(
     for base, kinds in sides[1].moved.items():
         found = _partners(sides[1], Kinds(kinds.inserts, 0.0, kinds.deletes), others * crossing)
         second[base] = found if relation.kind == "semi" else Kinds(found.deletes, 0.0, found.inserts)
-    return sides[0].rows * share, together([first, second])
+    return sides[0].rows * share, sum_flows([first, second])

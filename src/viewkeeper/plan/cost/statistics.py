@@ -10,10 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from viewkeeper.model.counts import Kinds
-from viewkeeper.model.measured import Measured
+from viewkeeper.algebra.expressions import Call, Expression, Literal, operands
 from viewkeeper.model.schema import Column
-from viewkeeper.sql.expressions import Call, Expression, Literal, operands
+from viewkeeper.model.work_stats import Kinds, WorkStats
 
 CHANGES_PER_EPOCH = 1_000
 ROWS = 10_000  # of a base table that nothing is known of
@@ -37,7 +36,7 @@ class Statistics:
     records: Mapping[int, float] = field(default_factory=dict)
     text_bytes: Mapping[int, float] = field(default_factory=dict)
     record_bytes: Mapping[int, float] = field(default_factory=dict)
-    measured: Measured = field(default_factory=Measured)
+    measured: WorkStats = field(default_factory=WorkStats)
 
     @property
     def changes_per_epoch(self) -> float:

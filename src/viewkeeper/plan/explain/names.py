@@ -1,7 +1,9 @@
-"""Names in a plan: how its text names the columns of a relation, where two sides of a join may have the same.
+"""Names in a plan: of the columns of a relation, of its row key, and of its zone.
 
-In: a relation. Out: expressions whose text names columns, and texts of expressions. Always: within one relation no two
-columns have one name, except where a single table or select list has it twice; a name does not depend on aliases.
+In: a relation. Out: expressions whose text names columns, texts of expressions, the names of the row key, and the text
+of the zone. Always: within one relation no two columns have one name, except where a single table or select list has it
+twice; a name does not depend on aliases. Two relations have one zone text when they have one row key; rows do not move
+within a zone, and a zone border is a shuffle (paper 3, section 4.2).
 """
 
 from __future__ import annotations
@@ -10,10 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from viewkeeper.model.identity import once_for_each
-from viewkeeper.sql.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite
-from viewkeeper.sql.positions import aggregation_below, column_refs
-from viewkeeper.sql.relations import (
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite
+from viewkeeper.algebra.relations import (
     Aggregation,
     Index,
     Join,
@@ -28,6 +28,10 @@ from viewkeeper.sql.relations import (
     ViewRows,
     tables_of,
 )
+from viewkeeper.algebra.rewriting import aggregation_below, column_refs
+from viewkeeper.algebra.row_key import key_sides, looked_up
+from viewkeeper.model.memo import once_for_each
+from viewkeeper.plan.explain.plan_lines import ENTRIES, Line
 
 
 def text_over(relation: Relation, expression: Expression) -> str:
@@ -78,7 +82,7 @@ def owners_of(relation: Relation) -> tuple[str, ...]:
     return ("",) * len(relation.columns)
 
 
-def told_apart(join: Join, sides: Sequence[Sequence[tuple[str, str]]], often: Counter[str]) -> list[str]:
+def disambiguated(join: Join, sides: Sequence[Sequence[tuple[str, str]]], often: Counter[str]) -> list[str]:
     """Names (owner, name) of all sides in a row; a name that occurs more than once is prefixed by its owner.
 
     The owner is its base table where only one side reads it, else the number of the side.
@@ -98,7 +102,7 @@ def _names_of_sides(join: Join) -> tuple[Expression, ...]:
     sides = [list(zip(owners_of(side), names_of(side), strict=True)) for side in join.sides]
     plain = [name for side in sides for _, name in side]
     texts = [[(owner, name.text) for owner, name in side] for side in sides]
-    told = told_apart(join, texts, Counter(name.text.lower() for name in plain))
+    told = disambiguated(join, texts, Counter(name.text.lower() for name in plain))
     return tuple(
         one if one.text == name else ColumnRef(at, name, one.type, one.nullable)
         for at, (one, name) in enumerate(zip(plain, told, strict=True))
@@ -122,3 +126,116 @@ def _spelled(relation: Relation, names: Sequence[Expression], expression: Expres
         return None
 
     return rewrite(expression, name)
+
+
+JOIN_SYMBOLS = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗", "semi": "⋉", "anti": "▷"}
+
+
+def zone_of(relation: Relation) -> str:
+    """The row key of the zone that a relation belongs to."""
+    match relation:
+        case Scan(table=table):
+            return f"{table.name}({', '.join(table.key)})"
+        case Aggregation(input=source):
+            return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
+        case Join():
+            return " × ".join(map(_part_of_zone, key_sides(relation)))
+        case Union(inputs=inputs):
+            return "(branch, key) of " + " ∪ ".join(map(_part_of_zone, inputs))
+        case Top(input=source, order=order):
+            return f"{subject_of(source)} by rank of ({', '.join(order_text(source, part) for part in order)})"
+        case Index(input=source):
+            return f"{subject_of(source)} by ({', '.join(key_of(relation))})"
+    return zone_of(relation.input)
+
+
+def zone_at(line: Line) -> str:
+    """The zone of a line; the REVERSE-JOIN below a join is under the join key."""
+    join = line.relation
+    if line.kind != ENTRIES or not isinstance(join, Join):
+        return zone_of(line.relation)
+    return f"{' ⋈ '.join(map(_part_of_subject, join.sides))} on ({join_key_text(join)})"
+
+
+def key_of(relation: Relation) -> tuple[str, ...]:
+    """The names of the row key of a relation."""
+    match relation:
+        case Scan(table=table):
+            return table.key
+        case Aggregation(input=source, grouping=grouping):
+            return tuple(text_over(source, group) for group in grouping.groups)
+        case Join(sides=sides):
+            return key_of(sides[0]) if relation.keeps_first else _key_of_sides(relation)
+        case Union(inputs=inputs):
+            keys = {key_of(source) for source in inputs}
+            return ("branch", *(keys.pop() if len(keys) == 1 else ("key",)))
+        case Top():
+            return ("rank",)
+        case Index(key=key):
+            return tuple(relation.input.columns[position].name for position in key)
+    return key_of(relation.input)
+
+
+def subject_of(relation: Relation) -> str:
+    """What the rows of a relation are rows of: a table, or several joined; grouped ones are in brackets."""
+    match relation:
+        case Scan(table=table):
+            return table.name
+        case Join(kind=kind, sides=sides):
+            return f" {JOIN_SYMBOLS[kind]} ".join(map(_part_of_subject, sides))
+        case Union(inputs=inputs):
+            return " ∪ ".join(map(_part_of_subject, inputs))
+        case Aggregation() | Top():
+            return f"[{zone_of(relation)}]"
+        case RowsOfGroups(rows=rows):
+            return subject_of(rows)
+    return subject_of(relation.input)
+
+
+def join_key_text(join: Join) -> str:
+    """`customer = id`; written once where all sides name it the same."""
+    sides = [[text_over(side, part) for part in key] for side, key in zip(join.sides, join.keys, strict=True)]
+    return ", ".join(" = ".join(dict.fromkeys(parts)) for parts in zip(*sides, strict=True))
+
+
+def _key_of_sides(join: Join) -> tuple[str, ...]:
+    """The keys of all sides that are not looked up, named like the columns of the join."""
+    keys = [key_of(side) for side in join.sides]
+    names = [{name.text for name in names_of(side)} for side in join.sides]
+    every = [each | {part.lower() for part in key} for each, key in zip(names, keys, strict=True)]
+    often = Counter(name for each in every for name in each)
+    owners = [_key_owners(side) for side in join.sides]
+    pairs, lookups = zip(owners, keys, strict=True), looked_up(join)
+    sides = [[] if number in lookups else list(zip(*pair, strict=True)) for number, pair in enumerate(pairs)]
+    return tuple(disambiguated(join, sides, often))
+
+
+def _key_owners(relation: Relation) -> tuple[str, ...]:
+    """For each part of the row key, the base table whose key it is part of."""
+    root = _root(relation)
+    if isinstance(root, Scan):
+        return (root.table.name,) * len(root.table.key)
+    if isinstance(root, Join):
+        return tuple(owner for side in key_sides(root) for owner in _key_owners(side))
+    return ("",) * len(key_of(relation))
+
+
+def _part_of_zone(relation: Relation) -> str:
+    """The zone of one side, in a form that can precede or follow ×."""
+    root = _root(relation)
+    if isinstance(root, Join) and len(sides := key_sides(root)) == 1:
+        return _part_of_zone(sides[0])
+    return zone_of(root) if isinstance(root, Scan | Join) else f"[{zone_of(root)}]"
+
+
+def _part_of_subject(relation: Relation) -> str:
+    """The subject of one side, in a form that can precede or follow ⋈."""
+    subject = subject_of(relation)
+    return f"[{subject}]" if isinstance(_root(relation), Join | Union) else subject
+
+
+def _root(relation: Relation) -> Relation:
+    """The relation at or below that determines the row key; σ, π and a view do not change it."""
+    while isinstance(relation, Select | Project | ViewRows):
+        relation = relation.input
+    return relation

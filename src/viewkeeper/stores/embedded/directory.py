@@ -16,10 +16,10 @@ from pathlib import Path
 from weakref import WeakSet, finalize
 
 from viewkeeper.errors import InputError, StoreBusy, StoreError, StoreInUse, StoreReplaced, ViewKeeperError
-from viewkeeper.stores.embedded.environment import Environment
-from viewkeeper.stores.embedded.heldfile import HeldFile
+from viewkeeper.stores.embedded.file_locks import FileLock
 from viewkeeper.stores.embedded.layout import Layout
-from viewkeeper.stores.embedded.parts import Part, make_part
+from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.embedded.lmdb_files import Part, make_part
 
 _CLOSED = InputError("the database is closed", "connect again")
 _COMPACTED = StoreInUse("the store is being compacted", "try again when that has ended")
@@ -36,7 +36,7 @@ class Directory:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.users = 0
-        self._share = HeldFile(layout.file)
+        self._share = FileLock(layout.file)
         self._handles: dict[str, Environment] = {}
         self._late: list[Environment] = []  # closed, except for transactions that have not ended
         self._refusal: ViewKeeperError | None = None  # why there are no handles
@@ -142,7 +142,7 @@ class Directory:
     def _enter(self) -> None:
         if self.users == 0:
             if not self._share.is_open:
-                self._share = HeldFile(self.layout.file)
+                self._share = FileLock(self.layout.file)
             self._take_part()
             self._reopen()
         self.users += 1

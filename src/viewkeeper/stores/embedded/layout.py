@@ -22,20 +22,20 @@ from pathlib import Path
 
 from viewkeeper.errors import CorruptStore, InputError, NewerFormat, StoreError
 from viewkeeper.failpoints import failpoint
-from viewkeeper.stores.embedded.heldfile import BUSY_SECONDS, locked
-from viewkeeper.stores.embedded.newdirectory import (
+from viewkeeper.stores.embedded.atomic_directory import (
     MARKER,
     clear_unfinished,
     mark_unfinished,
-    no_space_told,
-    os_errors_told,
     require_path,
     sync_directory,
+    translate_no_space,
+    translate_os_errors,
 )
-from viewkeeper.stores.embedded.parts import Part, folders, make_part, part_of
-from viewkeeper.stores.nodestore import StoreLayout
+from viewkeeper.stores.embedded.file_locks import BUSY_SECONDS, locked
+from viewkeeper.stores.embedded.lmdb_files import Part, folders, make_part, part_of
+from viewkeeper.stores.local_store import StoreLayout
+from viewkeeper.stores.open import MAP_MB_MAX, NODES_MAX, require_same, split_url
 from viewkeeper.stores.placement import SLOTS
-from viewkeeper.stores.urls import MAP_MB_MAX, NODES_MAX, require_same, split_url
 
 FORMAT = 5
 PARTITIONS = 8
@@ -144,7 +144,10 @@ def _create(path: Path, options: Mapping[str, str]) -> None:
     except OSError as error:
         raise StoreError(f"cannot make {path}: {error.strerror}", "name a directory you may write") from error
     busy = float(options.get("busy_timeout", BUSY_SECONDS))
-    with os_errors_told(path), locked(path, busy):  # two processes may make the same store: the second finds it there
+    with (
+        translate_os_errors(path),
+        locked(path, busy),
+    ):  # two processes may make the same store: the second finds it there
         if (path / _FILE).exists():
             return
         mark_unfinished(path)
@@ -168,7 +171,7 @@ def write_facts(path: Path, facts: Mapping[str, object]) -> None:
 
 def _read(file: Path) -> dict:
     try:
-        with no_space_told(str(file)):
+        with translate_no_space(str(file)):
             facts = json.loads(file.read_text())
         written = int(facts["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:

@@ -18,10 +18,10 @@ import lmdb
 from viewkeeper.errors import CorruptStore
 from viewkeeper.model import epochs
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
-from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
-from viewkeeper.model.plain import reading
-from viewkeeper.stores.catalogtext import CatalogText, dump
-from viewkeeper.stores.embedded.environment import Environment
+from viewkeeper.model.json_codec import reading
+from viewkeeper.model.read_frontier import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.stores.catalog_json import CatalogText, dump
+from viewkeeper.stores.embedded.lmdb_environment import Environment
 from viewkeeper.stores.placement import Placement, fills_from
 
 _CATALOG, _EPOCH, _CLOCK, _HORIZON, _VIEWS = b"catalog", b"epoch", b"clock", b"horizon", b"views"
@@ -185,7 +185,7 @@ class Meta:
             stored = transaction.get(_EPOCH)
             if (_load(_EPOCH, stored)["version"] if stored else 0) != expected_version:
                 return False
-            if filling_from is not None and self.placement_in(transaction).is_unsettled(filling_from):
+            if filling_from is not None and self.placement_in(transaction).may_have_moved(filling_from):
                 return False
             transaction.put(_EPOCH, _dump(value))
             horizon = transaction.get(_HORIZON)

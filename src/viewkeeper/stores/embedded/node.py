@@ -16,16 +16,14 @@ import lmdb
 
 from viewkeeper.errors import PositionLost
 from viewkeeper.failpoints import failpoint
-from viewkeeper.model.fills import Borders
-from viewkeeper.model.positions import Position
-from viewkeeper.model.writes import Image, RowWrites
-from viewkeeper.stores import logformat
+from viewkeeper.model.positions import Position, SplitPoints
+from viewkeeper.model.stored_rows import Image, RowWrites
+from viewkeeper.stores import log_format
 from viewkeeper.stores.embedded import tree
-from viewkeeper.stores.embedded.environment import Environment
-from viewkeeper.stores.limits import LIMITS, Limits
-from viewkeeper.stores.logformat import Changes, EntryHeader, entries_of, position_key, position_of, positions_of
+from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.log_format import EntryHeader, TableChanges, entries_of, position_key, position_of, positions_of
+from viewkeeper.stores.log_shard import LIMITS, Limits, LogEnd, LogShard, Rows
 from viewkeeper.stores.placement import EVERY, SLOTS
-from viewkeeper.stores.storenode import LogEnd, Rows, StoreNode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +49,7 @@ class NodeState(NamedTuple):
     stored: bytes
 
 
-class Node(StoreNode):
+class Node(LogShard):
     """One stream of the store; `handle` returns its environment, opened at first use."""
 
     def __init__(
@@ -77,14 +75,14 @@ class Node(StoreNode):
         with environment.write("rows") as transaction:
             state = self.state_in(transaction)
             self._require_slots(state.slots, groups, slots)
-            applied: list[Changes] = []
+            applied: list[TableChanges] = []
             for group in groups:
                 prefix = tree.table_prefix(group.table)
                 befores = tree.get_many(transaction, [prefix + key for key in group.keys])
-                changes, bytes_told = self._changes(group, befores)
+                changes, logged_bytes = self._changes(group, befores)
                 _store(transaction, prefix, changes)
                 applied.append(changes)
-                size += bytes_told
+                size += logged_bytes
             if len(groups) > 1:
                 self._limits.require_transaction(size)
             position = self._append(transaction, state, list(entries_of(applied, self._limits.entry)), clock())
@@ -185,7 +183,7 @@ class Node(StoreNode):
             cursor = transaction.cursor()
             if not cursor.set_range(position_key(position)):
                 return None
-            return Position(position_of(cursor.key())), logformat.decode_header(cursor.value())
+            return Position(position_of(cursor.key())), log_format.decode_header(cursor.value())
 
     def read_log(self, start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         while start < stop:
@@ -202,7 +200,7 @@ class Node(StoreNode):
         """
         import pyarrow as pa
 
-        from viewkeeper.stores.logbatches import decode_entries
+        from viewkeeper.stores.log_batches import decode_entries
 
         pieces: dict[int, list[pa.RecordBatch]] = {}
         size, enough = 0, min(stop, start + _READ_CHANGES_MAX)
@@ -235,7 +233,7 @@ class Node(StoreNode):
         with self.environment.read("log") as transaction:
             return transaction.stat(self.environment.database("log"))["entries"]
 
-    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> SplitPoints:
         prefix = tree.table_prefix(table)
         with self.environment.read("rows") as transaction:
             return tree.borders(transaction, prefix, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
@@ -274,7 +272,7 @@ class Node(StoreNode):
                 gone = tree.drop(transaction, tree.table_prefix(table), limit=_DROP_MAX)
 
 
-def _store(transaction: lmdb.Transaction, prefix: bytes, changes: Changes) -> None:
+def _store(transaction: lmdb.Transaction, prefix: bytes, changes: TableChanges) -> None:
     _, keys, _, afters = changes
     puts = [(prefix + key, row) for key, row in zip(keys, afters, strict=True) if row is not None]
     tree.put_many(transaction, [key for key, _ in puts], [row for _, row in puts])
@@ -292,7 +290,7 @@ def _read_entries(cursor: lmdb.Cursor, start: int, stop: int) -> tuple[list[byte
     # Positions have no gap: the first entry found holds start + 1, unless the log was truncated up to a committed
     # epoch. A task this late must not take the rest for the whole.
     found = cursor.set_range(position_key(start + 1))
-    if not found or position_of(cursor.key()) - logformat.decode_header(cursor.value()).count > start:
+    if not found or position_of(cursor.key()) - log_format.decode_header(cursor.value()).count > start:
         raise PositionLost(
             f"the log no longer holds position {start + 1}",
             "what asked for it is over; a view that lacks it is filled anew by viewkeeper rebuild",
@@ -311,7 +309,7 @@ def changes_since(
     transaction: lmdb.Transaction, log: object, start: int, stop: int | None = None, *, with_moved: bool = True
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """All that is logged of (start, stop], or after `start`, as (table, changes), with or without rows that moved."""
-    from viewkeeper.stores.logbatches import decode_entries
+    from viewkeeper.stores.log_batches import decode_entries
 
     cursor = transaction.cursor(db=log)
     end = (position_of(cursor.key()) if cursor.last() else start) if stop is None else stop
@@ -325,11 +323,11 @@ def _images_before(
     transaction: lmdb.Transaction, log: object, table: int, position: int, low: bytes, high: bytes | None
 ) -> dict[bytes, Image]:
     """For each row with low < key <= high changed after `position`: its image before the first such change."""
-    from viewkeeper.stores.logbatches import images_before
+    from viewkeeper.stores.log_batches import images_before
 
     changes = changes_since(transaction, log, position)
     return images_before((batch for number, batch in changes if number == table), low, high)
 
 
 def _is_old(cursor: lmdb.Cursor, position: int, stamp: int) -> bool:
-    return position_of(cursor.key()) < position and logformat.decode_header(cursor.value()).stamp < stamp
+    return position_of(cursor.key()) < position and log_format.decode_header(cursor.value()).stamp < stamp

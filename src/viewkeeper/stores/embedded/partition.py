@@ -1,12 +1,15 @@
-"""A partition: one of the store's view environments, owned by one view manager at a time.
+"""A partition: one of the store's view environments, owned by one view manager at a time, with its index by epoch.
 
 In: keys and chains of records. Out: the same, ordered. Always: every write tests, in its own transaction, that the
 partition's fence is at the writer's epoch (R1a). Tombstones are indexed, so that they can be purged without a scan once
-the floor has passed them; so are the writes of an indexed epoch, so that they can be found without one.
+the floor has passed them; so are the writes of an indexed epoch, so that they can be found without one. A pair of an
+index is under its epoch and the first of its keys. The value of one key is the key; that of many begins with a mark
+that no key begins with, because it is no table's id.
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -18,12 +21,56 @@ import pyarrow as pa
 from viewkeeper.errors import Fenced
 from viewkeeper.failpoints import failpoint
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.fills import Borders
-from viewkeeper.model.ragged import Ragged
-from viewkeeper.stores import versions
-from viewkeeper.stores.embedded import epochindex, tree
-from viewkeeper.stores.embedded.environment import Environment
-from viewkeeper.stores.versionwrites import Written
+from viewkeeper.model.positions import SplitPoints
+from viewkeeper.model.varbinary import VarBinary
+from viewkeeper.stores import version_chains
+from viewkeeper.stores.embedded import tree
+from viewkeeper.stores.embedded.lmdb_environment import Environment
+from viewkeeper.stores.embedded.long_keys import LIMIT
+from viewkeeper.stores.version_chains import Written
+
+_INDEX_EPOCH = struct.Struct(">Q")
+_MARK = b"\xff\xff\xff\xff"
+_PACKED_KEYS_MAX = 1_000  # a purge of them is one step
+
+
+def epoch_of(entry: bytes) -> int:
+    return _INDEX_EPOCH.unpack_from(entry)[0]
+
+
+def pairs_of_each(epoch: int, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """A pair for each key; one that is too long for LMDB is indexed by a digest."""
+    head = _INDEX_EPOCH.pack(epoch)
+    return ((head + (key if len(key) < LIMIT else _digest(key)), key) for key in keys)
+
+
+def packed_pairs(epoch: int, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """A pair for many keys."""
+    for start in range(0, len(keys), _PACKED_KEYS_MAX):
+        packed = keys[start : start + _PACKED_KEYS_MAX]
+        ((entry, value),) = pairs_of_each(epoch, packed[:1])
+        if len(packed) > 1:
+            sizes = struct.pack(f">{len(packed) + 1}I", len(packed), *map(len, packed))
+            value = b"".join((_MARK, sizes, *packed))
+        yield entry, value
+
+
+def keys_of(value: bytes) -> list[bytes]:
+    """The keys of a pair."""
+    if not value.startswith(_MARK):
+        return [value]
+    (count,) = struct.unpack_from(">I", value, len(_MARK))
+    sizes = struct.unpack_from(f">{count}I", value, len(_MARK) + 4)
+    keys, at = [], len(_MARK) + 4 + 4 * count
+    for size in sizes:
+        keys.append(value[at : at + size])
+        at += size
+    return keys
+
+
+def _digest(key: bytes) -> bytes:
+    return key[: LIMIT - 40] + hashlib.blake2b(key, digest_size=32).digest()
+
 
 _FENCE = b"fence"
 _DROPPED = b"dropped-"  # and a table: the fence when its records were removed
@@ -72,7 +119,7 @@ class Partition:
         if found:
             yield _entries_before(found, counts, epoch)
 
-    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> SplitPoints:
         """The next records after `after` in about equal pieces."""
         prefix = tree.table_prefix(table)
         with self.environment.read("records") as transaction:
@@ -87,7 +134,7 @@ class Partition:
             within = tree.range_after(prefix, low, high)
             for part in tree.scan_lists(transaction, *within, size=_SCAN_RECORDS):
                 keys = pa.array([key[len(prefix) :] for key, _ in part], pa.binary())
-                rows = versions.rows_at(pa.array([chain for _, chain in part], pa.binary()), epoch, aborted)
+                rows = version_chains.rows_at(pa.array([chain for _, chain in part], pa.binary()), epoch, aborted)
                 there = rows.is_valid()
                 yield pa.record_batch([keys.filter(there), rows.filter(there)], names=["key", "row"])
 
@@ -111,9 +158,9 @@ class Partition:
                 tree.put_many(transaction, stored, part.chains)
                 if part.tombstones:
                     gone = [prefix + key for key in part.tombstones]
-                    transaction.cursor(tombstone_index).putmulti(epochindex.packed_pairs(epoch.epoch, gone))
+                    transaction.cursor(tombstone_index).putmulti(packed_pairs(epoch.epoch, gone))
                 if part.is_indexed:
-                    transaction.cursor(index).putmulti(epochindex.pairs_of_each(epoch.epoch, stored))
+                    transaction.cursor(index).putmulti(pairs_of_each(epoch.epoch, stored))
             failpoint("partition.write.before_commit")
         failpoint("partition.write.committed")
 
@@ -214,9 +261,9 @@ def _purge_some(transaction: lmdb.Transaction, index: lmdb.Cursor, epoch: Inflig
     records, gone, more = transaction.cursor(), 0, index.first()
     while more and gone < _PURGE_BATCH:
         entry, value = index.item()
-        if not entry or epochindex.epoch_of(entry) > epoch.floor:  # past the last pair there is no entry
+        if not entry or epoch_of(entry) > epoch.floor:  # past the last pair there is no entry
             return True
-        keys = epochindex.keys_of(value)
+        keys = keys_of(value)
         if with_records:
             _purge_records(transaction, records, keys, epoch)
         gone += len(keys)
@@ -228,12 +275,12 @@ def _purge_records(transaction: lmdb.Transaction, records: lmdb.Cursor, keys: li
     """Delete the dead ones of these records; few were written again since, so all go first, and those come back."""
     if max(map(len, keys)) < tree.LIMIT:
         found = zip(keys, map(records.pop, keys), strict=True)
-        alive = [pair for pair in found if pair[1] and not versions.is_dead(pair[1], epoch.floor, epoch.aborted)]
+        alive = [pair for pair in found if pair[1] and not version_chains.is_dead(pair[1], epoch.floor, epoch.aborted)]
         records.putmulti(alive)
         return
     for key in keys:
         chain = tree.get(transaction, key)
-        if chain and versions.is_dead(chain, epoch.floor, epoch.aborted):
+        if chain and version_chains.is_dead(chain, epoch.floor, epoch.aborted):
             tree.delete(transaction, key)
 
 
@@ -245,9 +292,9 @@ def _has_records(transaction: lmdb.Transaction, table: int) -> bool:
 def _entries_before(pairs: list[tuple[bytes, bytes]], counts: list[tuple[int, int]], epoch: Inflight) -> pa.RecordBatch:
     """The stored pairs that existed before the epoch; `counts`: how many of them have which prefix."""
     stored, chains = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
-    rows, _, _ = versions.rows_before(chains, epoch.epoch, epoch.aborted)
+    rows, _, _ = version_chains.rows_before(chains, epoch.epoch, epoch.aborted)
     numbers = np.repeat(*np.array(counts, np.int32).T)
-    keys = Ragged.from_arrow(stored).without_first(tree.TABLE_BYTES).to_arrow()
+    keys = VarBinary.from_arrow(stored).without_first(tree.TABLE_BYTES).to_arrow()
     arrays = [pa.array(numbers), keys, rows]
     batch = pa.record_batch(arrays, names=["prefix", "key", "row"])
     return batch.filter(rows.is_valid()) if rows.null_count else batch

@@ -1,43 +1,104 @@
-"""The embedded store: base tables, log, views and epoch record on LMDB, many processes at once.
+"""The embedded store: base tables, log, views and epoch record on LMDB, for many processes at once; and its snapshots.
 
-In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the ports
-`LogSource` and `Store`; a base write never waits for a view, because views live in environments of their own.
+In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the port
+`Store`; a base write never waits for a view, because views live in environments of their own. A snapshot is LMDB's read
+transactions, one for each environment: it may be read for as long as it is open, and pins nothing in the epoch record.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lmdb
+
 from viewkeeper.errors import CorruptStore, LogDiverged, StoreError
 from viewkeeper.model.epochs import EpochRecord, forget_views
-from viewkeeper.stores.altering import AlterableStore
-from viewkeeper.stores.embedded.datafile import require_whole
+from viewkeeper.stores.embedded import tree
 from viewkeeper.stores.embedded.directory import enter_directory
-from viewkeeper.stores.embedded.heldfile import locked
+from viewkeeper.stores.embedded.file_locks import PipelineLock, holder_of, locked, read_holder
 from viewkeeper.stores.embedded.layout import Layout, open_layout
-from viewkeeper.stores.embedded.lock import PipelineLock, holder_of, read_holder
+from viewkeeper.stores.embedded.lmdb_files import require_whole, translate
 from viewkeeper.stores.embedded.meta import Meta
 from viewkeeper.stores.embedded.node import Node
-from viewkeeper.stores.limits import LIMITS, Limits
-from viewkeeper.stores.onlyours import OnlyOurs
+from viewkeeper.stores.log_shard import LIMITS, Limits
+from viewkeeper.stores.not_offered import SoleWriter
 from viewkeeper.stores.placement import Placement, are_whole, first_slots
+from viewkeeper.stores.rebalance import AlterableStore
 
 if TYPE_CHECKING:
+    from viewkeeper.ports.admin import Backup, Progress
     from viewkeeper.ports.meta import Holder
-    from viewkeeper.ports.upkeep import Backup, Progress
-    from viewkeeper.stores.embedded.environment import Environment
-    from viewkeeper.stores.embedded.held import HeldViews
+    from viewkeeper.stores.embedded.lmdb_environment import Environment
     from viewkeeper.stores.embedded.partition import Partition
+
+
+class LmdbSnapshot:
+    """Open read transactions over partitions, or over nodes for their rows; end them with `close`."""
+
+    def __init__(self, partitions: Sequence[tuple[int, Partition | Node]]) -> None:
+        self._partitions = dict(partitions)
+        self._ends = ExitStack()
+        self._transactions = {
+            number: self._ends.enter_context(partition.snapshot()) for number, partition in partitions
+        }
+
+    def transaction(self, number: int) -> lmdb.Transaction:
+        return self._transactions[number]
+
+    def get(self, partition: int, table: int, key: bytes) -> bytes | None:
+        """The chain of one record."""
+        with self._told():
+            return tree.get(self._transactions[partition], tree.table_prefix(table) + key)
+
+    def scan(
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """(key, chain) pairs with start <= key < stop, in key order across `partitions`."""
+        transactions = [self._transactions[partition] for partition in partitions]
+        with self._told():
+            yield from tree.scan_table(transactions, table, start, stop, reverse=reverse)
+
+    def written_between(
+        self, partitions: Sequence[int], table: int, since: int, epoch: int
+    ) -> list[tuple[bytes, bytes]]:
+        """(key, chain) of a view's records that the epochs after `since` up to `epoch` wrote, in key order."""
+        from viewkeeper.stores.embedded.partition import Partition
+
+        found: list[tuple[bytes, bytes]] = []
+        for number in partitions:
+            partition = self._partitions[number]
+            if isinstance(partition, Partition):
+                found += partition.written_between(self._transactions[number], table, since, epoch)
+        return sorted(found)
+
+    def scan_all(
+        self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """`scan` over all that is held."""
+        return self.scan(tuple(self._transactions), table, start, stop, reverse=reverse)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise errors of LMDB as ours; which of several environments is damaged is not known here."""
+        try:
+            yield
+        except lmdb.Error as error:
+            store = next(iter(self._partitions.values())).environment.path.parent
+            raise translate(error, store) from error
+
+    def close(self) -> None:
+        self._ends.close()
+
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class EmbeddedStore(OnlyOurs, AlterableStore):
+class EmbeddedStore(SoleWriter, AlterableStore):
     """A store in one directory."""
 
     many_processes = True
@@ -168,7 +229,7 @@ class EmbeddedStore(OnlyOurs, AlterableStore):
         return self._placement
 
     def settle(self) -> None:
-        from viewkeeper.stores.embedded.moving import finish
+        from viewkeeper.stores.embedded.move_slots import finish
 
         while (intent := self._look().intent) is not None:
             if not self.is_writable:
@@ -178,19 +239,19 @@ class EmbeddedStore(OnlyOurs, AlterableStore):
             finish(self, intent)
 
     def move(self, slots: int, source: int, target: int) -> int:
-        from viewkeeper.stores.embedded.moving import move
+        from viewkeeper.stores.embedded.move_slots import move
 
         return move(self, slots, self.node(source), self.node(target))
 
     def make_node(self) -> int:
         """A new node without slots, listed once it is durable; returns its number."""
-        from viewkeeper.stores.embedded.newnode import make_node
+        from viewkeeper.stores.embedded.move_slots import make_node
 
         return make_node(self.layout, self._meta)
 
     def altering(self) -> AbstractContextManager[None]:
         """Within the block no other process adds or removes a node."""
-        from viewkeeper.stores.embedded.newnode import altering
+        from viewkeeper.stores.embedded.move_slots import altering
 
         return altering(self.layout)
 
@@ -203,21 +264,17 @@ class EmbeddedStore(OnlyOurs, AlterableStore):
 
         return Partition(partial(self._directory.environment, self._partitions[number], synced=False))
 
-    def hold_rows(self) -> HeldViews:
-        from viewkeeper.stores.embedded.held import HeldViews
-
+    def hold_rows(self) -> LmdbSnapshot:
         while True:
             nodes = self.nodes
-            held = HeldViews([(node.number, node) for node in nodes])
+            held = LmdbSnapshot([(node.number, node) for node in nodes])
             if are_whole(node.state_in(held.transaction(node.number)).slots for node in nodes):
                 return held
             held.close()  # taken before and after a move, or between its two transactions
             self.settle()
 
-    def hold_chains(self, partitions: Sequence[int]) -> HeldViews:
-        from viewkeeper.stores.embedded.held import HeldViews
-
-        return HeldViews([(number, self.partition(number)) for number in partitions])
+    def snapshot_chains(self, partitions: Sequence[int]) -> LmdbSnapshot:
+        return LmdbSnapshot([(number, self.partition(number)) for number in partitions])
 
     # durability
 
@@ -257,21 +314,21 @@ class EmbeddedStore(OnlyOurs, AlterableStore):
 
     def back_up(self, destination: Path, progress: Progress | None = None) -> Backup:
         """The whole store as of one moment, in a new directory."""
-        from viewkeeper.stores.embedded.backup import back_up
+        from viewkeeper.stores.embedded.backups import back_up
 
         return back_up(self.layout, self._meta, self.environments, destination, progress)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Within the block no other process has the store open, and no pipeline runs; StoreInUse if one does."""
-        from viewkeeper.stores.embedded.compact import alone
+        from viewkeeper.stores.embedded.backups import alone
 
         with alone(self._directory):
             yield
 
     def compact(self, progress: Progress | None = None) -> None:
         """Return free space inside the data files to the file system; only within `alone`."""
-        from viewkeeper.stores.embedded.compact import compact_files
+        from viewkeeper.stores.embedded.backups import compact_files
 
         compact_files(self._directory, self._look().nodes, progress)
 

@@ -17,11 +17,11 @@ from operator import itemgetter
 
 import lmdb
 
-from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
-from viewkeeper.stores.borders import cut_in_pieces
-from viewkeeper.stores.embedded import longkeys
-from viewkeeper.stores.embedded.longkeys import LAYERS, LIMIT
+from viewkeeper.model.positions import SplitPoints
+from viewkeeper.stores.embedded import long_keys
+from viewkeeper.stores.embedded.long_keys import LAYERS, LIMIT
+from viewkeeper.stores.split_points import find_split_points
 
 LIST_BYTES = 64 << 20
 _TABLE = struct.Struct(">I")
@@ -43,7 +43,7 @@ def table_of(key: bytes) -> int:
 
 def get(transaction: lmdb.Transaction, key: bytes) -> bytes | None:
     """The value under a key that carries its table prefix."""
-    return transaction.get(key) if len(key) < LIMIT else longkeys.get(transaction, key)
+    return transaction.get(key) if len(key) < LIMIT else long_keys.get(transaction, key)
 
 
 def get_many(transaction: lmdb.Transaction, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -57,7 +57,7 @@ def put(transaction: lmdb.Transaction, key: bytes, value: bytes) -> None:
     if len(key) < LIMIT:
         transaction.put(key, value)
     else:
-        longkeys.put(transaction, key, value)
+        long_keys.put(transaction, key, value)
 
 
 def put_many(transaction: lmdb.Transaction, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -73,7 +73,7 @@ def delete(transaction: lmdb.Transaction, key: bytes) -> None:
     if len(key) < LIMIT:
         transaction.delete(key)
     else:
-        longkeys.delete(transaction, key)
+        long_keys.delete(transaction, key)
 
 
 def scan(
@@ -81,7 +81,7 @@ def scan(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Pairs with start <= key < stop in key order, or in reverse."""
     if reverse:
-        return longkeys.walk_back(transaction, start, LAYERS if stop is None else stop)
+        return long_keys.walk_back(transaction, start, LAYERS if stop is None else stop)
     lists = scan_lists(transaction, start, stop, size=_LIST_PAIRS, first=_FIRST_PAIRS)
     return itertools.chain.from_iterable(lists)
 
@@ -147,7 +147,7 @@ def scan_lists(
         if max(map(len, map(_KEY_OF, found)), default=0) >= LIMIT:
             if held:
                 yield held
-            yield from longkeys.walk(
+            yield from long_keys.walk(
                 transaction, itertools.chain(part, pairs), start, end, size=size, bytes_max=bytes_max
             )
             return
@@ -176,15 +176,15 @@ def scan_prefix(transaction: lmdb.Transaction, prefix: bytes, *, size: int) -> I
 
 def drop(transaction: lmdb.Transaction, prefix: bytes, *, limit: int) -> int:
     """Delete up to `limit` keys under a table's prefix; returns how many."""
-    return longkeys.drop(transaction, prefix, limit=limit)
+    return long_keys.drop(transaction, prefix, limit=limit)
 
 
 def borders(
     transaction: lmdb.Transaction, prefix: bytes, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
-) -> Borders:
+) -> SplitPoints:
     """Keys (without the prefix) that cut the next pairs after `after` in about `pieces`; see `row_borders`."""
     lists = scan_lists(transaction, *range_after(prefix, after, None), size=_LIST_PAIRS)
-    found = cut_in_pieces(lists, prefix + after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+    found = find_split_points(lists, prefix + after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
     return replace(found, keys=tuple(key and key[len(prefix) :] for key in found.keys))
 
 

@@ -1,26 +1,120 @@
-"""Meta in HBase: epoch record, catalog, plans and notes, in rows of one table.
+"""Meta in HBase: epoch record, catalog, plans and notes, and the lease of the running pipeline, in rows of one table.
 
-In and out: JSON values. Always: epoch record, catalog and the horizon of both are in one row, replaced by test-and-set on a
-cell that holds the versions of both (R5); a reply that got lost is StoreUnavailable, and whoever swapped looks again.
+In and out: JSON values; heartbeats of the pipeline. Always: epoch record, catalog and the horizon of both are in one
+row, replaced by test-and-set on a cell that holds the versions of both (R5); a reply that got lost is StoreUnavailable,
+and whoever swapped reads again. The lease is changed by test-and-set alone, so of several who take it one succeeds; one
+whose process is gone, or that has not renewed it for a minute, has lost it. It only keeps pipelines from getting into
+each other's way: the epoch record decides who may write.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import platform
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from viewkeeper.errors import CorruptStore, Fenced, StoreUnavailable
+from viewkeeper.errors import CorruptStore, Fenced, PipelineRunning, StoreUnavailable
 from viewkeeper.model.epochs import EpochRecord, record_from_json, record_to_json
-from viewkeeper.model.horizon import Horizon, horizon_bytes, parse_horizon
-from viewkeeper.ports.meta import Holder
-from viewkeeper.stores.catalogtext import CatalogText
-from viewkeeper.stores.hbase.claims import LeasedClaim, read_lease
-from viewkeeper.stores.hbase.metarow import NOTES, PLAN, STORE, MetaRows
-from viewkeeper.stores.hbase.site import Site
+from viewkeeper.model.read_frontier import Horizon, horizon_bytes, parse_horizon
+from viewkeeper.ports.meta import Holder, already_running
+from viewkeeper.stores.catalog_json import CatalogText
+from viewkeeper.stores.hbase.store_tables import NOTES, PLAN, STORE, MetaTable
+from viewkeeper.stores.hbase.table_requests import Site
+
+_LEASE_SECONDS = 60.0
+_CLAIM = "claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The cell as read: its value, who wrote it, and when by HBase's clock."""
+
+    value: bytes
+    nonce: str
+    holder: Holder
+    stamp_ms: int
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its holder may be alive; clocks of machines are compared, so it is no proof."""
+        here = self.holder.host == platform.node()
+        if here and not _is_running(self.holder.pid):
+            return False
+        return time.time() * 1_000 - self.stamp_ms < _LEASE_SECONDS * 1_000
+
+
+class PipelineLease:
+    """Held from construction to `release`."""
+
+    def __init__(self, rows: MetaTable, *, take_over: bool, instead_of: Holder | None) -> None:
+        self._rows = rows
+        self._nonce = uuid.uuid4().hex
+        self.is_held = True
+        found = read_lease(rows)
+        if found is not None and (found.is_live or instead_of is not None):
+            has_moved = instead_of not in (None, found.holder)
+            if has_moved or not take_over:
+                raise already_running(found.holder, platform.node())
+        self._swap(found)
+        if not self._is_ours(read_lease(rows)):
+            raise PipelineRunning("another pipeline is taking this store over", "stop it, or try again")
+
+    def beat(self, waits: str = "") -> None:
+        found = read_lease(self._rows)
+        if found is None or not self._is_ours(found):
+            raise Fenced("another pipeline took this store over", "stop this one")
+        self._swap(found, waits)
+
+    def release(self) -> None:
+        self.is_held = False
+        with suppress(StoreUnavailable):  # the lease ends by itself
+            found = read_lease(self._rows)
+            if found is not None and self._is_ours(found):
+                self._rows.swap(STORE, _CLAIM, found.value, {_CLAIM: b""})
+
+    def _is_ours(self, found: Lease | None) -> bool:
+        return found is not None and found.nonce == self._nonce
+
+    def _swap(self, found: Lease | None, waits: str = "") -> None:
+        """Put our next beat in the place of what was found, if that is still there; whoever must know looks."""
+        facts = {
+            "nonce": self._nonce,
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "beat": time.time_ns(),
+            "waits": waits,
+        }
+        value = json.dumps(facts).encode()
+        with suppress(StoreUnavailable):
+            self._rows.swap(STORE, _CLAIM, b"" if found is None else found.value, {_CLAIM: value})
+
+
+def read_lease(rows: MetaTable) -> Lease | None:
+    """The claim as it is now; None when it was given back, or there was none."""
+    cell = rows.cells(STORE, _CLAIM).get(_CLAIM)
+    if cell is None or not cell.value:
+        return None
+    facts = json.loads(cell.value)
+    holder = Holder(facts["pid"], facts["beat"], facts["waits"], facts["host"])
+    return Lease(cell.value, facts["nonce"], holder, cell.timestamp)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
 
 _VERSIONS, _RECORD, _CATALOG, _HORIZON, _INFLIGHT = "versions", "record", "catalog", "horizon", "inflight"
 _INCARNATION, _PARTITIONS = "incarnation", "partitions"
@@ -32,7 +126,7 @@ _UNSEEN = (None, -math.inf)
 Versions = tuple[int, int]  # of the epoch record and of the catalog
 
 
-def make_facts(rows: MetaRows, partitions: int) -> None:
+def make_facts(rows: MetaTable, partitions: int) -> None:
     """The first facts of a store, unless it has some."""
     incarnation = uuid.uuid4().hex
     facts = {_INCARNATION: incarnation.encode(), _PARTITIONS: b"%d" % partitions, _CATALOG: b"{}"}
@@ -43,7 +137,7 @@ def make_facts(rows: MetaRows, partitions: int) -> None:
             raise
 
 
-def read_facts(rows: MetaRows) -> tuple[str, int] | None:
+def read_facts(rows: MetaTable) -> tuple[str, int] | None:
     """The incarnation and the number of partitions; None where no store was made."""
     found = rows.read(STORE, _INCARNATION, _PARTITIONS)
     return (found[_INCARNATION].decode(), int(found[_PARTITIONS])) if len(found) == 2 else None
@@ -57,7 +151,7 @@ class MetaPart:
     _seen_horizon: tuple[Horizon | None, float] = _UNSEEN  # and when it was asked for
 
     @property
-    def _rows(self) -> MetaRows:
+    def _rows(self) -> MetaTable:
         return self._site.rows
 
     def validate(self, epoch: int) -> int:
@@ -90,10 +184,10 @@ class MetaPart:
     def read_horizon(self) -> Horizon:
         return parse_horizon(self._one(_HORIZON))
 
-    def _behind_horizon(self, table: int, request: str, *arguments: object) -> tuple[Horizon, Any] | None:
+    def _after_horizon(self, table: int, request: str, *arguments: object) -> tuple[Horizon, Any] | None:
         """The horizon, and the reply to a request to a table that was begun after it was read; None without the table."""
         began = time.monotonic()
-        replies = self._site.ask_behind([self._rows.get_of(STORE, _HORIZON)], table, request, *arguments)
+        replies = self._site.ask_after([self._rows.get_of(STORE, _HORIZON)], table, request, *arguments)
         if replies is None:
             return None
         horizon = parse_horizon(replies[0].columnValues[0].value)
@@ -170,8 +264,8 @@ class MetaPart:
     def read_note(self, name: str) -> dict:
         return json.loads(self._rows.read(NOTES, name).get(name, b"{}"))
 
-    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> LeasedClaim:
-        return LeasedClaim(self._rows, take_over=take_over, instead_of=instead_of)
+    def claim(self, *, take_over: bool, instead_of: Holder | None = None) -> PipelineLease:
+        return PipelineLease(self._rows, take_over=take_over, instead_of=instead_of)
 
     def holder(self) -> Holder | None:
         found = read_lease(self._rows)

@@ -1,15 +1,20 @@
-"""Records in HBase: the port `VersionedTables` over cells (`docs/epochs.md`, section 4).
+"""Records in HBase: the port `VersionedTables` over cells (`docs/epochs.md`, section 4), and their journal.
 
-In: keys and rows, by epoch. Out: rows as of the epoch before. Always: versions are put blindly, in batches, each with the
-epoch as its timestamp; the epoch record is asked what is in flight after the last read and before the first put of a batch
-(VALIDATE), and again where a put would be issued later than T after that. `applied` is never known.
+In: keys and rows, by epoch. Out: rows as of the epoch before. Always: versions are put blindly, in batches, each with
+the epoch as its timestamp; the epoch record is asked what is in flight after the last read and before the first put of
+a batch (VALIDATE), and again where a put would be issued later than T after that. `applied` is never known.
+
+The journal lists records with older versions or tombstones, for the purge of old versions and for readers of changes.
+An entry is put before its version, so none is forgotten; one too many does no harm, because the purge deletes by it
+what is surplus all the same. Entries are rows: partition, kind, epoch, table, key.
 """
 
 from __future__ import annotations
 
+import struct
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -21,35 +26,109 @@ import pyarrow.compute as pc
 from viewkeeper.catalog.catalog import Catalog
 from viewkeeper.errors import ViewFailed
 from viewkeeper.model.epochs import EpochRecord, Inflight
-from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix, placement_hash
-from viewkeeper.model.moments import EPOCH_MAX
+from viewkeeper.model.positions import SplitPoints
+from viewkeeper.model.read_frontier import EPOCH_MAX
 from viewkeeper.ports.records import StoredVersions, VersionWrite
-from viewkeeper.stores.borders import cut_in_pieces
-from viewkeeper.stores.hbase.cells import (
+from viewkeeper.stores.hbase.mapping import shown_of
+from viewkeeper.stores.hbase.meta import MetaPart
+from viewkeeper.stores.hbase.record_cache import CachedVersion, RecordCache, RecordKey
+from viewkeeper.stores.hbase.store_tables import JOURNAL, STORE, is_shown
+from viewkeeper.stores.hbase.table_requests import Site, VersionRange, gets, pages, span_of
+from viewkeeper.stores.hbase.thrift_cells import (
     BATCH_RECORDS,
     GONE_VALUE,
     KEY_BYTES_MAX,
     NOTHING,
     OLDER_MAX,
     ROW_BYTES_MAX,
+    Puts,
     below,
     delete_of,
     in_batches,
+    ranges_filter,
     row_key,
     times,
     versions_needed,
     visible,
+    with_first,
 )
-from viewkeeper.stores.hbase.columns import shown_of
-from viewkeeper.stores.hbase.journal import GONE, WRITTEN, Entry, Purge
-from viewkeeper.stores.hbase.meta import MetaPart
-from viewkeeper.stores.hbase.metarow import STORE
-from viewkeeper.stores.hbase.puts import Puts, with_first
-from viewkeeper.stores.hbase.recent import Kept, Place, Recent
-from viewkeeper.stores.hbase.rowranges import ranges_filter
-from viewkeeper.stores.hbase.scans import Look, gets, pages, span_of
-from viewkeeper.stores.hbase.tables import JOURNAL, is_shown
+from viewkeeper.stores.split_points import find_split_points
+
+WRITTEN, GONE = b"w", b"x"  # a row was put over an older version, or for an index; a tombstone was put
+_HEAD = struct.Struct(">QI")
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """That an epoch wrote a record."""
+
+    partition: int
+    kind: bytes
+    epoch: int
+    table: int
+    key: bytes
+
+    @property
+    def row(self) -> bytes:
+        return row_key(self.partition, self.kind + _HEAD.pack(self.epoch, self.table) + self.key)
+
+    @staticmethod
+    def of(row: bytes) -> JournalEntry:
+        epoch, table = _HEAD.unpack_from(row, 2)
+        return JournalEntry(row[0], row[1:2], epoch, table, row[2 + _HEAD.size :])
+
+
+def journal_entries(
+    site: Site, kinds: dict[bytes, tuple[int, int]], partitions: Iterable[int] | None = None, *, first: int = 1_000
+) -> Iterator[list[JournalEntry]]:
+    """The entries of each kind from one epoch to another, of all kinds and partitions in one scan."""
+    ranges = [
+        (row_key(partition, kind + _HEAD.pack(low, 0)), row_key(partition, kind + _HEAD.pack(high + 1, 0)))
+        for partition in sorted(range(site.partitions) if partitions is None else partitions)
+        for kind, (low, high) in sorted(kinds.items())
+        if low <= high
+    ]
+    if ranges:
+        look = VersionRange(times(0, EPOCH_MAX), ranges=ranges_filter(ranges))
+        for page in pages(site, JOURNAL, (ranges[0][0], ranges[-1][1]), look, first=first):
+            yield [JournalEntry.of(result.row) for result in page]
+
+
+class Purge:
+    """Deletes versions that no reader needs; see `docs/epochs.md`, section 4."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._from = {WRITTEN: 0, GONE: 0}  # before that the journal is empty: HBase walks over deleted entries
+
+    def run(self, floor: int, settled: int, aborted: Sequence[int], records_max: int) -> int:
+        """Delete what the entries up to the floor tell of; tombstones only of epochs before `settled`."""
+        upto = {WRITTEN: floor, GONE: min(floor, settled - 1)}
+        kinds = {kind: (self._from[kind], last) for kind, last in upto.items()}
+        most = max(2, records_max)
+        found = next(journal_entries(self._site, kinds, first=most), [])
+        by_table: dict[int, list[Any]] = {}
+        for entry in found:
+            if entry.epoch not in aborted:
+                last = entry.epoch if entry.kind == GONE else entry.epoch - 1
+                by_table.setdefault(entry.table, []).append(delete_of(row_key(entry.partition, entry.key), last))
+        for table, deletes in by_table.items():
+            self._site.ask(table, "deleteMultiple", deletes, absent=[])
+        if found:
+            self._site.ask(JOURNAL, "deleteMultiple", [delete_of(entry.row, entry.epoch) for entry in found])
+        if len(found) < most:
+            self._from = {kind: max(self._from[kind], last + 1) for kind, last in upto.items()}
+        return len(found)
+
+
+def written_between(site: Site, partitions: Sequence[int], table: int, since: int, until: int) -> list[JournalEntry]:
+    """The records of a table that the epochs after `since` up to `until` wrote, where they were indexed."""
+    kinds = dict.fromkeys((WRITTEN, GONE), (since + 1, min(until, _ALL)))
+    found = (entry for page in journal_entries(site, kinds, partitions) for entry in page if entry.table == table)
+    return sorted(found, key=lambda entry: entry.key)
+
 
 PUT_SECONDS = 30.0  # T: how long after a VALIDATE puts are issued
 _PREFIXES_MAX = 500
@@ -62,9 +141,9 @@ class _Mutations:
     """What a write does to a table: `deletes` of what lies below a version that every reader sees or a newer one."""
 
     table: int
-    places: list[Place]
+    places: list[RecordKey]
     puts: Puts
-    written: list[Kept]
+    written: list[CachedVersion]
     deletes: list[tuple[bytes, int]]  # row, and the last epoch
     entries: list[bytes]  # rows of the journal
 
@@ -74,7 +153,7 @@ class RecordsPart(MetaPart):
 
     def __init__(self) -> None:
         self._purge = Purge(self._site)
-        self._recent = Recent(self._site.rows)
+        self._recent = RecordCache(self._site.rows)
         self._seen: dict[int, float] = {}  # the last epoch begun -> when a purge first saw it
         self._catalog = (-1, Catalog())  # as last read, under its version
 
@@ -106,7 +185,9 @@ class RecordsPart(MetaPart):
         lower = [kept[1:3] if kept else NOTHING for kept in known]
         rows = [kept[3] if kept else None for kept in known]
         if asked:
-            look = Look(times(self._anew(epoch), epoch.epoch - 1), versions_needed(epoch.epoch - 1, epoch.aborted))
+            look = VersionRange(
+                times(self._anew(epoch), epoch.epoch - 1), versions_needed(epoch.epoch - 1, epoch.aborted)
+            )
             wanted = [places[at] for at in asked]
             for at, result in zip(asked, gets(self._site, table, [row_key(*one) for one in wanted], look), strict=True):
                 if result is not None:
@@ -125,7 +206,7 @@ class RecordsPart(MetaPart):
             if not spans:
                 continue
             ranges = ranges_filter(spans) if len(spans) > 1 else None
-            look = Look(times(self._anew(epoch), until), versions_needed(until, epoch.aborted), ranges)
+            look = VersionRange(times(self._anew(epoch), until), versions_needed(until, epoch.aborted), ranges)
             for page in pages(self._site, table, (spans[0][0], spans[-1][1]), look):
                 found = [(result.row[1:], visible(result, epoch.aborted)) for result in page]
                 there = [
@@ -144,7 +225,7 @@ class RecordsPart(MetaPart):
         high: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
         span = _after(partition, low, high)
-        for page in pages(self._site, table, span, Look(self._times(epoch), versions_needed(epoch, aborted))):
+        for page in pages(self._site, table, span, VersionRange(self._times(epoch), versions_needed(epoch, aborted))):
             found = [(result.row[1:], visible(result, aborted)) for result in page]
             yield _batch(("key", "row"), [pair for pair in found if pair[1] is not None])
 
@@ -153,10 +234,10 @@ class RecordsPart(MetaPart):
 
     def record_borders(
         self, table: int, part: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int
-    ) -> Borders:
+    ) -> SplitPoints:
         found = pages(self._site, table, _after(part, after, None), self._newest())
         lists = ([(result.row[1:], visible(result, ()) or b"") for result in page] for page in found)
-        return cut_in_pieces(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
+        return find_split_points(lists, after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     # writes
 
@@ -213,7 +294,7 @@ class RecordsPart(MetaPart):
         values = pc.if_else(pa.array(is_gone), GONE_VALUE, with_first(1 + older, images.fill_null(b"")))
         texts = shown.texts(keys, images) if shown is not None and is_shown(name) else ()
         entries = [
-            Entry(places[at][0], GONE if is_gone[at] else WRITTEN, epoch.epoch, table, places[at][1]).row
+            JournalEntry(places[at][0], GONE if is_gone[at] else WRITTEN, epoch.epoch, table, places[at][1]).row
             for at in np.flatnonzero(is_listed)
         ]
         ends = (newest[is_deleted] - 1).tolist()
@@ -244,7 +325,7 @@ class RecordsPart(MetaPart):
     def distrust(self, tables: Sequence[int]) -> None:
         last = self.read_epoch_record().last
         for table in tables:
-            self._recent.end_all(table, range(self.partitions), last)
+            self._recent.invalidate(table, range(self.partitions), last)
 
     def drop_records(self, table: int) -> None:
         self._site.tables.drop(table)
@@ -268,8 +349,8 @@ class RecordsPart(MetaPart):
         """The epoch with which views last started anew, as this one knows it."""
         return max(epoch.anew, self._site.tables.anew)
 
-    def _newest(self) -> Look:
-        return Look(self._times(EPOCH_MAX))
+    def _newest(self) -> VersionRange:
+        return VersionRange(self._times(EPOCH_MAX))
 
 
 def _after(partition: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:
@@ -281,12 +362,12 @@ def _apart(prefixes: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     """Runs of prefixes that ascend, none within another: what one scan meets in their order; with where each begins."""
     start = 0
     for end in range(1, len(prefixes) + 1):
-        if end == len(prefixes) or end - start == _PREFIXES_MAX or not _is_behind(prefixes[end - 1], prefixes[end]):
+        if end == len(prefixes) or end - start == _PREFIXES_MAX or not _is_beyond(prefixes[end - 1], prefixes[end]):
             yield start, list(prefixes[start:end])
             start = end
 
 
-def _is_behind(prefix: bytes, other: bytes) -> bool:
+def _is_beyond(prefix: bytes, other: bytes) -> bool:
     return other > prefix and not other.startswith(prefix)
 
 

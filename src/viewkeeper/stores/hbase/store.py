@@ -10,23 +10,21 @@ import time
 
 from viewkeeper.errors import InputError, StoreError, StoreUnavailable
 from viewkeeper.ports.store import Capabilities, Store
-from viewkeeper.stores.catalogtext import CatalogText
-from viewkeeper.stores.hbase.absent import LittleUpkeep, NoNodes
-from viewkeeper.stores.hbase.address import PARTITIONS, Address, parse_address
-from viewkeeper.stores.hbase.basewrites import BaseWrites
-from viewkeeper.stores.hbase.connections import Connections, Refused
-from viewkeeper.stores.hbase.logpart import LogPart
+from viewkeeper.stores.catalog_json import CatalogText
+from viewkeeper.stores.hbase.base_writes import BaseWrites
+from viewkeeper.stores.hbase.client import PARTITIONS, Address, Connections, Refused, parse_address
+from viewkeeper.stores.hbase.log import LogPart
 from viewkeeper.stores.hbase.meta import make_facts, read_facts
-from viewkeeper.stores.hbase.metarow import FAMILY, MetaRows
-from viewkeeper.stores.hbase.reads import ReadsPart
-from viewkeeper.stores.hbase.site import Site
-from viewkeeper.stores.hbase.tables import create_table, table_exists
-from viewkeeper.stores.hbase.thrift import thrift
+from viewkeeper.stores.hbase.snapshot_reads import ReadsPart
+from viewkeeper.stores.hbase.store_tables import FAMILY, MetaTable, create_table, table_exists
+from viewkeeper.stores.hbase.table_requests import Site
+from viewkeeper.stores.hbase.thrift_cells import thrift
+from viewkeeper.stores.not_offered import NodesNotOffered, UpkeepNotOffered
 
 _POLL_SECONDS = 0.05
 
 
-class HBaseStore(BaseWrites, ReadsPart, LogPart, NoNodes, LittleUpkeep):
+class HBaseStore(BaseWrites, ReadsPart, LogPart, NodesNotOffered, UpkeepNotOffered):
     """An open store."""
 
     def __init__(self, url: str, *, create: bool = True, read_only: bool = False) -> None:
@@ -84,7 +82,7 @@ class HBaseStore(BaseWrites, ReadsPart, LogPart, NoNodes, LittleUpkeep):
 
 def _facts(connections: Connections, address: Address, *, create: bool) -> tuple[str, int]:
     """The incarnation and the partitions of the store, which is made where there is none."""
-    rows = MetaRows(connections, address.namespace)
+    rows = MetaTable(connections, address.namespace)
     found = read_facts(rows) if table_exists(connections, rows.table) else None
     if found is None:
         if not create:
@@ -100,7 +98,7 @@ def _facts(connections: Connections, address: Address, *, create: bool) -> tuple
     return found
 
 
-def _make(connections: Connections, rows: MetaRows, address: Address) -> None:
+def _make(connections: Connections, rows: MetaTable, address: Address) -> None:
     if address.namespace not in connections.ask("listNamespaces"):
         try:
             connections.ask_once("createNamespace", thrift().TNamespaceDescriptor(name=address.namespace))

@@ -16,15 +16,13 @@ from threading import RLock
 import pyarrow as pa
 
 from viewkeeper.errors import PositionLost
-from viewkeeper.model.fills import Borders
-from viewkeeper.model.positions import Position
-from viewkeeper.model.writes import Image, RowWrites
-from viewkeeper.stores.limits import LIMITS
-from viewkeeper.stores.logbatches import decode_entries, images_before
-from viewkeeper.stores.logformat import Changes, EntryHeader, decode_header, entries_of
-from viewkeeper.stores.memory.pairs import Pairs, in_lists
+from viewkeeper.model.positions import Position, SplitPoints
+from viewkeeper.model.stored_rows import Image, RowWrites
+from viewkeeper.stores.log_batches import decode_entries, images_before
+from viewkeeper.stores.log_format import EntryHeader, TableChanges, decode_header, entries_of
+from viewkeeper.stores.log_shard import LIMITS, LogEnd, LogShard, Rows
+from viewkeeper.stores.memory.ordered_map import Pairs, in_lists
 from viewkeeper.stores.placement import slot_of
-from viewkeeper.stores.storenode import LogEnd, Rows, StoreNode
 
 Tables = dict[int, Pairs]  # replaced, never changed
 NO_PAIRS = Pairs()
@@ -34,7 +32,7 @@ _READ_BYTES_MAX = 16 << 20
 _STAMP_OF = attrgetter("stamp")
 
 
-class Node(StoreNode):
+class Node(LogShard):
     """One stream of the store."""
 
     def __init__(self, number: int, lock: RLock, *, before_images: bool, first_slots: int) -> None:
@@ -55,13 +53,13 @@ class Node(StoreNode):
             before, owned = self._state
             self._require_slots(owned, groups, slots)
             rows, size = dict(before), 0
-            applied: list[Changes] = []
+            applied: list[TableChanges] = []
             for group in groups:
                 pairs = rows.get(group.table, NO_PAIRS)
-                changes, bytes_told = self._changes(group, [pairs.get(key) for key in group.keys])
+                changes, logged_bytes = self._changes(group, [pairs.get(key) for key in group.keys])
                 rows[group.table] = pairs.changed(dict(zip(changes[1], changes[3], strict=True)))
                 applied.append(changes)
-                size += bytes_told
+                size += logged_bytes
             if len(groups) > 1:
                 self._limits.require_transaction(size)
             self._append(list(entries_of(applied, self._limits.entry)), clock())
@@ -119,7 +117,7 @@ class Node(StoreNode):
             keys, rows = zip(*some, strict=True)
             yield keys, rows
 
-    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> SplitPoints:
         return self.pairs(table).borders(after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def count_rows(self, table: int) -> int:

@@ -1,24 +1,25 @@
-"""A partition in memory: view records as chains of versions, owned by one view manager at a time.
+"""A partition in memory: view records as chains of versions, owned by one view manager at a time; and snapshots of it.
 
-In: chains. Out: chains, or rows as of an epoch. Always: records are maps that never change, so readers need no lock. A
-writer takes the store's lock and passes the partition's fence (R1a).
+In: chains. Out: chains, or rows as of an epoch. Always: records are maps that never change, so readers need no lock,
+and a snapshot costs the memory of what it can see. A writer takes the store's lock and passes the partition's fence
+(R1a).
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from threading import RLock
 
 import pyarrow as pa
 
-from viewkeeper.errors import Fenced, LaterRecord
+from viewkeeper.errors import Fenced, InputError, LaterRecord
 from viewkeeper.model.epochs import Inflight
-from viewkeeper.model.fills import Borders
 from viewkeeper.model.keys import after_prefix
+from viewkeeper.model.positions import SplitPoints
 from viewkeeper.stores.memory.node import NO_PAIRS, Tables
-from viewkeeper.stores.memory.pairs import Pairs, in_lists
-from viewkeeper.stores.versions import is_dead, newest_epoch, rows_at, rows_before, version_at
-from viewkeeper.stores.versionwrites import Written
+from viewkeeper.stores.memory.ordered_map import Pair, Pairs, in_lists
+from viewkeeper.stores.version_chains import Written, is_dead, newest_epoch, rows_at, rows_before, version_at
 
 Index = dict[int, dict[int, frozenset[bytes]]]  # epoch -> table -> keys; replaced, never changed
 State = tuple[Tables, Index]  # records, and which of them indexed epochs wrote
@@ -47,7 +48,7 @@ class Partition:
     def has_records(self, table: int) -> bool:
         return len(self.pairs(table)) > 0
 
-    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> Borders:
+    def borders(self, table: int, after: bytes, *, rows_max: int, bytes_max: int, pieces: int) -> SplitPoints:
         return self.pairs(table).borders(after, rows_max=rows_max, bytes_max=bytes_max, pieces=pieces)
 
     def is_dropped(self, table: int) -> bool:
@@ -148,3 +149,45 @@ def with_keys(index: Index, epoch: int, keys: Mapping[int, set[bytes]]) -> Index
         return index
     known = index.get(epoch, {})
     return {**index, epoch: known | {table: known.get(table, frozenset()) | new for table, new in keys.items() if new}}
+
+
+class MemorySnapshot:
+    """The tables of partitions, or of nodes, with what indexed epochs wrote; `close` releases them."""
+
+    def __init__(self, parts: Mapping[int, State]) -> None:
+        self._parts = parts
+        self._is_closed = False
+
+    def get(self, partition: int, table: int, key: bytes) -> bytes | None:
+        """The chain of one record."""
+        return self._open()[partition][0].get(table, NO_PAIRS).get(key)
+
+    def scan(
+        self, partitions: Sequence[int], table: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[Pair]:
+        """(key, chain) pairs with start <= key < stop, in key order across `partitions`."""
+        held = self._open()
+        tables = [held[partition][0].get(table, NO_PAIRS) for partition in partitions]
+        walks = [pairs.walk(start, stop, reverse=reverse) for pairs in tables]
+        return walks[0] if len(walks) == 1 else heapq.merge(*walks, reverse=reverse)
+
+    def scan_all(self, table: int, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[Pair]:
+        """`scan` over all that is held."""
+        return self.scan(tuple(self._parts), table, start, stop, reverse=reverse)
+
+    def written_between(self, partitions: Sequence[int], table: int, since: int, epoch: int) -> list[Pair]:
+        """(key, chain) of a view's records that the epochs after `since` up to `epoch` wrote, in key order."""
+        held, found = self._open(), list[Pair]()
+        for tables, written in (held[partition] for partition in partitions):
+            keys = {key for at, by_table in written.items() if since < at <= epoch for key in by_table.get(table, ())}
+            pairs = tables.get(table, NO_PAIRS)
+            found += [(key, chain) for key in keys if (chain := pairs.get(key)) is not None]
+        return sorted(found)
+
+    def close(self) -> None:
+        self._parts, self._is_closed = {}, True
+
+    def _open(self) -> Mapping[int, State]:
+        if self._is_closed:
+            raise InputError("the snapshot is closed", "open another one")
+        return self._parts

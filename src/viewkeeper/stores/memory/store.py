@@ -1,32 +1,67 @@
 """The memory store: base tables, log, views and epoch record in this process's memory, for tests.
 
-In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the ports
-`LogSource` and `Store`, among the threads of this process; nothing survives a power loss. One lock separates all
-writers; readers take none, because what they read never changes.
+In: keys and rows as bytes. Out: the same, in key order across nodes and partitions. Always: the promises of the port
+`Store`, among the threads of this process; nothing survives a power loss. One lock separates all writers, and is held
+while rows move from one node to another; readers take none, because what they read never changes.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from viewkeeper.errors import InputError, NotOffered, PipelineRunning, StoreBusy, StoreInUse
+from viewkeeper.ports.admin import Backup, Progress
 from viewkeeper.ports.meta import Holder
 from viewkeeper.ports.store import Store
-from viewkeeper.ports.upkeep import Backup, Progress
-from viewkeeper.stores.altering import AlterableStore
-from viewkeeper.stores.memory.contents import Claim, Contents, Layout, leave
-from viewkeeper.stores.memory.held import HeldTables
-from viewkeeper.stores.memory.meta import Meta
+from viewkeeper.stores.memory.contents import Claim, Contents, Layout, Meta, leave
 from viewkeeper.stores.memory.node import Node
-from viewkeeper.stores.memory.partition import Partition
-from viewkeeper.stores.onlyours import OnlyOurs
-from viewkeeper.stores.placement import Placement
+from viewkeeper.stores.memory.partition import MemorySnapshot, Partition
+from viewkeeper.stores.not_offered import SoleWriter
+from viewkeeper.stores.placement import Intent, Placement, is_filling, listed
+from viewkeeper.stores.rebalance import AlterableStore
+
+_PIECE_SLOTS = 64
+_BUSY_SECONDS = 60.0
+_POLL_SECONDS = 0.005
 
 
-class MemoryStore(OnlyOurs, AlterableStore, Store):
+def move(contents: Contents, slots: int, source: int, target: int) -> int:
+    """Move slots and their rows; returns how many rows."""
+    moved, until, left = 0, time.monotonic() + _BUSY_SECONDS, listed(slots)
+    while left:
+        piece, count = sum(1 << slot for slot in left[:_PIECE_SLOTS]), None
+        with contents.lock:
+            if not is_filling(contents.meta.read_epoch_record()):
+                count = _move(contents, piece, source, target)
+        if count is not None:
+            moved, left = moved + count, left[_PIECE_SLOTS:]
+        elif time.monotonic() > until:
+            raise StoreBusy("views are being filled, and no row may move meanwhile", "let the pipeline fill them first")
+        else:
+            time.sleep(_POLL_SECONDS)
+    return moved
+
+
+def _move(contents: Contents, slots: int, source: int, target: int) -> int:
+    here, there, known = contents.nodes[source], contents.nodes[target], contents.meta.read_placement()
+    floor = max(here.log_end().stamp, there.log_end().stamp, *(done.arrived for done in known.moves), 0)
+    stamp, after = max(floor + 1, contents.now()), here.end()
+    rows = here.rows_in(slots)
+    there.move(rows, slots, stamp, arrive=True)
+    position = here.move(rows, slots, stamp, arrive=False)
+    intent = Intent(slots, source, target, after, stamp, stamp)
+    committed = contents.meta.read_epoch_record().positions
+    later = tuple(done for done in known.moves if not done.is_in(committed))
+    contents.meta.change_placement(lambda placement, _: replace(placement, moves=later).moved(intent, position))
+    return sum(map(len, rows.values()))
+
+
+class MemoryStore(SoleWriter, AlterableStore, Store):
     """An open store; several of one name are one store."""
 
     many_processes = False
@@ -87,8 +122,6 @@ class MemoryStore(OnlyOurs, AlterableStore, Store):
             pass
 
     def move(self, slots: int, source: int, target: int) -> int:
-        from viewkeeper.stores.memory.moving import move
-
         return move(self._contents, slots, source, target)
 
     def make_node(self) -> int:
@@ -117,12 +150,12 @@ class MemoryStore(OnlyOurs, AlterableStore, Store):
     def partition(self, number: int) -> Partition:
         return self._contents.partitions[number]
 
-    def hold_rows(self) -> HeldTables:
+    def hold_rows(self) -> MemorySnapshot:
         with self._contents.lock:
-            return HeldTables({node.number: (node.rows, {}) for node in self.nodes})
+            return MemorySnapshot({node.number: (node.rows, {}) for node in self.nodes})
 
-    def hold_chains(self, partitions: Sequence[int]) -> HeldTables:
-        return HeldTables({number: self.partition(number).state for number in partitions})
+    def snapshot_chains(self, partitions: Sequence[int]) -> MemorySnapshot:
+        return MemorySnapshot({number: self.partition(number).state for number in partitions})
 
     # durability: nothing here survives a power loss, and nothing can tear views
 

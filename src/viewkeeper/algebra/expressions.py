@@ -1,0 +1,301 @@
+"""Bound expressions: every name is a position, every node has a type.
+
+In: nothing; the binder makes them. Out: frozen trees. Always: equal expressions are equal values, `text` is the one
+canonical spelling, and a node whose `fallible` is False cannot raise under Spark's ANSI rules. A constant is not
+fallible: one that fails does so for every row, and is refused when the view is defined.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from viewkeeper.algebra.aggregates import FUNCTIONS
+from viewkeeper.model.syntax import Value
+from viewkeeper.model.types import SqlType
+
+_INFIX = frozenset(
+    {"+", "-", "*", "/", "%", "div", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "like", "||"}
+) | {"&", "|", "^"}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the base table, by position; `name` is only for messages."""
+
+    position: int
+    name: str
+    type: SqlType
+    nullable: bool
+
+    @property
+    def fallible(self) -> bool:
+        return False
+
+    @property
+    def text(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: Value
+    type: SqlType
+
+    @property
+    def nullable(self) -> bool:
+        return self.value is None
+
+    @property
+    def fallible(self) -> bool:
+        return False
+
+    @property
+    def text(self) -> str:
+        return _literal_text(self.value, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function; `raises` states whether it can fail by itself, apart from its arguments."""
+
+    name: str
+    args: tuple[Expression, ...]
+    type: SqlType
+    nullable: bool
+    raises: bool = False
+
+    @property
+    def fallible(self) -> bool:
+        return (self.raises or any(arg.fallible for arg in self.args)) and not is_constant(self)
+
+    @property
+    def text(self) -> str:
+        return _call_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A change of type; an implicit one is not part of the text, because the user did not write it."""
+
+    arg: Expression
+    type: SqlType
+    implicit: bool
+    raises: bool
+
+    @property
+    def nullable(self) -> bool:
+        return self.arg.nullable
+
+    @property
+    def fallible(self) -> bool:
+        return (self.raises or self.arg.fallible) and not is_constant(self)
+
+    @property
+    def text(self) -> str:
+        return self.arg.text if self.implicit else f"cast({self.arg.text} as {str(self.type).lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE WHEN: branches are tried in order, and only the taken one is evaluated."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+    type: SqlType
+
+    @property
+    def nullable(self) -> bool:
+        return self.default.nullable or any(value.nullable for _, value in self.branches)
+
+    @property
+    def fallible(self) -> bool:
+        return self.default.fallible or any(when.fallible or value.fallible for when, value in self.branches)
+
+    @property
+    def text(self) -> str:
+        whens = " ".join(f"when {when.text} then {value.text}" for when, value in self.branches)
+        return f"case {whens} else {self.default.text} end"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function of `aggregates` over the rows of a group for which `filter` is true.
+
+    COUNT(*) has no argument, COUNT(DISTINCT a, b) has several, all others have one.
+    """
+
+    function: str
+    args: tuple[Expression, ...]
+    type: SqlType
+    distinct: bool = False
+    filter: Expression | None = None
+
+    @property
+    def nullable(self) -> bool:
+        return FUNCTIONS[self.function].nullable
+
+    @property
+    def fallible(self) -> bool:
+        """Whether its value may not fit; what happens to single rows is the arguments' own matter."""
+        return FUNCTIONS[self.function].can_fail(self.arg_type, self.type)
+
+    @property
+    def arg_type(self) -> SqlType:
+        """The type of the first argument; that of COUNT(*) is of no account."""
+        return self.args[0].type if self.args else self.type
+
+    @property
+    def needs_entries(self) -> bool:
+        """Whether it is kept by distinct values: a PRE-AGGREGATION."""
+        return self.distinct or FUNCTIONS[self.function].is_end
+
+    @property
+    def text(self) -> str:
+        inner = ", ".join(arg.text for arg in self.args) or "*"
+        call = f"{self.function}({'distinct ' if self.distinct else ''}{inner})"
+        return call if self.filter is None else f"{call} filter (where {self.filter.text})"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationRef:
+    """After γ: the group expression or aggregate at `position` of "group" or "aggregate"."""
+
+    source: str
+    position: int
+    of: Expression
+
+    @property
+    def type(self) -> SqlType:
+        return self.of.type
+
+    @property
+    def nullable(self) -> bool:
+        return self.of.nullable
+
+    @property
+    def fallible(self) -> bool:
+        # The group's value is in the key: it was computed, row by row, before γ.
+        return self.source == "aggregate" and self.of.fallible
+
+    @property
+    def text(self) -> str:
+        return self.of.text
+
+
+Expression = ColumnRef | Literal | Call | Cast | Case | Aggregate | AggregationRef
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case Call(args=args):
+            return args
+        case Cast(arg=arg):
+            return (arg,)
+        case Case(branches=branches, default=default):
+            return (*(part for branch in branches for part in branch), default)
+        case Aggregate(args=args, filter=condition):
+            return args if condition is None else (*args, condition)
+    return ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and everything in it, from the top down, left to right."""
+    yield expression
+    for child in children(expression):
+        yield from walk(child)
+
+
+def is_constant(expression: Expression) -> bool:
+    """Whether it refers to no column, group or aggregate."""
+    return not any(isinstance(part, (ColumnRef, AggregationRef, Aggregate)) for part in walk(expression))
+
+
+def rewrite(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """The tree in which each topmost node for which `change` returns a value is replaced by it."""
+    changed = change(expression)
+    if changed is not None:
+        return changed
+    match expression:
+        case Call(args=args):
+            return replace(expression, args=tuple(rewrite(arg, change) for arg in args))
+        case Cast(arg=arg):
+            return replace(expression, arg=rewrite(arg, change))
+        case Case(branches=branches, default=default):
+            pairs = tuple((rewrite(when, change), rewrite(value, change)) for when, value in branches)
+            return replace(expression, branches=pairs, default=rewrite(default, change))
+    return expression
+
+
+def columns_of(*expressions: Expression) -> tuple[int, ...]:
+    """Positions of the base columns that are read, in order."""
+    nodes = (node for expression in expressions for node in walk(expression))
+    return tuple(sorted({node.position for node in nodes if isinstance(node, ColumnRef)}))
+
+
+def operands(expression: Expression, name: str) -> tuple[Expression, ...]:
+    """The parts of nested calls of `and` or `or`, in written order; another expression is its only part."""
+    if isinstance(expression, Call) and expression.name == name:
+        return tuple(part for arg in expression.args for part in operands(arg, name))
+    return (expression,)
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    return operands(predicate, "and")
+
+
+def implied(predicate: Expression) -> tuple[Expression, ...]:
+    """What is true whenever a disjunction is: the conditions that all of its branches have."""
+    first, *others = operands(predicate, "or")
+    if not others:
+        return ()
+    return tuple(part for part in conjuncts(first) if all(part in conjuncts(other) for other in others))
+
+
+def _operand(expression: Expression) -> str:
+    """A text that can be an operand."""
+    inner = expression
+    while isinstance(inner, Cast) and inner.implicit:
+        inner = inner.arg
+    is_operator = isinstance(inner, Call) and (inner.name in _INFIX or inner.name in ("not", "neg", "is null", "in"))
+    return f"({inner.text})" if is_operator else inner.text
+
+
+def _call_text(call: Call) -> str:
+    match call.name:
+        case name if name in _INFIX and len(call.args) == 2:
+            return f"{_operand(call.args[0])} {name} {_operand(call.args[1])}"
+        case "not":
+            return f"not {_operand(call.args[0])}"
+        case "neg":
+            return f"-{_operand(call.args[0])}"
+        case "is null":
+            return f"{_operand(call.args[0])} is null"
+        case "in":
+            entries = ", ".join(arg.text for arg in call.args[1:])
+            return f"{_operand(call.args[0])} in ({entries})"
+    return f"{call.name}({', '.join(arg.text for arg in call.args)})"
+
+
+def _literal_text(value: Value, type_: SqlType) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+            return f"'{escaped}'"
+        case bytes():
+            return f"x'{value.hex()}'"
+        case datetime.datetime():
+            return f"timestamp '{value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(' ')}'"
+        case datetime.date():
+            return f"date '{value.isoformat()}'"
+        case float():
+            return f"{value!r}d"
+        case decimal.Decimal():
+            return f"{value:f}" if type_.scale else f"{value:f}bd"
+    return f"{value}l" if type_.kind == "BIGINT" else str(value)

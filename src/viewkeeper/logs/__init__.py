@@ -1,1 +1,0 @@
-"""Logs of foreign stores, read as they are on disk."""

@@ -1,1 +1,0 @@
-"""The write-ahead log (WAL) of HBase, read from the files of its region servers."""

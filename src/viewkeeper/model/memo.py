@@ -1,0 +1,69 @@
+"""Memo: what was computed for a value, found again by the value's identity and not by its parts.
+
+In: a function of a value that nobody changes. Out: the same function, which computes once for each value. Always: the
+value is kept with its result, so nothing else can get its identity; an equal value that is another object is computed
+for again. To hash or compare a tuple of thousands of columns would take longer than most of what is asked of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Generic, TypeVar, cast
+
+Value = TypeVar("Value")
+Found = TypeVar("Found")
+
+
+def once_for_each(kept_max: int) -> Callable[[Callable[[Value], Found]], Callable[[Value], Found]]:
+    """Remember the results for about that many values; all are forgotten when there are more."""
+
+    def caching(compute: Callable[[Value], Found]) -> Callable[[Value], Found]:
+        known: dict[int, tuple[Value, Found]] = {}
+
+        @wraps(compute)
+        def compute_or_remember(value: Value) -> Found:
+            entry = known.get(id(value))
+            if entry is None:
+                if len(known) >= kept_max:
+                    known.clear()
+                entry = known[id(value)] = (value, compute(value))
+            return entry[1]
+
+        return compute_or_remember
+
+    return caching
+
+
+class Memo(Generic[Found]):
+    """The same for what follows from several values, such as a view and all that its text names."""
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self._known: dict[tuple[int, ...], tuple[Sequence[object], Found]] = {}
+
+    def of(self, values: Sequence[object], compute: Callable[[], Found]) -> Found:
+        key = tuple(map(id, values))
+        entry = self._known.get(key)
+        if entry is None:
+            if len(self._known) >= self._kept_max:
+                self._known.clear()
+            entry = self._known[key] = (values, compute())
+        return entry[1]
+
+
+class OnceForEachOf(Generic[Value, Found]):
+    """The same for all of a long list that changes little from call to call: what was not asked for last is forgotten."""
+
+    def __init__(self, compute: Callable[[Value], Found]) -> None:
+        self._compute = compute
+        self._known: dict[int, tuple[Value, Found]] = {}
+
+    def __call__(self, values: Sequence[Value]) -> list[Found]:
+        keys = list(map(id, values))
+        entries = list(map(self._known.get, keys))
+        for place in [place for place, entry in enumerate(entries) if entry is None]:
+            entries[place] = values[place], self._compute(values[place])
+        found = cast("list[tuple[Value, Found]]", entries)
+        self._known = dict(zip(keys, found, strict=True))
+        return [entry[1] for entry in found]

@@ -1,0 +1,307 @@
+"""Shared groupings: views that group the same rows by the same columns are one γ, in which each view has a filter.
+
+γ g; a (σ p (R)) and γ g; b (σ q (R)) are read from γ g; a where p, count where p, b where q, count where q (σ p∨q (R)):
+a group belongs to the first view if its count where p is not 0. HAVING is such a mark too, and a column that is
+computed from aggregates is kept beside them. A γ by groups that can be made of those of another is computed from its
+records.
+
+In: what the views' texts mean. Out: which of them can share a γ, and a relation over that γ for each. Always: the same
+columns and rows; conditions that all views have stay below the γ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.canonical import spell
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, Literal, children, rewrite
+from viewkeeper.algebra.relations import Aggregation, Grouping, Output, Project, Relation, RowsOfGroups, Select
+from viewkeeper.algebra.row_key import can_regroup, has_row_key
+from viewkeeper.errors import InvariantBroken
+from viewkeeper.model.types import BIGINT, BOOLEAN, DOUBLE
+from viewkeeper.plan.share_copies import Conditioned, common_conditions, marked, rows_of_all
+
+ViewId = TypeVar("ViewId", bound=Hashable)
+By = tuple[str, ...]  # groups, as they are spelled
+AGGREGATES_MAX = 96  # of one shared γ
+FEEDING_SHARE_MAX = 0.25  # records for each row, up to which a γ feeds coarser ones
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """π (σ having (γ (σ … (source))))."""
+
+    outputs: tuple[Output, ...]
+    having: Expression | None
+    grouping: Grouping
+    rows: Conditioned
+
+    @staticmethod
+    def of(relation: Relation) -> Grouped | None:
+        """A view's relation in this form; None if it has another one, or something in it can fail on a row."""
+        having: Expression | None = None
+        match relation:
+            case Project(input=Select(input=Aggregation() as aggregation, predicate=having), outputs=outputs):
+                pass
+            case Project(input=Aggregation() as aggregation, outputs=outputs):
+                pass
+            case _:
+                return None
+        rows, grouping = Conditioned.of(aggregation.input), aggregation.grouping
+        arguments = (part for one in grouping.aggregates for part in children(one))
+        parts = (*rows.conditions, *grouping.groups, *arguments, *(() if having is None else (having,)))
+        return None if any(part.fallible for part in parts) else Grouped(outputs, having, grouping, rows)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only groups and aggregates are shown, and all groups."""
+        return self.having is None and all(isinstance(one.expression, AggregationRef) for one in self.outputs)
+
+    @property
+    def by(self) -> By:
+        return tuple(map(spell, self.grouping.groups))
+
+    @property
+    def family(self) -> Hashable:
+        return self.rows.family, self.by
+
+    @property
+    def can_be_fed(self) -> bool:
+        """Whether all is known from what a finer γ keeps: sums of sums, ends of ends."""
+        return bool(self.by) and not any(
+            one.distinct or (one.arg_type == DOUBLE and one.function != "count" and not one.needs_entries)
+            for one in self.grouping.aggregates
+        )
+
+    def kept(self, own: Expression | None) -> list[Aggregate]:
+        """The aggregates that a shared γ keeps for the rows that meet `own`: also how many of them there are."""
+        counted = () if own is None else (_COUNT,)
+        return [_where(one, own) for one in (*self.grouping.aggregates, *counted)]
+
+
+@dataclass(slots=True, eq=False)
+class _Family(Generic[ViewId]):
+    """Views that can share a γ, and the aggregates that it would have, as they are spelled."""
+
+    views: dict[ViewId, Grouped] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
+
+    @property
+    def first(self) -> Grouped:
+        return next(iter(self.views.values()))
+
+    def has_room_for(self, wanted: set[str]) -> bool:
+        """A record is read and written as a whole, so it must not grow without end."""
+        return len(self.wanted | wanted) <= AGGREGATES_MAX
+
+    def can_feed(self, other: _Family[ViewId]) -> bool:
+        mine, theirs = self.first, other.first
+        if has_row_key(mine.rows.source, mine.grouping.groups):  # as many groups as rows
+            return False
+        is_coarser = mine.by != theirs.by and can_regroup(theirs.grouping.groups, mine.grouping.groups)
+        fits_in = mine.rows.family == theirs.rows.family and self.has_room_for(other.wanted)
+        return is_coarser and fits_in and all(one.can_be_fed for one in other.views.values())
+
+    def take_in(self, views: Mapping[ViewId, Grouped], wanted: set[str]) -> None:
+        self.views |= views
+        self.wanted |= wanted
+
+
+def families(
+    relations: Mapping[ViewId, Relation], records_for_each_row: Callable[[ViewId], float] | None = None
+) -> list[tuple[ViewId, ...]]:
+    """The views that can share a γ, two or more each, in the order of `relations`; a large family is divided.
+
+    Where there are few records for each row in a γ that groups like a view, it also feeds coarser ones.
+    """
+    found: dict[Hashable, list[_Family[ViewId]]] = {}
+    for view, relation in relations.items():
+        grouped = Grouped.of(relation)
+        if grouped is not None:
+            parts = found.setdefault(grouped.family, [_Family()])
+            wanted = {spell(one) for one in grouped.kept(grouped.rows.residual(()))}
+            if not parts[-1].has_room_for(wanted):
+                parts.append(_Family())
+            parts[-1].take_in({view: grouped}, wanted)
+    every = [part for parts in found.values() for part in parts]
+    if records_for_each_row is not None:
+        every = _with_coarser(every, records_for_each_row)
+    order = {view: place for place, view in enumerate(relations)}
+    return [tuple(sorted(part.views, key=order.__getitem__)) for part in every if len(part.views) > 1]
+
+
+def _with_coarser(
+    every: Sequence[_Family[ViewId]], records_for_each_row: Callable[[ViewId], float]
+) -> list[_Family[ViewId]]:
+    """The families, those by finer groups with others that they feed; first those with most records."""
+    shares = {part: max(map(records_for_each_row, part.views)) for part in every}
+    left = sorted(every, key=shares.__getitem__, reverse=True)
+    for finer in list(left):
+        if finer in left and shares[finer] <= FEEDING_SHARE_MAX:
+            for other in [one for one in left if one is not finer]:
+                if finer.can_feed(other):
+                    finer.take_in(other.views, other.wanted)
+                    left.remove(other)
+    return left
+
+
+def fits(relation: Relation, members: tuple[Relation, ...]) -> bool:
+    """Whether the γ that `members` share has all that a view needs."""
+    grouped = Grouped.of(relation)
+    if grouped is None or grouped.family not in {one.family for one in _grouped(members)}:
+        return False
+    common = _common(members)
+    if not common <= set(map(spell, grouped.rows.conditions)):
+        return False
+    own = grouped.rows.residual(common)
+    has_rows = any(one.rows.residual(common) in (None, own) for one in _grouped(members))
+    if not has_rows or not {spell(one) for one in grouped.kept(own)} <= _shared(members, grouped.by)[1].keys():
+        return False
+    if _is_plain(members, grouped.by):
+        return grouped.is_plain
+    return set(map(spell, _Member(grouped, members).values)) <= _with_values(members, grouped.by)[1].keys()
+
+
+def over_shared(relation: Relation, members: tuple[Relation, ...]) -> Relation:
+    """A view's relation over the γ that `members` share, one of which it is or was made from the same text as."""
+    (grouped,) = _grouped((relation,))
+    member = _Member(grouped, members)
+    if _is_plain(members, grouped.by):
+        outputs = tuple(Output(one.name, member.value(one.expression)) for one in grouped.outputs)
+        return Project(member.shared if member.mark is None else marked(member.shared, member.count), outputs)
+    table, places = _with_values(members, grouped.by)
+    columns = table.columns
+
+    def reference(value: Expression) -> ColumnRef:
+        place = places[spell(value)]
+        column = columns[place]
+        return ColumnRef(place, column.name, column.type, column.nullable)
+
+    mark = Literal(True, BOOLEAN) if member.mark is None else reference(member.mark)
+    outputs = tuple(Output(one.name, reference(member.value(one.expression))) for one in grouped.outputs)
+    return Project(marked(table, mark), outputs)
+
+
+class _Member:
+    """A view's parts, as expressions over the γ that it shares."""
+
+    def __init__(self, grouped: Grouped, members: tuple[Relation, ...]) -> None:
+        self._grouped = grouped
+        self._own = grouped.rows.residual(_common(members))
+        self.shared, self._places = _shared(members, grouped.by)
+
+    @property
+    def values(self) -> list[Expression]:
+        """What the view needs of a group: the columns, and the mark."""
+        marks = [] if self.mark is None else [self.mark]
+        return [*(self.value(one.expression) for one in self._grouped.outputs), *marks]
+
+    @property
+    def count(self) -> AggregationRef:
+        """How many of the group's rows are the view's."""
+        return self._reference(_COUNT)
+
+    @property
+    def mark(self) -> Expression | None:
+        """What is true, or not 0, in the view's groups alone; None if all are."""
+        if self._grouped.having is not None:
+            return construct.coalesce([self.value(self._grouped.having), Literal(False, BOOLEAN)])
+        return self.count if self._is_part else None
+
+    def value(self, expression: Expression) -> Expression:
+        """Not computed for groups of other views: there it could fail."""
+        meant = rewrite(expression, self._meant)
+        if not self._is_part or isinstance(expression, AggregationRef):
+            return meant
+        is_own = construct.compare(">", self.count, Literal(0, BIGINT))
+        return construct.case([(is_own, meant)], Literal(None, meant.type))
+
+    @property
+    def _is_part(self) -> bool:
+        return self._own is not None and bool(self._grouped.grouping.groups)
+
+    def _meant(self, part: Expression) -> Expression | None:
+        match part:
+            case AggregationRef(source="group", position=place):
+                return replace(part, of=self.shared.grouping.groups[place])
+            case AggregationRef(position=place):
+                return self._reference(self._grouped.grouping.aggregates[place])
+        return None
+
+    def _reference(self, one: Aggregate) -> AggregationRef:
+        place = self._places[spell(_where(one, self._own))]
+        return AggregationRef("aggregate", place, self.shared.grouping.aggregates[place])
+
+
+_COUNT = construct.aggregate("count", [])
+
+
+@lru_cache(maxsize=256)
+def _shared(members: tuple[Relation, ...], by: By) -> tuple[Aggregation, dict[str, int]]:
+    """The γ of all members that group alike: no row more than all need, each aggregate once; and where each is, as it is
+    spelled. The finest γ has what the others need as well, which are computed from its records.
+    """
+    common, finest = _common(members), _finest(members)
+    aggregates: dict[str, Aggregate] = {}
+    for member in _grouped(members):
+        if by in (member.by, finest):
+            for one in member.kept(member.rows.residual(common)):
+                aggregates.setdefault(spell(one), one)
+    texts = sorted(aggregates)
+    groups = next(one.grouping.groups for one in _grouped(members) if one.by == by)
+    grouping = Grouping(groups, tuple(aggregates[text] for text in texts))
+    rows = (
+        rows_of_all([one.rows for one in _grouped(members)]) if by == finest else RowsOfGroups(_kept(members, finest))
+    )
+    return Aggregation(rows, grouping), {text: at for at, text in enumerate(texts)}
+
+
+@lru_cache(maxsize=256)
+def _with_values(members: tuple[Relation, ...], by: By) -> tuple[Project, dict[str, int]]:
+    """The γ of all members that group alike with what they compute from it, each value once; and where each is, as it is
+    spelled.
+    """
+    shared, _ = _shared(members, by)
+    alike = [one for one in _grouped(members) if one.by == by]
+    values = {spell(value): value for one in alike for value in _Member(one, members).values}
+    texts = sorted(values)
+    outputs = tuple(Output(values[text].text, values[text]) for text in texts)
+    return Project(shared, outputs), {text: at for at, text in enumerate(texts)}
+
+
+def _kept(members: tuple[Relation, ...], by: By) -> Aggregation | Project:
+    return _shared(members, by)[0] if _is_plain(members, by) else _with_values(members, by)[0]
+
+
+def _is_plain(members: tuple[Relation, ...], by: By) -> bool:
+    return all(one.is_plain for one in _grouped(members) if one.by == by)
+
+
+@lru_cache(maxsize=256)
+def _finest(members: tuple[Relation, ...]) -> By:
+    """The groups of which those of all members can be made."""
+    every = {one.by: one.grouping.groups for one in _grouped(members)}
+    for by, groups in every.items():
+        if all(other == by or can_regroup(coarser, groups) for other, coarser in every.items()):
+            return by
+    raise InvariantBroken("views share a γ and group by unlike things")
+
+
+def _grouped(members: tuple[Relation, ...]) -> list[Grouped]:
+    found = [one for one in map(Grouped.of, members) if one is not None]
+    if len(found) < len(members):
+        raise InvariantBroken("a view shares a γ that it cannot be read from")
+    return found
+
+
+@lru_cache(maxsize=256)
+def _common(members: tuple[Relation, ...]) -> frozenset[str]:
+    return common_conditions([one.rows for one in _grouped(members)])
+
+
+def _where(one: Aggregate, condition: Expression | None) -> Aggregate:
+    return one if condition is None else construct.filtered(one, condition)

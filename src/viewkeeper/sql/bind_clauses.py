@@ -1,0 +1,300 @@
+"""Binding of the clauses around FROM and WHERE: the select list, DISTINCT, GROUP BY, HAVING, ORDER BY and LIMIT.
+
+In: the relation of FROM and WHERE, its scope, and the clauses. Out: one `Output` for each column; γ, σ above it and π;
+a `Top`, or, for a query that runs `once`, a `Sorted`. Always: a column keeps its declared spelling, any other
+expression without AS is named by its text; above γ an expression refers to groups and aggregates only; an order is by
+columns of the relation below, by hidden ones if they are not selected, so that a row whose order expression fails is
+set aside before it is ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from viewkeeper.algebra import construct
+from viewkeeper.algebra.expressions import Aggregate, AggregationRef, ColumnRef, Expression, rewrite, walk
+from viewkeeper.algebra.relations import Aggregation, Grouping, Ordering, Output, Project, Relation, Select, Sorted, Top
+from viewkeeper.algebra.rewriting import column_refs, keep_columns, project
+from viewkeeper.errors import SqlError, UnsupportedSql
+from viewkeeper.sql.alternatives import allow_clauses, refuse_clause
+from viewkeeper.sql.bind_expression import bind_expression
+from viewkeeper.sql.query_parser import check_name
+from viewkeeper.sql.scope import Scope, Source, ambiguous, names_of
+
+
+def select_items(tree: exp.Select, scope: Scope) -> list[Output]:
+    items: list[Output] = []
+    for node in tree.expressions:
+        if _is_star(node):
+            items += _starred(node, scope)
+            continue
+        if isinstance(node, exp.Aliases):
+            raise UnsupportedSql("an alias of several names is not supported")
+        inner = node.this if isinstance(node, exp.Alias) else node
+        bound = construct.typed(bind_expression(inner, scope), "the select list")
+        if isinstance(node, exp.Alias):
+            check_name(node.alias, "column")
+            name = node.alias
+        else:
+            name = scope.find(inner).name if isinstance(inner, exp.Column) else bound.text
+        items.append(Output(name, bound))
+    return items
+
+
+def _is_star(node: exp.Expression) -> bool:
+    return isinstance(node.this if isinstance(node, exp.Column) else node, exp.Star)
+
+
+def _starred(node: exp.Expression, scope: Scope) -> list[Output]:
+    star = node.this if isinstance(node, exp.Column) else node
+    if any(star.args.values()):
+        words = " and ".join(name.rstrip("_").upper() for name, value in star.args.items() if value)
+        raise UnsupportedSql(f"* {words} is not supported", "list the columns")
+    if not isinstance(node, exp.Column):
+        return [Output(name.name, name.expression) for name in scope.names if name.shown]
+    found = [Output(name.name, name.expression) for name in scope.names if name.belongs_to(node.table)]
+    if not found:
+        raise UnsupportedSql(f"{node.table}.* names no table of FROM", scope.hint_of_sources())
+    return found
+
+
+def aggregates_in(expression: Expression) -> list[Aggregate]:
+    return [node for node in walk(expression) if isinstance(node, Aggregate)]
+
+
+def bind_having(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
+    """HAVING may refer to aliases of the select list; one that is also a column's name is ambiguous."""
+    named = {item.name.lower(): item.expression for item in items}
+    aliases = {}
+    for column in node.find_all(exp.Column):
+        name = column.name.lower()
+        if column.table or name not in named:
+            continue
+        meant = named[name]
+        if not scope.has_column(name):
+            aliases[name] = meant
+        elif scope.find(column).expression != meant:
+            raise SqlError(f"{column.name} in HAVING is a column and an alias", "give the alias another name")
+    return construct.boolean(bind_expression(node, replace(scope, aliases=aliases)), "HAVING")
+
+
+def bind_groups(group: exp.Group, items: Sequence[Output], scope: Scope) -> tuple[Expression, ...]:
+    for name, value in group.args.items():
+        if value and name != "expressions":
+            hint = "name the columns" if name == "all" else "make one view for each grouping"
+            raise UnsupportedSql(f"GROUP BY {name.replace('_', ' ').upper()} is not supported", hint)
+    groups: list[Expression] = []
+    for node in group.expressions:
+        bound = _bind_group(node, items, scope)
+        if bound not in groups:
+            groups.append(bound)
+    if not groups:
+        raise SqlError("GROUP BY names nothing")
+    return tuple(groups)
+
+
+def _bind_group(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
+    """A column of FROM, else an alias of the select list; a number is a position in the select list (Spark)."""
+    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+        place = int(node.this)
+        if not 1 <= place <= len(items):
+            raise SqlError(f"GROUP BY {place} is outside the select list", f"it has {len(items)} columns")
+        return _ungrouped(items[place - 1].expression)
+    if isinstance(node, exp.Column) and not node.table:
+        name = node.name.lower()
+        for item in () if scope.has_column(name) else items:
+            if item.name.lower() == name:
+                return _ungrouped(item.expression)
+    return construct.typed(bind_expression(node, scope), "GROUP BY")
+
+
+def _ungrouped(expression: Expression) -> Expression:
+    for node in aggregates_in(expression):
+        raise SqlError(f"{node.text} cannot stand in GROUP BY", "aggregates belong in the select list")
+    return expression
+
+
+def aggregation(
+    relation: Relation,
+    groups: tuple[Expression, ...],
+    items: Sequence[Output],
+    having: Expression | None = None,
+    called: Callable[[ColumnRef], str] = lambda column: column.name,
+) -> Relation:
+    """γ by `groups`, σ of HAVING, and π of `items`; `called` returns a column's name for messages."""
+    places = {group: place for place, group in reversed(list(enumerate(groups)))}
+    aggregates: dict[Aggregate, int] = {}
+
+    def refer(node: Expression) -> Expression | None:
+        if node in places:
+            return AggregationRef("group", places[node], node)
+        if isinstance(node, Aggregate):
+            return AggregationRef("aggregate", aggregates.setdefault(node, len(aggregates)), node)
+        if isinstance(node, ColumnRef):
+            raise SqlError(f"{called(node)} is neither grouped nor aggregated", f"add {called(node)} to GROUP BY")
+        return None
+
+    outputs = tuple(Output(item.name, rewrite(item.expression, refer)) for item in items)
+    condition = None if having is None else rewrite(having, refer)
+    aggregated: Relation = Aggregation(relation, Grouping(groups, tuple(aggregates)))
+    return Project(aggregated if condition is None else Select(aggregated, condition), outputs)
+
+
+def aggregate_distinct(relation: Relation, items: Sequence[Output]) -> Relation:
+    """SELECT DISTINCT: a grouping by all outputs, which are read from the key."""
+    return aggregation(relation, tuple(dict.fromkeys(item.expression for item in items)), items)
+
+
+def distinct_rows(relation: Relation) -> Relation:
+    """Each row of `relation` once."""
+    return aggregate_distinct(relation, [Output(ref.name, ref) for ref in column_refs(relation)])
+
+
+_LIMIT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """ORDER BY, LIMIT and OFFSET, bound where the select list is bound."""
+
+    terms: tuple[Ordering, ...]
+    limit: int | None
+    offset: int = 0
+
+    def over(self, relation: Relation) -> Relation:
+        if self.terms and self.limit and not self.offset:
+            return Top(relation, self.terms, self.limit)
+        return Sorted(relation, self.terms, self.limit, self.offset)
+
+
+def bind_order(node: exp.Expression, items: Sequence[Output], scope: Scope, *, once: bool = False) -> Order | None:
+    """The order of a query whose select list is `items` over `scope`; a name is an output first, then a column."""
+    order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
+    if order is None and limit is None and offset is None:
+        return None
+    if not once:
+        _require_whole(order, limit, offset)
+    terms = tuple(_term(term, items, scope) for term in order.expressions) if order is not None else ()
+    most = None if limit is None or (once and _is_all(limit)) else read_limit(limit, least=0 if once else 1)
+    return Order(terms, most, 0 if offset is None else read_limit(offset, least=0))
+
+
+def _require_whole(order: exp.Expression | None, limit: exp.Expression | None, offset: exp.Expression | None) -> None:
+    """Raise unless a view's order determines which rows it keeps."""
+    if offset is not None:
+        raise refuse_clause("offset")
+    if limit is None:
+        raise refuse_clause("order")
+    if order is None:
+        raise UnsupportedSql("LIMIT without ORDER BY is not deterministic", "say with ORDER BY which rows come first")
+
+
+def read_limit(limit: exp.Expression, *, least: int = 1) -> int:
+    """The number after LIMIT or OFFSET."""
+    count = limit.args.get("expression")
+    if isinstance(count, exp.Literal) and not count.is_string and count.this.isdigit():
+        if limit.args.get("offset") or limit.args.get("expressions"):
+            raise refuse_clause("offset")
+        if least <= int(count.this) <= _LIMIT_MAX:
+            return int(count.this)
+    raise UnsupportedSql(
+        f"{limit.sql(dialect='spark').strip()} is not supported",
+        f"{'OFFSET' if isinstance(limit, exp.Offset) else 'LIMIT'} takes a number from {least} to {_LIMIT_MAX}",
+    )
+
+
+def _is_all(limit: exp.Expression) -> bool:
+    count = limit.args.get("expression")
+    return isinstance(count, (exp.Var, exp.Column)) and count.name.upper() == "ALL"
+
+
+def _term(node: exp.Ordered, items: Sequence[Output], scope: Scope) -> Ordering:
+    allow_clauses(node, "this", "desc", "nulls_first")
+    # sqlglot fills in Spark's defaults: NULLs come first, with DESC last.
+    return Ordering(_expression(node.this, items, scope), bool(node.args.get("desc")), bool(node.args["nulls_first"]))
+
+
+def _expression(node: exp.Expression, items: Sequence[Output], scope: Scope) -> Expression:
+    if isinstance(node, exp.Var) and node.name.upper() == "ALL":
+        raise UnsupportedSql("ORDER BY ALL is not supported", "list the columns")
+    if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+        place = int(node.this)
+        if not 1 <= place <= len(items):
+            raise SqlError(f"ORDER BY {place} is outside the select list", f"it has {len(items)} columns")
+        return items[place - 1].expression
+    aliases = {}
+    for column in node.find_all(exp.Column):
+        meant = {item.expression for item in items if item.name.lower() == column.name.lower()}
+        if column.table or not meant:
+            continue
+        if len(meant) > 1:
+            raise ambiguous(column.name, [None])
+        aliases[column.name.lower()] = meant.pop()
+    return construct.typed(bind_expression(node, replace(scope, aliases=aliases)), "ORDER BY")
+
+
+def with_hidden(items: Sequence[Output], order: Order | None) -> tuple[tuple[Output, ...], Order | None]:
+    """The select list with the columns that the order needs added, and the order over that list."""
+    if order is None:
+        return tuple(items), None
+    extended = list(items)
+    terms = []
+    for term in order.terms:
+        place = next((i for i, item in enumerate(extended) if item.expression == term.expression), len(extended))
+        if place == len(extended):
+            extended.append(Output(term.expression.text, term.expression))
+        terms.append(replace(term, expression=_ref(place, extended[place])))
+    return tuple(extended), replace(order, terms=tuple(terms))
+
+
+def _ref(place: int, output: Output) -> ColumnRef:
+    return ColumnRef(place, output.name, output.column.type, output.column.nullable)
+
+
+def top(relation: Relation, order: Order | None, shown: int) -> Relation:
+    """The first rows of `relation`, whose first `shown` columns are those of the query."""
+    if order is None:
+        return relation
+    return keep_columns(order.over(relation), range(shown))
+
+
+def order_relation(node: exp.Expression, relation: Relation, *, once: bool = False) -> Relation:
+    """ORDER BY … LIMIT of a set operation or a query in parentheses: by names and positions of its columns."""
+    scope = Scope(names_of(relation.columns, None), (Source(None, "the query"),), barred="ORDER BY")
+    items = [Output(ref.name, ref) for ref in column_refs(relation)]
+    return order_over(relation, bind_order(node, items, scope, once=once))
+
+
+def order_over(relation: Relation, order: Order | None) -> Relation:
+    """The first rows by expressions over the relation's own columns."""
+    refs = column_refs(relation)
+    items, order = with_hidden([Output(ref.name, ref) for ref in refs], order)
+    return top(relation if len(items) == len(refs) else project(relation, items), order, len(refs))
+
+
+def speak_of_outputs(order: Order, items: Sequence[Output], relation: Relation) -> Order:
+    """The order of SELECT DISTINCT, whose rows have only the outputs, over the columns of `relation`."""
+    refs = column_refs(relation)
+
+    def refer(node: Expression) -> Expression | None:
+        for item, ref in zip(items, refs, strict=True):
+            if item.expression == node:
+                return ref
+        if isinstance(node, ColumnRef | Aggregate):
+            raise SqlError(
+                f"ORDER BY {node.text} is not in the select list", "SELECT DISTINCT orders by what it selects"
+            )
+        return None
+
+    return replace(order, terms=tuple(replace(t, expression=rewrite(t.expression, refer)) for t in order.terms))
+
+
+def refuse_aggregates(order: Order | None) -> None:
+    """Aggregates in the ORDER BY of a query without groups."""
+    for term in order.terms if order is not None else ():
+        for node in walk(term.expression):
+            if isinstance(node, Aggregate):
+                raise SqlError(f"{node.text} in ORDER BY needs GROUP BY", "aggregates belong in the select list")

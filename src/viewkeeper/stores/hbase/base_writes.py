@@ -1,0 +1,326 @@
+"""Base writes in HBase: rows of mapped tables, each written by itself.
+
+In: writes as functions of the rows found. Out: puts and deletes of cells; positions of the log that cover them. Always:
+a row is changed by one mutation, or not at all, and only in cells whose value changes, so that writers of other columns
+lose nothing. A put or a delete may be repeated, because its reply was lost; a test-and-set is sent once. A delete hides
+what was read, by its own stamp, and returns when HBase's clock has passed that stamp, so what is put after it is seen.
+What was put with a stamp that is still to come is replaced under the same stamp, or it would hide the new value.
+
+A row that is only to be logged as it is has its cells put again. Changes that no server's log holds (truncated tables,
+tables made anew, cells that expired, deletes that a major compaction has removed) become writes of cells, to be staged:
+nothing of them is written to the user's table. A missing cell is hidden by its own stamp, so that what is put later is
+seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeeper.errors import BadRow, InputError, RowsApart, StoreBusy, StoreUnavailable, UnknownName, UnsupportedSql
+from viewkeeper.model.foreign_rows import (
+    HIDE,
+    KEY_BYTES_MAX,
+    NEVER,
+    READ,
+    CellRows,
+    cell_rows,
+    decode_cells,
+    encode_cells,
+    encode_row_keys,
+    fits,
+    foreign_of,
+)
+from viewkeeper.model.keybatches import hashes_of_keys
+from viewkeeper.model.read_frontier import ReadTimestamp
+from viewkeeper.model.rowbatches import decode_rows
+from viewkeeper.model.schema import Cell, TableSchema
+from viewkeeper.model.stored_rows import Expected, Image, RowWrites
+from viewkeeper.ports.log import CELLS_SCHEMA
+from viewkeeper.stores.hbase.base_rows import BaseRows, FoundRows
+from viewkeeper.stores.hbase.mapping import ask_user_table
+from viewkeeper.stores.hbase.snapshot_copy import VISIBLE_SECONDS
+from viewkeeper.stores.hbase.thrift_cells import BATCH_RECORDS, ROW_BYTES_MAX, by_size, in_batches, thrift
+
+if TYPE_CHECKING:
+    from viewkeeper.model.positions import Positions
+    from viewkeeper.ports.base_rows import Mapped
+    from viewkeeper.stores.hbase.snapshot_reads import CellSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """The mutations of one row: HBase does all of them or none."""
+
+    row: bytes
+    put: Any | None
+    delete: Any | None
+
+    @property
+    def mutations(self) -> Any:
+        both = [thrift().TMutation(put=self.put)] if self.put is not None else []
+        both += [thrift().TMutation(deleteSingle=self.delete)] if self.delete is not None else []
+        return thrift().TRowMutations(row=self.row, mutations=both)
+
+
+def changes_of(
+    schema: TableSchema, row_keys: Sequence[bytes], found: FoundRows, afters: Sequence[Image], repeats: Sequence[bool]
+) -> list[RowChange]:
+    """One for each row that changes; one that `repeats` is put again as it is, whether it decodes or not."""
+    both = _cells(schema, [*found.images, *afters])
+    was, new = [column[: len(row_keys)] for column in both], [column[len(row_keys) :] for column in both]
+    cells, now_ms = foreign_of(schema).cells, time.time_ns() // 1_000_000
+    changes = []
+    for at, row in enumerate(row_keys):
+        puts, deletes = [], []
+        if afters[at] is not None:
+            _require_room(schema, row, [column[at] for column in new])
+        for i, cell in enumerate(cells):
+            there, before, after = found.cells[i][at], was[i][at], new[i][at]
+            if repeats[at] and after == before:
+                puts += [] if there is None else [_put(cell, there.value, there, now_ms)]
+            elif after is not None:
+                if after != before:
+                    puts.append(_put(cell, after, there, now_ms))
+            elif there is not None and (afters[at] is None or before is not None):
+                deletes.append(thrift().TColumn(cell.family.encode(), cell.qualifier.encode(), there.timestamp))
+            elif there is not None:
+                _require_decoded(schema, i, there.value)
+        if puts or deletes:
+            put = thrift().TPut(row=row, columnValues=puts) if puts else None
+            delete = thrift().TDelete(row=row, columns=deletes) if deletes else None
+            changes.append(RowChange(row, put, delete))
+    return changes
+
+
+def _cells(schema: TableSchema, rows: Sequence[Image]) -> list[list[bytes | None]]:
+    """The values of rows as cells, by column."""
+    arrays = decode_rows(schema.value_columns, pa.array(rows, pa.binary()))
+    mapped = zip(arrays, schema.value_columns, foreign_of(schema).cells, strict=True)
+    return [encode_cells(array, column.type, cell.encoding).to_pylist() for array, column, cell in mapped]
+
+
+def _put(cell: Cell, value: bytes, there: Any, now_ms: int) -> Any:
+    stamp = there.timestamp if there is not None and there.timestamp > now_ms else None
+    return thrift().TColumnValue(cell.family.encode(), cell.qualifier.encode(), value, stamp)
+
+
+def _require_room(schema: TableSchema, row: bytes, values: Sequence[bytes | None]) -> None:
+    """Raise where HBase cannot hold a row."""
+    if not fits(row):
+        raise BadRow(
+            f"a row key of {len(row):,} bytes in table {schema.name}", f"use one of 1 to {KEY_BYTES_MAX - 4:,} bytes"
+        )
+    largest = max(len(value or b"") for value in values)
+    if largest > ROW_BYTES_MAX:
+        raise BadRow(f"a value of {largest:,} bytes in table {schema.name}", f"HBase takes up to {ROW_BYTES_MAX:,}")
+    if all(value is None for value in values):
+        raise BadRow(
+            f"a row of table {schema.name} would have no value, and a row in HBase is its cells",
+            "give one of its columns a value, or delete the row",
+        )
+
+
+def _require_decoded(schema: TableSchema, index: int, value: bytes) -> None:
+    """Raise where a write would leave a cell as it is because of which its row is none."""
+    column, cell = schema.value_columns[index], foreign_of(schema).cells[index]
+    _, wrong = decode_cells(pa.array([value], pa.binary()), column.type, cell.encoding)
+    if wrong[0]:
+        raise BadRow(
+            f"the cell {cell.family}:{cell.qualifier} of that row is no {column.type} in {cell.encoding}",
+            f"give {column.name} a value too, or delete the row",
+        )
+
+
+_BEFORE_ALL = 0  # in the log's order
+
+
+def missing_changes(schema: TableSchema, keys: Sequence[bytes], known: Sequence[Image], found: FoundRows) -> pa.Table:
+    """`known`: the records of DELTA under these keys, read before what is `found`."""
+    rows = cell_rows(schema, pa.array(known, pa.binary()))
+    stamps = np.array(
+        [[NEVER if cell is None else cell.timestamp for cell in column] for column in found.cells], np.int64
+    )
+    there = stamps > NEVER
+    gone = (rows.stamps > rows.hidden) & ~there
+    anew = there & ((rows.read > NEVER) | (stamps <= rows.hidden))
+    writes = [
+        {"kind": HIDE, "stamp": rows.stamps[place], "order": 0, "key": keys[place[1]], "column": place[0]}
+        for place in zip(*np.nonzero(gone), strict=True)
+    ]
+    writes += [_read(rows, place, keys, found) for place in zip(*np.nonzero(anew), strict=True)]
+    return pa.Table.from_pylist([{"position": 0, "value": None} | write for write in writes], CELLS_SCHEMA)
+
+
+def _read(rows: CellRows, place: tuple[int, int], keys: Sequence[bytes], found: FoundRows) -> dict[str, object]:
+    cell = found.cells[place[0]][place[1]]
+    stamp = max(cell.timestamp, rows.hidden[place] + 1)
+    order = {"order": max(rows.read[place], _BEFORE_ALL), "key": keys[place[1]], "column": place[0]}
+    return {"kind": READ, "stamp": stamp, "value": cell.value} | order
+
+
+_TRIES_MAX = 200
+_TICK_SECONDS = 0.001  # of HBase's clock, in which stamps are
+
+
+class BaseWrites(BaseRows):
+    """What the port `BaseTables` writes."""
+
+    if TYPE_CHECKING:
+
+        def ends(self) -> Positions: ...
+
+        def require_log(self) -> None: ...
+
+        def hold(self, moment: ReadTimestamp, partitions: Sequence[int]) -> CellSnapshot: ...
+
+        def stage_cells(self, table: TableSchema, cells: pa.Table) -> None: ...
+
+    def write(self, writes: Sequence[RowWrites], *, apart: bool = False) -> Positions:
+        tables = {write.table: self._require(write.table) for write in writes}
+        keys = {table: list(dict.fromkeys(k for w in writes if w.table == table for k in w.keys)) for table in tables}
+        if not apart and sum(map(len, keys.values())) > 1:
+            raise RowsApart(
+                "a group of writes touches several rows", "HBase writes one row at a time: put them one by one"
+            )
+        rows = {table: encode_row_keys(schema, keys[table]) for table, schema in tables.items()}
+        known = {one: self._known(tables[one], keys[one]) for one in {write.table for write in writes if write.repeats}}
+        time.sleep(VISIBLE_SECONDS if known else 0)
+        found = {table: self._read(schema, rows[table]) for table, schema in tables.items()}
+        read = time.monotonic()
+        images = {(table, key): image for table in tables for key, image in _pairs(keys[table], found[table])}
+        repeated = _merge(writes, images)
+        for table, schema in tables.items():
+            places = [(table, key) for key in keys[table]]
+            afters, again = [images[place] for place in places], [place in repeated for place in places]
+            self._send(schema, changes_of(schema, rows[table], found[table], afters, again), read)
+            if table in known:
+                self.stage_cells(schema, missing_changes(schema, keys[table], known[table], found[table]))
+        return self.ends()
+
+    def _known(self, schema: TableSchema, keys: Sequence[bytes]) -> list[Image]:
+        """The committed records of DELTA under these keys."""
+        if schema.delta is None:
+            return [None] * len(keys)
+        horizon = self.read_horizon()
+        held = self.hold(ReadTimestamp(horizon.committed, horizon.aborted, horizon), range(self.partitions))
+        places = hashes_of_keys(schema.key_columns, pa.array(keys, pa.binary())) % self.partitions
+        return held.get_each(schema.delta, list(zip(places.tolist(), keys, strict=True)))
+
+    def write_if(self, writes: RowWrites, expected: Expected) -> Positions | None:
+        """HBase compares one cell; if that is another one meanwhile, the row is read again."""
+        schema = self._require(writes.table)
+        rows, guarded = encode_row_keys(schema, writes.keys), _guarded(schema, expected)
+        for _ in range(_TRIES_MAX):
+            found = self._read(schema, rows)
+            read = time.monotonic()
+            if not expected.is_met(found.images[0]):
+                return None
+            changes = changes_of(schema, rows, found, writes.merge(found.images), [writes.repeats])
+            if not changes or self._change_if(schema, found, guarded, changes[0]):
+                _wait_for_clock(changes, read)
+                return self.ends()
+        raise StoreBusy(f"others keep changing a row of {schema.name}", "try again")
+
+    def together(self, keys: Sequence[bytes], *, apart: bool = False) -> list[np.ndarray]:
+        return [np.arange(len(keys))] if apart else list(np.arange(len(keys))[:, None])
+
+    def map_table(self, schema: TableSchema, using: str | None, options: Mapping[str, str]) -> Mapped:
+        """Where the URL names a log, it must be the one of this HBase before there is anything to look for in it."""
+        if self._site.address.rootdir is not None:
+            self.require_log()
+        return super().map_table(schema, using, options)
+
+    def _require(self, table: int) -> TableSchema:
+        """The table to write to, from where writes can be told in the log."""
+        self.require_log()
+        schema = self._schema(table)
+        if schema is None:
+            raise UnknownName(f"there is no table with the id {table}")
+        return schema
+
+    def _send(self, schema: TableSchema, changes: Sequence[RowChange], read: float) -> None:
+        ask = partial(ask_user_table, self._site.connections, foreign_of(schema).table)
+        for batch in by_size(change.put for change in changes if change.delete is None):
+            ask("putMultiple", batch)
+        for some in in_batches([change.delete for change in changes if change.put is None], BATCH_RECORDS):
+            ask("deleteMultiple", some)
+        for change in changes:
+            if change.put is not None and change.delete is not None:
+                ask("mutateRow", change.mutations)
+        _wait_for_clock(changes, read)
+
+    def _change_if(self, schema: TableSchema, found: FoundRows, guarded: int | None, change: RowChange) -> bool:
+        """Change a row if the guarded cell is as it was found; without one, if a cell that the row had is still there."""
+        test = _is_as_found(schema, found, guarded) if guarded is not None else _is_there(schema, found)
+        asked = ("checkAndMutate", change.row, *test, change.mutations)
+        try:
+            return ask_user_table(self._site.connections, foreign_of(schema).table, *asked, once=True)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"whether the row was written is not known: {error.fact}", "read the row, and decide by what it is"
+            ) from error
+
+
+def _pairs(keys: Sequence[bytes], found: FoundRows) -> list[tuple[bytes, Image]]:
+    return list(zip(keys, found.images, strict=True))
+
+
+def _merge(writes: Sequence[RowWrites], images: dict[tuple[int, bytes], Image]) -> set[tuple[int, bytes]]:
+    """Apply the writes to the images, one after the other; returns which rows are repeated."""
+    repeated: set[tuple[int, bytes]] = set()
+    for write in writes:
+        places = [(write.table, key) for key in write.keys]
+        images |= zip(places, write.merge([images[place] for place in places]), strict=True)
+        repeated |= set(places) if write.repeats else set()
+    return repeated
+
+
+def _guarded(schema: TableSchema, expected: Expected) -> int | None:
+    """The value column whose cell HBase compares; None: any that the row has."""
+    names = [column.name for column in schema.value_columns]
+    if expected.columns is None:
+        required = [at for at, column in enumerate(schema.value_columns) if not column.nullable]
+        if not required and len(names) > 1:
+            raise UnsupportedSql(
+                f"HBase cannot tell whether {schema.name} has a row: no column is in every row",
+                "declare a column NOT NULL, or expect the value of a column",
+            )
+        return required[0] if required else 0
+    if len(expected.columns) > 1:
+        raise InputError(f"HBase compares one column of a row, not {len(expected.columns)}", "expect one column")
+    return names.index(expected.columns[0]) if expected.columns else None
+
+
+def _is_as_found(schema: TableSchema, found: FoundRows, column: int) -> tuple[Any, ...]:
+    """To HBase's test an empty value is the same as none."""
+    return *_place(schema, column), thrift().TCompareOp.EQUAL, _value(found.cells[column][0])
+
+
+def _is_there(schema: TableSchema, found: FoundRows) -> tuple[Any, ...]:
+    """NOT_EQUAL to an empty value is true of a cell that has another one, whatever that is."""
+    column = max(range(len(found.cells)), key=lambda i: len(_value(found.cells[i][0])))
+    if not _value(found.cells[column][0]):
+        return _is_as_found(schema, found, column)
+    return *_place(schema, column), thrift().TCompareOp.NOT_EQUAL, b""
+
+
+def _place(schema: TableSchema, column: int) -> tuple[bytes, bytes]:
+    cell = foreign_of(schema).cells[column]
+    return cell.family.encode(), cell.qualifier.encode()
+
+
+def _value(cell: Any) -> bytes:
+    return b"" if cell is None else cell.value
+
+
+def _wait_for_clock(changes: Sequence[RowChange], read: float) -> None:
+    """A put in the same millisecond as what a delete hides would be hidden too."""
+    if any(change.delete is not None for change in changes):
+        time.sleep(max(0.0, read + 2 * _TICK_SECONDS - time.monotonic()))

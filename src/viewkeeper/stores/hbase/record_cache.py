@@ -1,0 +1,152 @@
+"""The record cache: records that this process read or wrote last, so that a manager need not ask for the same keys
+again.
+
+In: records as they are read and written; an epoch that wants to read some. Out: those that nobody else can have written
+since. Always: before a process puts a version it says so in the row `writers/TABLE`, with the epoch as timestamp; such
+a notice of another process invalidates what is cached of that partition from that epoch or before. So a re-run
+elsewhere, a manager that comes or goes and a late task are noticed without asking for a record. Notices of aborted
+epochs stay, and their versions do not count. When memory is full, records that were not used since it was half full are
+dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from viewkeeper.model.epochs import Inflight
+from viewkeeper.stores.hbase.store_tables import MetaTable
+
+BYTES_MAX = 64 << 20
+_OF_ONE = 200  # bytes that a record takes besides key and row
+RecordKey = tuple[int, bytes]  # partition and key
+# A record's newest version: in which epoch it was read or written, the version's own epoch, how many are older, and its
+# row; None: it is gone, or never was. A plain tuple, which the garbage collector leaves alone, because there are many.
+CachedVersion = tuple[int, int, int, bytes | None]
+_Records = dict[int, dict[RecordKey, CachedVersion]]  # by table
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Of one process: a child that was forked has its own."""
+
+    process: int = field(default_factory=os.getpid)
+    writer: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    epoch: int = 0
+    newer: _Records = field(default_factory=dict)
+    older: _Records = field(default_factory=dict)  # the first half of what memory has room for
+    bytes: int = 0  # of the newer ones
+    others: dict[int, dict[str, int]] = field(default_factory=dict)  # table -> what others told, as this epoch found it
+    ended: dict[int, dict[int, int]] = field(default_factory=dict)  # table -> partition -> when others last wrote there
+    told: dict[int, set[int]] = field(default_factory=dict)  # table -> partitions of which this epoch has told
+
+
+class RecordCache:
+    """What an open store remembers of its own writes."""
+
+    def __init__(self, rows: MetaTable, bytes_max: int = BYTES_MAX) -> None:
+        self._rows, self._bytes_max = rows, bytes_max
+        self._lock = threading.Lock()
+        self._memory = _Memory()
+
+    def find(
+        self, table: int, places: Sequence[RecordKey], epoch: Inflight, anew: int = 0
+    ) -> list[CachedVersion | None]:
+        """The newest versions of records before this epoch, as far as they are known; none is older than `anew`."""
+        with self._lock:
+            memory = self._of(epoch)
+            newer, older = (records.get(table, {}) for records in (memory.newer, memory.older))
+            if not newer and not older:
+                return [None] * len(places)
+            self._look(memory, table)
+            ended, aborted, now = memory.ended[table], epoch.aborted, epoch.epoch
+            first = {partition: max(anew, 1 + last) for partition, last in ended.items()}
+            found = (newer.get(place) or older.get(place) for place in places)
+            return [
+                kept
+                if kept and first.get(place[0], anew) <= kept[0] and kept[1] < now and kept[1] not in aborted
+                else None
+                for place, kept in zip(places, found, strict=True)
+            ]
+
+    def tell(self, table: int, partitions: set[int], epoch: Inflight) -> None:
+        """That this process is about to write there."""
+        with self._lock:
+            memory = self._of(epoch)
+            new = partitions - memory.told.setdefault(table, set())
+            if new:
+                names = {f"{partition}/{memory.writer}": b"" for partition in sorted(new)}
+                self._rows.put_all(_row(table), names, epoch.epoch)
+                memory.told[table] |= new
+                self._forget_others(memory, table, new)
+
+    def invalidate(self, table: int, partitions: Iterable[int], last: int) -> None:
+        """Let every process, this one too, ask again for records that it keeps from the epoch `last` or before."""
+        nobody = uuid.uuid4().hex[:12]
+        self._rows.put_all(_row(table), {f"{partition}/{nobody}": b"" for partition in partitions}, last)
+
+    def keep(self, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight) -> None:
+        """What was written, once HBase has it."""
+        with self._lock:
+            self._keep(self._of(epoch), table, places, records)
+
+    def keep_read(
+        self, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion], epoch: Inflight
+    ) -> None:
+        """What was read; where this epoch may have written meanwhile, what it wrote is kept instead."""
+        with self._lock:
+            memory = self._of(epoch)
+            told = memory.told.get(table, set())
+            still = [at for at, (partition, _) in enumerate(places) if partition not in told]
+            self._keep(memory, table, [places[at] for at in still], [records[at] for at in still])
+
+    def _keep(self, memory: _Memory, table: int, places: Sequence[RecordKey], records: Sequence[CachedVersion]) -> None:
+        memory.newer.setdefault(table, {}).update(zip(places, records, strict=True))
+        memory.bytes += _OF_ONE * len(places)
+        memory.bytes += sum(len(key) for _, key in places) + sum(len(kept[3]) for kept in records if kept[3])
+        if memory.bytes > self._bytes_max // 2:
+            memory.older = memory.newer if memory.bytes <= self._bytes_max else {}
+            memory.newer, memory.bytes = {}, 0
+
+    def forget(self, table: int) -> None:
+        """What was kept of a table that is dropped."""
+        with self._lock:
+            for records in (self._memory.newer, self._memory.older):
+                records.pop(table, None)
+
+    def _of(self, epoch: Inflight) -> _Memory:
+        """The memory of this process as this epoch may use it."""
+        memory = self._memory
+        if memory.process != os.getpid() or epoch.epoch < memory.epoch:  # the store was restored: numbers repeat
+            memory = self._memory = _Memory()
+        if epoch.epoch > memory.epoch:
+            memory.epoch, memory.others, memory.told = epoch.epoch, {}, {}
+        return memory
+
+    def _look(self, memory: _Memory, table: int) -> None:
+        """Read what others have told, once in an epoch."""
+        if table not in memory.others:
+            told = self._rows.cells(_row(table)).items()
+            others = {name: cell.timestamp for name, cell in told if not name.endswith(memory.writer)}
+            memory.others[table] = others
+            ended = memory.ended.setdefault(table, {})
+            for name, epoch in others.items():
+                ended[_partition(name)] = max(epoch, ended.get(_partition(name), 0))
+
+    def _forget_others(self, memory: _Memory, table: int, partitions: set[int]) -> None:
+        """What is told now ends all that what was told before does: rows do not grow with every process that there was."""
+        told = memory.others.get(table, {})
+        gone = {name: at for name, at in told.items() if _partition(name) in partitions and at < memory.epoch}
+        if gone:
+            self._rows.delete(_row(table), gone)
+
+
+def _row(table: int) -> bytes:
+    return b"writers/%d" % table
+
+
+def _partition(name: str) -> int:
+    return int(name.partition("/")[0])

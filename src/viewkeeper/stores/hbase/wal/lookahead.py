@@ -1,0 +1,265 @@
+"""Lookahead: what lies ahead in each stream of the log, and where an epoch is cut off it.
+
+In: a reader of the tables that matter, and a position. Out: where entries of these tables end, how large they are,
+when they were written, where single versions are deleted, and HBase's markers among them; positions of a cut. Always:
+cells are not read; every byte is scanned once. Entries that follow each other within a hundredth of a second are one
+here, which is never cut: so what is known of a backlog grows with the time in which it was written, not with its
+size. A long tail is scanned in parts. A scan changes nothing, so any process may do it: the request travels as a
+value, and the result as bytes.
+
+If a cut has what was written to a region after it was opened by a server, it has all that was written to it before,
+on any server. Two scans of all streams, between which no region was opened, are such a cut: what the second found of
+a region's earlier log was there before the first found it opened. Of a long backlog a part is cut off by the time of
+writing; servers' clocks differ by less than `SKEW_MS`, or HBase refuses them. Where not all is known yet, a cut ends
+before a region was opened too late to know all that was written to it before.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from viewkeeper.model.positions import Position, Positions, Stream
+from viewkeeper.stores.hbase.wal.wal_entries import OPENED, Entries, Marker, marker_from_json
+from viewkeeper.stores.hbase.wal.wal_files import WalFile
+from viewkeeper.stores.hbase.wal.wal_reader import Outline, WalReader
+
+SLOT_MS = 10
+_ENDS = [("first", "i8"), ("position", "i8")]  # where the first entry of a slot ends, and where the last one does
+_SUMS = [("entries", "i8"), ("cells", "i8"), ("bytes", "i8")]
+_ANYS = [("opens", "?"), ("uncovers", "?")]
+ENTRY = np.dtype([*_ENDS, ("written", "i8"), *_SUMS, *_ANYS])  # written: when the slot began
+_NONE = np.empty(0, ENTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadRequest:
+    """At a stream after a position, until about so many entries of `tables` are found, in the files as just listed.
+
+    `told_max`: that are told of, where neighbours are one.
+    """
+
+    stream: Stream
+    start: Position
+    tables: frozenset[str]
+    entries_max: int
+    files: tuple[WalFile, ...]
+    told_max: int = sys.maxsize
+
+    @staticmethod
+    def on(tail: Tail, tables: frozenset[str], files: list[WalFile], *, entries_max: int) -> LookaheadRequest:
+        """From the end of a tail, until it knows so many entries."""
+        first = max(0, bisect_right(files, tail.end, key=lambda file: file.first) - 1)
+        room = entries_max - tail.count
+        return LookaheadRequest(tail.stream, tail.end, tables, room, tuple(files[first:]))
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read; 0 where that is not wanted, or cannot be told."""
+        ends = (file.first + file.size - max(file.first, self.start) for file in self.files)
+        return sum(max(0, size) for size in ends) if self.entries_max > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadResult:
+    """The entries between the start of a look and `end`. `borders`: where one file ends and the next one begins."""
+
+    end: Position
+    entries: np.ndarray
+    borders: tuple[Position, ...]
+    is_all: bool
+    markers: tuple[Marker, ...] = ()
+
+    @property
+    def has_opened(self) -> bool:
+        """Whether a region was."""
+        return len(self.entries) > 0 and bool(self.entries["opens"].any())
+
+    def to_bytes(self) -> bytes:
+        told = {"end": int(self.end), "borders": [int(border) for border in self.borders], "is_all": self.is_all}
+        told["markers"] = [marker.to_json() for marker in self.markers]
+        return json.dumps(told).encode() + b"\n" + self.entries.tobytes()
+
+    @staticmethod
+    def from_bytes(value: bytes) -> LookaheadResult:
+        told, _, entries = value.partition(b"\n")
+        facts = json.loads(told)
+        borders = tuple(map(Position, facts["borders"]))
+        markers = tuple(marker_from_json(told) for told in facts["markers"])
+        return LookaheadResult(Position(facts["end"]), np.frombuffer(entries, ENTRY), borders, facts["is_all"], markers)
+
+
+def scan_ahead(reader: WalReader, look: LookaheadRequest) -> LookaheadResult:
+    """What a look finds, by a reader of its tables."""
+    end, count, told, is_all = look.start, 0, 0, True
+    found: list[np.ndarray] = []
+    borders: list[Position] = []
+    markers: list[Marker] = []
+    for outline in reader.outline(look.stream, look.start, list(look.files)):
+        if count >= look.entries_max or told >= look.told_max:
+            is_all = False
+            break
+        end = outline.position
+        if outline.entries is None:
+            borders.append(end)
+        found.append(_entries(outline))
+        markers += outline.markers
+        count, told = count + _count(found[-1]), told + len(found[-1])
+    return LookaheadResult(end, np.concatenate(found) if found else _NONE, tuple(borders), is_all, tuple(markers))
+
+
+@dataclass(slots=True, eq=False)
+class Tail:
+    """The entries of (`start`, `end`] that matter, in order, and the borders of files."""
+
+    stream: Stream
+    start: Position
+    end: Position
+    entries: np.ndarray = field(default_factory=lambda: _NONE)
+    borders: list[Position] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Of entries as HBase wrote them."""
+        return _count(self.entries)
+
+    def add(self, seen: LookaheadResult) -> None:
+        """What a look from the tail's end saw."""
+        self.end = seen.end
+        if len(seen.entries):
+            self.entries = np.concatenate([self.entries, seen.entries])
+        self.borders.extend(seen.borders)
+        self.markers.extend(seen.markers)
+
+    def begin_at(self, start: Position) -> None:
+        """Forget what lies before."""
+        self.entries = self.entries[self.entries["position"] > start]
+        self.borders = [border for border in self.borders if border > start]
+        self.markers = [marker for marker in self.markers if marker.position > start]
+        self.start = start
+
+    def knows(self, position: Position) -> bool:
+        """Whether it is in the tail, and not within entries that are one here."""
+        behind = self.entries[np.searchsorted(self.entries["position"], position, "right") :]
+        return self.start <= position <= self.end and not (len(behind) and behind["first"][0] <= position)
+
+    def upto(self, stop: Position) -> np.ndarray:
+        """The entries that begin up to a position."""
+        return self.entries[: np.searchsorted(self.entries["first"], stop, "right")]
+
+    def between(self, start: Position, stop: Position) -> np.ndarray:
+        """Those that end after another one."""
+        entries = self.upto(stop)
+        return entries[np.searchsorted(entries["position"], start, "right") :]
+
+    def has_rolled(self, stop: Position) -> bool:
+        """Whether the files change between start and `stop`: those before will be deleted."""
+        return any(border <= stop for border in self.borders)
+
+
+def _count(entries: np.ndarray) -> int:
+    return int(entries["entries"].sum())
+
+
+def _entries(outline: Outline) -> np.ndarray:
+    entries = outline.entries
+    if entries is None:
+        return _NONE
+    found = np.empty(len(entries.ends), ENTRY)
+    found["first"] = found["position"] = outline.start + entries.ends
+    found["entries"] = 1
+    found["cells"] = entries.counts
+    found["bytes"] = _sizes(entries)
+    found["written"] = entries.written_ms - entries.written_ms % SLOT_MS
+    found["opens"] = np.isin(found["position"], _positions(m for m in outline.markers if m.kind == OPENED))
+    found["cells"][np.isin(found["position"], _positions(outline.markers))] = 0
+    found["uncovers"] = False
+    found["uncovers"][outline.uncovering] = True
+    return _by_slots(found)
+
+
+def _by_slots(entries: np.ndarray) -> np.ndarray:
+    """Neighbours of one slot as one."""
+    begins = np.flatnonzero(np.diff(entries["written"], prepend=-1))
+    if len(begins) == len(entries):
+        return entries
+    found = entries[begins]
+    found["position"] = entries["position"][np.append(begins[1:], len(entries)) - 1]
+    for name, _ in _SUMS:
+        found[name] = np.add.reduceat(entries[name], begins)
+    for name, _ in _ANYS:
+        found[name] = np.logical_or.reduceat(entries[name], begins)
+    return found
+
+
+def _sizes(entries: Entries) -> np.ndarray:
+    """The bytes of the cells of each entry."""
+    first = np.cumsum(entries.counts) - entries.counts
+    begins = np.append(entries.cells, entries.stop)[first]
+    return np.where(entries.counts, entries.ends - begins, 0)
+
+
+def _positions(markers: Iterable[Marker]) -> list[int]:
+    return [marker.position for marker in markers]
+
+
+SKEW_MS = 30_000 + SLOT_MS  # hbase.master.maxclockskew, between the beginnings of two slots
+_EVER = 1 << 62
+
+
+def cut_tails(
+    tails: Sequence[Tail], known: Sequence[Tail], *, changes_max: int, bytes_max: int
+) -> tuple[Positions, int]:
+    """Positions of about so many changes or bytes, and the time (ms) up to which they hold everything.
+
+    `known`: those of the tails that are looked at to their ends; of the others nothing later than what is known is cut off.
+    That may be nothing at all.
+    """
+    last = _known_until(tails, known)
+    until = min(last, _last_time(tails, changes_max, bytes_max))
+    positions: Positions = {}
+    while (found := {tail.stream: _before(tail, until) for tail in tails}) != positions:
+        positions = found
+        until = min(last, max(until, _opened_by(tails, positions) + SKEW_MS))
+    return positions, until
+
+
+def _known_until(tails: Sequence[Tail], known: Sequence[Tail]) -> int:
+    """The last time such that of each region opened up to it all is known that may have been written before."""
+    last = min((int(_times(tail)[-1]) for tail in tails if tail not in known), default=_EVER)
+    opened = np.concatenate([_times(tail)[tail.entries["opens"]] for tail in tails])
+    while (late := opened[(opened > last - SKEW_MS) & (opened <= last)]).size:
+        last = int(late.min()) - 1
+    return last
+
+
+def _last_time(tails: Sequence[Tail], changes_max: int, bytes_max: int) -> int:
+    """The time of writing of the entry that reaches one of the limits, of the first entry at least."""
+    times = np.concatenate([_times(tail) for tail in tails])
+    order = np.argsort(times, kind="stable")
+    entries = np.concatenate([tail.entries for tail in tails])[order]
+    reached = (np.cumsum(entries["cells"]) >= changes_max) | (np.cumsum(entries["bytes"]) >= bytes_max)
+    last = int(np.argmax(reached)) if reached.any() else len(order) - 1
+    return int(times[order[last]])
+
+
+def _times(tail: Tail) -> np.ndarray:
+    """When entries were written; never earlier than the one before, whatever the server's clock did."""
+    return np.maximum.accumulate(tail.entries["written"])
+
+
+def _before(tail: Tail, until: int) -> Position:
+    count = int(np.searchsorted(_times(tail), until, "right"))
+    return Position(int(tail.entries["position"][count - 1])) if count else tail.start
+
+
+def _opened_by(tails: Sequence[Tail], positions: Positions) -> int:
+    """The time at which the last region was opened up to `positions`; long ago if none was."""
+    found = [tail.upto(positions[tail.stream]) for tail in tails]
+    return max((int(one["written"][one["opens"]].max(initial=-SKEW_MS)) for one in found), default=-SKEW_MS)

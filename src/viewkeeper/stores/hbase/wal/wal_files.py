@@ -1,0 +1,202 @@
+"""WAL files: where they are, whose they are, and in which order their bytes are counted.
+
+In: the root folder of an HBase, on any file system that Arrow reads. Out: for each stream its files, oldest first;
+which of its files a position is in, and how far into it, as one ordered number. Always: a stream is one start of one
+region server, "host,port,startcode"; a file keeps its name wherever HBase moves it: from the server's folder, which is
+renamed to `-splitting` when the server dies, to `oldWALs`, where nothing is written any more. Positions of a later file
+are after all positions of an earlier one: a file's first position is its age at `BYTES_PER_MS` bytes a millisecond, 32
+GiB a second, faster than a log is written; `check_order` refuses files for which that does not hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+from viewkeeper.errors import InputError, InvariantBroken, PositionLost, StoreError, StoreUnavailable
+from viewkeeper.model.positions import Position, Stream
+
+BYTES_PER_MS = 1 << 25  # leaves room for servers that run for eight years
+_SLACK_MS = 86_400_000  # a server's clock may have been set back while it started
+_END = 1 << 63
+
+
+def first_position(name_ms: int, start_ms: int) -> Position:
+    """The position before everything in the file of that name time, of the server that started at `start_ms`."""
+    age_ms = name_ms - start_ms + _SLACK_MS
+    if not 0 < age_ms < _END // BYTES_PER_MS:
+        raise InvariantBroken(
+            f"a WAL of {name_ms} does not fit a server that started at {start_ms}", "restart that region server"
+        )
+    return Position(age_ms * BYTES_PER_MS)
+
+
+def check_order(name: str, size: int, first: Position, next_first: Position) -> None:
+    """The file that begins at `first` has no position at or after the next one's first."""
+    if size >= next_first - first:
+        raise InvariantBroken(f"the WAL {name} is too large for the time until the next one: {size} bytes")
+
+
+# Several logs of one server have names of their own between its start code and the file's time. The log of hbase:meta,
+# which ends in ".meta", is none of ours.
+_NAME = re.compile(r"(?P<stream>(?P<server>.+%2C\d+%2C(?P<start>\d+))(?:\..+)?)\.(?P<time>\d+)")
+_TRIES = 5
+_ID_BYTES_MAX = 1 << 10
+_ROOTDIR = "it must be the value of hbase.rootdir, as this machine sees it: file:///var/hbase, hdfs://host:8020/hbase"
+_LIBHDFS = (
+    "hdfs:// needs Java (JAVA_HOME), libhdfs.so (in HADOOP_HOME/lib/native, or ARROW_LIBHDFS_DIR), and Hadoop's jars in "
+    "CLASSPATH: export CLASSPATH=$(hadoop classpath --glob)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WalFile:
+    """One file as it was when it was last looked at; `archived`: in `oldWALs`, so that it no longer grows."""
+
+    name: str
+    path: str
+    size: int
+    archived: bool
+    server: str
+    stream: Stream
+    first: Position
+
+
+@dataclass(frozen=True, slots=True)
+class WalFolder:
+    """The WALs of one HBase."""
+
+    filesystem: fs.FileSystem
+    root: str
+
+    @staticmethod
+    def at(url: str) -> WalFolder:
+        """The folder that `hbase.rootdir` names: a URL of Arrow's file systems, or a local path."""
+        try:
+            filesystem, root = fs.FileSystem.from_uri(url)
+        except ValueError as error:  # Arrow's own, for what it cannot make sense of
+            raise InputError(f"rootdir={url} cannot be opened: {_first_line(error)}", _ROOTDIR) from None
+        except (OSError, NotImplementedError) as error:
+            hint = _LIBHDFS if url.startswith(("hdfs:", "viewfs:")) else _ROOTDIR
+            raise StoreError(f"rootdir={url} cannot be opened: {_first_line(error)}", hint) from None
+        return WalFolder(filesystem, root)
+
+    def require_cluster(self, cluster: str) -> None:
+        """Raise unless this is the folder of the HBase with that id, which HBase keeps in a file there.
+
+        In the folder of another HBase nothing would ever be found, and views would seem fresh.
+        """
+        try:
+            with self.filesystem.open_input_stream(f"{self.root}/hbase.id") as opened:
+                found = opened.read(_ID_BYTES_MAX)
+        except FileNotFoundError:
+            raise InputError(
+                f"rootdir={self.root} is no folder of an HBase: it has no file hbase.id", _ROOTDIR
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{self.root}/hbase.id cannot be read: {_first_line(error)}", _ROOTDIR) from None
+        if cluster.encode() not in found:  # as text, or as protobuf
+            raise InputError(
+                f"rootdir={self.root} is the folder of another HBase than the URL's servers are of", _ROOTDIR
+            )
+
+    def require_folder(self, folder: str) -> None:
+        """Raise unless there is such a folder, which the HBase that is meant has made."""
+        if self.filesystem.get_file_info(f"{self.root}/{folder}").type != fs.FileType.Directory:
+            raise InputError(
+                f"rootdir={self.root} is not of the HBase that has the store: there is no {folder}", _ROOTDIR
+            )
+
+    def files(self) -> dict[Stream, list[WalFile]]:
+        """The files of every stream, in the order of their positions; but for what is created meanwhile, all of them."""
+        # Files move from WALs to oldWALs, never back: looked at in this order, none is missed.
+        found = {file.name: file for file in self._current()}
+        found |= {file.name: file for file in self._archived()}
+        streams: dict[Stream, list[WalFile]] = {}
+        for file in sorted(found.values(), key=lambda file: file.first):
+            streams.setdefault(file.stream, []).append(file)
+        return streams
+
+    def ended(self) -> set[Stream]:
+        """The streams that have no more to come: their servers are gone, and all their files are archived."""
+        # The servers first: a folder that is gone by now has left all its files in oldWALs before.
+        servers = {info.base_name.removesuffix("-splitting") for info in self._listed(f"{self.root}/WALs")}
+        return {
+            stream
+            for stream, files in self.files().items()
+            if all(file.archived for file in files) and files[0].server not in servers
+        }
+
+    def bytes_in(self, folder: str) -> int:
+        """The size of all files in a folder of the same HBase."""
+        selector = fs.FileSelector(f"{self.root}/{folder}", allow_not_found=True, recursive=True)
+        return sum(info.size or 0 for info in self.filesystem.get_file_info(selector))
+
+    def newest_in(self, table: str) -> dict[str, list[str]]:
+        """By region of a table, the newest file of each family that has one."""
+        namespace, _, name = table.rpartition(":")
+        folder = f"{self.root}/data/{namespace or 'default'}/{name}"
+        newest: dict[tuple[str, str], tuple[int, str]] = {}
+        for info in self.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True)):
+            parts = info.path.removeprefix(f"{folder}/").split("/")
+            is_hidden = any(part.startswith(".") or part == "recovered.edits" for part in parts)
+            if info.type == fs.FileType.File and len(parts) == 3 and not is_hidden:
+                region, family, file = parts
+                newest[region, family] = max(newest.get((region, family), (0, "")), (info.mtime_ns or 0, file))
+        found: dict[str, list[str]] = {}
+        for (region, _), (_, file) in newest.items():
+            found.setdefault(region, []).append(file)
+        return found
+
+    def read(self, file: WalFile, offset: int, size: int) -> tuple[bytes, WalFile]:
+        """Up to `size` bytes of the file from `offset` on, and the file as it was when they were read."""
+        for _ in range(_TRIES):
+            try:
+                with self.filesystem.open_input_file(file.path) as opened:
+                    now = replace(file, size=opened.size())
+                    return opened.read_at(size, offset), now
+            except FileNotFoundError:
+                file = self._again(file)
+        raise StoreUnavailable(f"the WAL {file.name} moves faster than it can be opened")
+
+    def _again(self, file: WalFile) -> WalFile:
+        for found in self.files().get(file.stream, ()):
+            if found.name == file.name:
+                return found
+        raise PositionLost(f"the WAL {file.name} is gone")
+
+    def _current(self) -> list[WalFile]:
+        for _ in range(_TRIES):
+            try:
+                servers = self._listed(f"{self.root}/WALs")
+                folders = [info.path for info in servers if info.type == fs.FileType.Directory]
+                infos = [info for folder in folders for info in self._listed(folder)]
+                return list(_wal_files(infos, archived=False))
+            except FileNotFoundError:  # a folder was renamed to `-splitting`: look again
+                continue
+        raise StoreUnavailable(f"{self.root}/WALs cannot be listed", "is it the folder of hbase.rootdir?")
+
+    def _listed(self, folder: str) -> list[fs.FileInfo]:
+        return self.filesystem.get_file_info(fs.FileSelector(folder))
+
+    def _archived(self) -> Iterator[WalFile]:
+        """Some installations have a folder for each server in oldWALs."""
+        selector = fs.FileSelector(f"{self.root}/oldWALs", allow_not_found=True, recursive=True)
+        return _wal_files(self.filesystem.get_file_info(selector), archived=True)
+
+
+def _wal_files(infos: list[fs.FileInfo], *, archived: bool) -> Iterator[WalFile]:
+    for info in infos:
+        name = _NAME.fullmatch(info.base_name) if info.type == fs.FileType.File else None
+        if name:
+            server, stream = unquote(name["server"]), Stream(unquote(name["stream"]))
+            first = first_position(int(name["time"]), int(name["start"]))
+            yield WalFile(info.base_name, info.path, info.size, archived, server, stream, first)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
