@@ -6,8 +6,8 @@ never waits for Spark, DuckDB or the SQL parser.
 
 Layers of the package, lowest first; a module imports only from layers below its own:
 
-    errors, model < ports, events, settings < sql, codegen < catalog, plan
-      < coordinator | operators | stores | check < engine < client, load < cli
+    errors, model < ports, events, settings < algebra < sql, codegen < catalog, plan
+      < coordinator | operators | stores < engine < client, load, check < cli, testing
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class WorkSettings:
 class EngineSettings:
     """When an epoch is worth a Spark job, and when Spark is worth its start. Work is changes times nodes."""
 
-    # Up to this much the driver does what it does sooner than a job would, as measured (`engine.runner`): its memory is small.
+    # Up to this much the driver does sooner than a job would, as measured (`engine.runner`): its memory is small.
     small_work_max: int = 1_000_000
     # One process does this much, in one epoch or in many, in about the time and at the cost of starting Spark: less is
     # not worth it, and would only take longer beside a starting JVM.

@@ -71,7 +71,7 @@ class HostileHBase(SmallHBase):
             mock.patch.object(table_requests, "_FEW", 1 << 30),
             mock.patch.object(
                 meta, "_KNOWN_SECONDS", 1e9
-            ),  # docs/decisions/0053: what is found by it is right at any age
+            ),  # decision 0053: what is found by it is right at any age
             mock.patch.object(thrift_cells, "BATCH_RECORDS", _PUT_ROWS),
             mock.patch.object(table_requests, "_FIRST_ROWS", _FIRST_ROWS),
             *(

@@ -154,7 +154,7 @@ def versions_are_not_counted() -> Iterator[None]:
 
 @shows(HBASE)
 def a_known_horizon_is_read_as_of() -> Iterator[None]:
-    """docs/decisions/0053: what was committed since a horizon that is known is not seen."""
+    """decision 0053: what was committed since a horizon that is known is not seen."""
 
     def as_of_known(result: Any, horizon: Horizon) -> Any:
         versions = () if result is None else versions_in(result)
