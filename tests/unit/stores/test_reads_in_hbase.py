@@ -17,15 +17,20 @@ ROWS = 40  # of several pages in each partition
 
 
 @pytest.fixture
-def db() -> Iterator[Database]:
+def hbase() -> Iterator[WatchedHBase]:
     hbase = WatchedHBase(1)
     with hbase.serving():
-        processes = Processes(hbase, "nodes=1", 1)
-        with Database(processes.first, read_only=False) as db:
-            db.execute("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT k, x FROM t")
-            write(db, 1)
-            yield db
-        processes.close()
+        yield hbase
+
+
+@pytest.fixture
+def db(hbase: WatchedHBase) -> Iterator[Database]:
+    processes = Processes(hbase, "nodes=1", 1)
+    with Database(processes.first, read_only=False) as db:
+        db.execute("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT k, x FROM t")
+        write(db, 1)
+        yield db
+    processes.close()
 
 
 def write(db: Database, x: int) -> None:
@@ -69,6 +74,16 @@ def test_a_snapshot_of_a_database_is_kept_until_it_is_closed(db: Database) -> No
         assert values(snapshot.view("v").scan()) == {1}
         assert snapshot.view("v").get(3) == {"k": 3, "x": 1}
     assert db.store.read_epoch_record().pins == {}
+
+
+def test_a_pin_is_renewed_when_half_of_its_time_is_over(db: Database, hbase: WatchedHBase) -> None:
+    with db.snapshot() as snapshot:
+        ends = []
+        for seconds in (0, 400, 100):  # a pin is for 900
+            hbase.pass_time(seconds)
+            snapshot.keep()
+            ends += [until for _, until in db.store.read_epoch_record().pins.values()]
+        assert ends[0] == ends[1] < ends[2]
 
 
 def test_a_scan_keeps_its_epoch_from_its_first_page_to_its_last(db: Database) -> None:
