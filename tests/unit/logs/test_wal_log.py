@@ -140,6 +140,23 @@ def test_a_log_that_nobody_read_for_longer_than_it_is_kept_is_lost_until_it_is_s
     assert log.cut(anew.positions, changes_max=ALL, bytes_max=ALL).changes == 0
 
 
+def test_a_log_that_another_pipeline_went_on_reading_is_not_lost(tmp_path: Path) -> None:
+    """A standby that takes over, or a repair, in a process that had read the log itself long before."""
+    clock = 10**18
+    one, facts = server(tmp_path), Facts()
+    one.write(put("a", "1", sequence=1))
+    mine, others = (log_of(tmp_path, facts, now=lambda: clock) for _ in range(2))
+    start = mine.cut({}, changes_max=ALL, bytes_max=ALL).positions
+    for _ in range(2):
+        clock += 400 * 10**9
+        start = others.cut(start, changes_max=ALL, bytes_max=ALL).positions
+    one.write(put("b", "1", sequence=2))
+    assert mine.cut(start, changes_max=ALL, bytes_max=ALL).changes == 1
+    clock += 601 * 10**9
+    with pytest.raises(PositionLost, match="601 s"):
+        mine.cut(start, changes_max=ALL, bytes_max=ALL)
+
+
 def test_reading_begins_at_the_last_entry_that_was_there(tmp_path: Path) -> None:
     one, facts = server(tmp_path), Facts(begun=None)
     one.write(put("a", "1", sequence=1))

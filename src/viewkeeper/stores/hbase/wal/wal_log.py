@@ -161,12 +161,11 @@ class WalLog:
     def _guard(self) -> None:
         """Nobody can tell what was in files that HBase deleted while nobody looked."""
         now = self._now()
-        if self._noted is None:
-            self._noted = self._facts.looked()
-        self._require_kept(now, self._noted)
-        if self._noted is None or now - self._noted > self._kept // _TIMES_NOTED:
-            self._facts.look(now)
-            self._noted = now
+        if self._noted is not None and now - self._noted <= self._kept // _TIMES_NOTED:
+            return
+        self._require_kept(now, self._facts.looked())  # another pipeline may have read since this one did
+        self._facts.look(now)
+        self._noted = now
 
     def _require_kept(self, now: int, looked: int | None) -> None:
         if looked is not None and now - looked > self._kept:
