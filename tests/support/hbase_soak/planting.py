@@ -15,7 +15,7 @@ from tests.support.hbase_soak.summary import Wrong
 from tests.support.hbase_soak.tables import UserTables
 from tests.support.hbase_soak.views import PLANTED, Views
 from viewkeeper.check import check_views, repairing
-from viewkeeper.check.report import CheckReport
+from viewkeeper.check.report import CheckReport, RepairReport
 from viewkeeper.client.database import Database
 
 
@@ -32,9 +32,17 @@ class Planting:
         repaired = repairing.repair_views(self._db, self._names(), spark=NO_SPARK)
         if not any(finding.view == name for finding in repaired.before.findings):
             raise Wrong(f"{told}: the check before a repair does not name it: {repaired}")
-        if not repaired.ok:
+        if not self._is_mended(repaired):
             raise Wrong(f"{told}: repair does not mend it: {repaired}")
         return f"{told}; mended"
+
+    def _is_mended(self, repaired: RepairReport) -> bool:
+        """As far as DuckDB can tell: a repair of DELTA rebuilds and checks other views too, whose text it reads otherwise."""
+        unasked = {name for name, kind in self._views.live.items() if kind.asked}
+        findings = [finding for finding in repaired.after.findings if finding.view not in unasked]
+        checked = [outcome.state for outcome in repaired.after.outcomes if outcome.view not in unasked]
+        is_done = all(outcome.state != "not done" for outcome in repaired.outcomes)
+        return is_done and not findings and set(checked) <= {"ok"}
 
     def check(self) -> CheckReport:
         return check_views.check_views(self._db, self._names(), NO_SPARK)
