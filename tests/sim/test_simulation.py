@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from tests.support import tiers
-from tests.support.simulation import hbase_defects  # noqa: F401  (its defects are in the list)
+from tests.support.simulation import hbase_defects  # its defects are in the list too
 from tests.support.simulation.defects import DEFECTS, SCHEDULES_MAX, Defect
 from tests.support.simulation.inhbase import FAULTS
 from tests.support.simulation.run import simulate
@@ -109,7 +109,13 @@ def test_there_are_enough_defects() -> None:
     assert len({defect.name for defect in DEFECTS}) == len(DEFECTS) >= 25
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+@pytest.mark.parametrize(
+    "defect",
+    [
+        pytest.param(one, id=one.name, marks=[pytest.mark.deep] if one.name in hbase_defects.SLOW else [])
+        for one in DEFECTS
+    ],
+)
 def test_a_defect_is_found(defect: Defect) -> None:
     """Every run begins where the defect shows soon; a deep one anywhere."""
     first = tiers.seed() * SEEDS_EACH if tiers.is_deep() else defect.first
