@@ -20,7 +20,7 @@ HITS = {"single": 4, "joined": 2}
 PAIRS = {"single": 12, "joined": 6}
 KILLS_MIN = {"single": 100, "joined": 50}
 WORLDS = [
-    (1, "images", "single"),
+    pytest.param(1, "images", "single", marks=pytest.mark.deep),
     pytest.param(2, "plain", "single", marks=pytest.mark.deep),
     pytest.param(3, "images", "joined", marks=pytest.mark.deep),
     (4, "plain", "joined"),
