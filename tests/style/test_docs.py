@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ DECISIONS = ROOT / "docs" / "decisions"
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 DECISION_PARTS = ("Status", "Context", "Decision")
 STATES = ("Accepted", "Proposed", "Superseded by")
+RECORDS = sorted(DECISIONS.glob("[0-9]*.md"))
 
 # Built from parts, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
@@ -38,12 +41,26 @@ LEFTOVERS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]
 
 
 def decision_faults(name: str, page: str) -> list[str]:
-    faults = [part for part in DECISION_PARTS if part not in headings(page)]
+    state = page.partition("## Status")[2].strip()
+    parts = DECISION_PARTS[:1] if state.startswith("Superseded by") else DECISION_PARTS
+    faults = [part for part in parts if part not in headings(page)]
     number = re.match(r"(\d{4})-[a-z0-9-]+\.md$", name)
     if not number or not page.startswith(f"# {number[1]}: "):
         faults.append("number")
-    state = page.partition("## Status")[2].strip()
     return faults if state.startswith(STATES) else [*faults, "state"]
+
+
+def index_faults(index: str, records: Mapping[str, str]) -> list[str]:
+    """Records by file name that the index does not list exactly once, or with another status than they have."""
+    rows = re.findall(r"^\| \[(\d{4})\]\((\S+)\) \| .+ \| (in force|part of \d{4})\b[^|]*\|$", index, flags=re.M)
+    listed = [(file, status) for number, file, status in rows if file.startswith(f"{number}-")]
+    actual = [(name, _status_of(page)) for name, page in records.items()]
+    return sorted({name for name, _ in (Counter(listed) - Counter(actual)) + (Counter(actual) - Counter(listed))})
+
+
+def _status_of(page: str) -> str:
+    superseded = re.search(r"^## Status\n\nSuperseded by \[(\d{4})\]", page, flags=re.M)
+    return f"part of {superseded[1]}" if superseded else "in force"
 
 
 def lines_with(pattern: re.Pattern[str], text: str) -> list[int]:
@@ -115,15 +132,21 @@ def test_every_row_of_the_guarantees_names_a_test() -> None:
     assert [row for row in promises if not any(name for _, name in named_tests(row))] == []
 
 
-@pytest.mark.parametrize("record", sorted(DECISIONS.glob("*.md")), ids=_relative)
+@pytest.mark.parametrize("record", RECORDS, ids=_relative)
 def test_a_decision_record_is_complete(record: Path) -> None:
     assert decision_faults(record.name, record.read_text(encoding="utf-8")) == []
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
-    numbers = sorted(int(record.name[:4]) for record in DECISIONS.glob("*.md"))
+    numbers = [int(record.name[:4]) for record in RECORDS]
 
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_index_lists_each_decision_once_with_its_status() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+
+    assert index_faults(index, {record.name: record.read_text(encoding="utf-8") for record in RECORDS}) == []
 
 
 def test_no_file_names_a_path_of_somebodys_machine() -> None:
@@ -213,6 +236,17 @@ def test_an_incomplete_decision_is_found() -> None:
     assert decision_faults("0008-title.md", whole) == ["number"]
     assert decision_faults("0007-title.md", whole.replace("Accepted", "Perhaps")) == ["state"]
     assert decision_faults("0007-title.md", whole.replace("## Context", "")) == ["Context"]
+    assert decision_faults("0007-title.md", "# 0007: Title\n\n## Status\n\nSuperseded by [0008](0008-b.md)") == []
+
+
+def test_a_fault_of_the_index_is_found() -> None:
+    records = {"0001-a.md": "## Status\n\nAccepted", "0002-b.md": "## Status\n\nSuperseded by [0001](0001-a.md)"}
+    first, second = "| [0001](0001-a.md) | A | in force |\n", "| [0002](0002-b.md) | B | part of 0001 |\n"
+
+    assert index_faults(first + second, records) == []
+    assert index_faults(first, records) == ["0002-b.md"]
+    assert index_faults(first + first + second, records) == ["0001-a.md"]
+    assert index_faults(first + second.replace("part of 0001", "in force"), records) == ["0002-b.md"]
 
 
 def test_machine_paths_and_leftovers_are_found() -> None:

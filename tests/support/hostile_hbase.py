@@ -70,9 +70,7 @@ class HostileHBase(SmallHBase):
             mock.patch.object(Connections, "_ask_once", lambda _, requests: self._exchange(requests)),
             mock.patch.object(client, "random", random.Random(self._random.random())),
             mock.patch.object(table_requests, "_FEW", 1 << 30),
-            mock.patch.object(
-                meta, "_KNOWN_SECONDS", 1e9
-            ),  # decision 0053: what is found by it is right at any age
+            mock.patch.object(meta, "_KNOWN_SECONDS", 1e9),  # decision 0049: what is found by it is right at any age
             mock.patch.object(thrift_cells, "BATCH_RECORDS", _PUT_ROWS),
             mock.patch.object(table_requests, "_FIRST_ROWS", _FIRST_ROWS),
             *(

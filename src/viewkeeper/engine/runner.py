@@ -156,7 +156,7 @@ class SparkRunner:
     def spread(
         self, work: Callable[[Opened, Piece], bytes], pieces: Sequence[Piece], *, rows: int = 0, log_bytes: int = 0
     ) -> list[bytes] | None:
-        """The port `Spread`. It needs no Spark, so it starts none, and a job that failed is no failure."""
+        """The port `Executor`. It needs no Spark, so it starts none, and a job that failed is no failure."""
         is_large = rows > self.settings.spread_above_rows or log_bytes > self.settings.spread_above_log_bytes
         if self._is_bound_here or not is_large or len(pieces) < 2 or not self._session.is_up:
             return None

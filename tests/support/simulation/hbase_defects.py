@@ -132,7 +132,7 @@ def a_version_too_many_is_deleted() -> Iterator[None]:
 
 @shows(HBASE, first=120)
 def a_known_horizon_is_read_as_of() -> Iterator[None]:
-    """decision 0053: what was committed since a horizon that is known is not seen."""
+    """decision 0049: what was committed since a horizon that is known is not seen."""
 
     def as_of_known(result: Any, horizon: Horizon) -> Any:
         versions = () if result is None else versions_in(result)
