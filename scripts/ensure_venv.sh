@@ -40,7 +40,7 @@ make_venv() {
         echo "Python's venv module was not found: install it (Debian, Ubuntu: apt-get install python3-venv)" >&2
         return 1
     fi
-    echo "making .venv with $("$python" --version)"
+    echo "making .venv with $("$python" --version); this downloads and unpacks about 1 GB of packages and takes some minutes"
     "$python" -m venv --clear .venv
 }
 

@@ -58,6 +58,7 @@ def _report(cluster: Cluster | None, seconds: float) -> None:
         print(f"{name:<16} {state}")
     ports = ", ".join(f"127.0.0.1:{port}" for port in layout.thrift_ports())
     print(f"HBase ({seconds:.0f} s): Thrift 2 on {ports}; files in {layout.root}; logs in {layout.folder / 'logs'}")
+    print("stop it with `make services-stop`")
 
 
 def _tell(line: str) -> None:
