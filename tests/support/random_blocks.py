@@ -13,7 +13,7 @@ from tests.support.random_aggregates import AggregateMaker
 from tests.support.random_from import Column, From, FromMaker, Query
 from tests.support.random_predicates import PredicateMaker
 from tests.support.random_values import ValueMaker
-from tests.support.sql_texts import INT, Sql, Type, Value, common_type, joined, sql
+from tests.support.sql_texts import BIGINT, INT, Sql, Type, Value, common_type, joined, sql
 
 _GROUPED_ROWS = 6.0
 
@@ -201,6 +201,9 @@ class BlockMaker:
                 terms.append(replace(value, sql=Sql(name, name, value.sql.duck)))
         if self._chance(0.4):
             return sql(f"COUNT(*) {self._choose.choice(('> 1', '< 4', '>= 1', '<> 2'))}")
+        if self._values.wide:  # where HAVING fails the group is left out, whatever the rest of it says of NULL
+            count = Value(sql("COUNT(*)"), BIGINT, 100, nullable=False)
+            terms = [count if value.fails else value for value in terms]
         return self._values.condition(terms, 1)
 
     # ------------------------------------------------------------------ order
